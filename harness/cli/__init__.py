@@ -1,0 +1,5 @@
+"""The `outcore` command."""
+
+
+def main() -> None:
+    """Run the command line."""

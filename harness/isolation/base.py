@@ -1,0 +1,130 @@
+"""What every isolation backend offers: a cap on memory and device I/O that the kernel keeps for one run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class IoLimit:
+    """Limits of one block device: `device` is `major:minor` of the whole disk; None leaves a limit off."""
+
+    device: str
+    read_iops: int | None = None
+    read_bytes_per_s: int | None = None
+    write_iops: int | None = None
+    write_bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a cap enforces. `memory_bytes` None: measured, not limited. Swap is always off where the kernel can."""
+
+    memory_bytes: int | None = None
+    io: tuple[IoLimit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend works on this host, and if not, why and what to do."""
+
+    ok: bool
+    reason: str = ""
+    fix: str = ""
+    io_limits: bool = False
+    proves_memory: bool = False
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """The cap as the kernel sees it. Bytes and event counts; None where the kernel does not say."""
+
+    usage: int = 0
+    peak: int = 0
+    anon: int = 0
+    page_cache: int = 0
+    shmem: int = 0
+    kernel: int = 0
+    oom_kills: int = 0
+    reclaims: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class IoStats:
+    """Device I/O charged to the cap, all devices together."""
+
+    read_bytes: int = 0
+    read_requests: int = 0
+    write_bytes: int = 0
+    write_requests: int = 0
+
+
+class Cap(ABC):
+    """One live cap. Use as a context manager: leaving it kills what is inside and removes it."""
+
+    @abstractmethod
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` wrapped so that the process joins the cap first and then executes it; nothing is charged elsewhere."""
+
+    @abstractmethod
+    def memory(self) -> MemoryStats:
+        """Memory of the cap now."""
+
+    @abstractmethod
+    def io(self) -> IoStats | None:
+        """Device I/O of the cap so far, None where the backend cannot tell."""
+
+    @abstractmethod
+    def pids(self) -> list[int]:
+        """Processes inside."""
+
+    @abstractmethod
+    def set_memory(self, limit_bytes: int | None) -> None:
+        """Change the memory limit."""
+
+    def reset_peak(self) -> None:
+        """Forget the peak so far, where the kernel can."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL everything inside and wait until it is gone."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Kill what is left and remove the cap; leaves nothing behind."""
+
+    def __enter__(self) -> Cap:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+@dataclass
+class Isolation(ABC):
+    """A way to cap: `cgroup2`, `cgroup1`, `systemd`, `none`."""
+
+    name: ClassVar[str]
+    caveats: list[str] = field(default_factory=list)
+
+    @classmethod
+    @abstractmethod
+    def available(cls) -> Availability:
+        """Whether it works here, found by trying, not by guessing."""
+
+    @abstractmethod
+    def create(self, run_id: str, limits: Limits) -> Cap:
+        """A new cap.
+
+        Raises:
+            HostError: the kernel refuses; the fix says what to change.
+        """
+
+    @classmethod
+    @abstractmethod
+    def sweep(cls) -> list[str]:
+        """Remove caps that dead orchestrators left behind; returns their names."""

@@ -1,0 +1,355 @@
+"""The interface of a training system: read this file first, then one neighbour folder, then write your own.
+
+The harness builds one `System` per run, inside the memory cap, and drives it: `plan()`, `prepare()` once, then for each
+epoch it iterates `epoch(k)`, trains on each `Batch` and releases it, then reads `counters()`. It ends with `close()`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from workloads.accelerator import Accelerator
+from workloads.errors import BudgetError
+from workloads.sampling.batch import SampledBatch
+from workloads.units import format_bytes
+from workloads.workload import Workload
+
+Tier = Literal["host", "device", "disk"]
+StagesWanted = Literal["all", "sample", "sample+extract"]
+STAGES = (
+    "sample", "extract", "transfer", "train", "wait",
+    "inspect", "switch", "cache_update", "load_graph", "assemble", "data_prep", "pack",
+)  # fmt: skip
+
+
+class Options(BaseModel):
+    """A system's own options; each field has a description and the paper's default. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class SystemInfo:
+    """What a system is, for `outcore systems`, docs and figures.
+
+    Attributes:
+        name: as in `outcore run NAME`.
+        paper: key of the paper, or `–`.
+        summary: one line.
+        devices: of `cpu`, `cuda`, `emulated`.
+        faithful: whether its mini-batches equal the workload's.
+        deterministic_counters: False where the page cache, not the system, decides what is read.
+        options: the class of its options.
+    """
+
+    name: str
+    paper: str
+    summary: str
+    devices: tuple[str, ...]
+    faithful: bool
+    options: type[Options]
+    deterministic_counters: bool = True
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """What a system may hold, beyond the floor and the training working set (methodology rule 4). Bytes.
+
+    `host` bounds anonymous buffers and page cache together; a system sizes buffers from it. None: unlimited.
+    """
+
+    host: int | None
+    device: int | None = None
+    disk: int | None = None
+
+
+@dataclass(frozen=True)
+class PlanItem:
+    """One buffer of a plan: its name, size in bytes and tier."""
+
+    name: str
+    bytes: int
+    tier: Tier = "host"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every buffer of a system, sized before it is allocated."""
+
+    items: tuple[PlanItem, ...] = ()
+
+    def total(self, tier: Tier) -> int:
+        """Bytes planned on one tier."""
+        return sum(item.bytes for item in self.items if item.tier == tier)
+
+    def require(self, system: str, budget: MemoryBudget, fix: str = "raise memory") -> Plan:
+        """The plan itself where it fits.
+
+        Raises:
+            BudgetError: names the first part that does not fit, what is left for it, and what took the rest.
+        """
+        for tier, limit in (("host", budget.host), ("device", budget.device), ("disk", budget.disk)):
+            if limit is None:
+                continue
+            left = limit
+            before: list[str] = []
+            for item in (item for item in self.items if item.tier == tier):
+                if item.bytes > left:
+                    after = f" after {', '.join(before)}" if before else ""
+                    raise BudgetError(
+                        f"{system}: {item.name} needs {format_bytes(item.bytes)}, {format_bytes(left)} is left of the "
+                        f"{format_bytes(limit)} {tier} budget{after}",
+                        fix,
+                    )
+                left -= item.bytes
+                before.append(f"{item.name} ({format_bytes(item.bytes)})")
+        return self
+
+
+@dataclass(frozen=True)
+class DiskPoint:
+    """One measured point of a disk: reads of `block_bytes` at `depth`."""
+
+    block_bytes: int
+    depth: int
+    iops: float
+    bytes_per_s: float
+    pattern: Literal["random", "sequential"] = "random"
+
+
+@dataclass(frozen=True)
+class DiskProfile:
+    """What the dataset's device does, under the run's limits (methodology rule 10). Plain data, made by the harness."""
+
+    points: tuple[DiskPoint, ...] = ()
+    logical_block_bytes: int = 512
+    tool: str = "none"
+
+    def request_seconds(self, request_bytes: int) -> float:
+        """Seconds the device needs for one random read of `request_bytes` at full depth.
+
+        Between two measured sizes the time per request is interpolated linearly in bytes; above the largest it grows
+        with the sequential bandwidth. Raises ValueError on a profile without random points.
+        """
+        points = sorted((p for p in self.points if p.pattern == "random"), key=lambda p: p.block_bytes)
+        best: dict[int, float] = {}
+        for point in points:
+            best[point.block_bytes] = max(best.get(point.block_bytes, 0.0), point.iops)
+        if not best:
+            raise ValueError("the disk profile has no random-read points")
+        sizes = sorted(best)
+        times = [1.0 / best[size] for size in sizes]
+        if request_bytes <= sizes[0]:
+            return times[0]
+        for low, high, t_low, t_high in zip(sizes, sizes[1:], times, times[1:], strict=False):
+            if request_bytes <= high:
+                return t_low + (t_high - t_low) * (request_bytes - low) / (high - low)
+        rate = max([p.bytes_per_s for p in self.points if p.pattern == "sequential"] or [sizes[-1] / times[-1]])
+        return max(times[-1], request_bytes / rate)
+
+    def sequential_bytes_per_s(self) -> float:
+        """The best sequential rate measured, 0 where none was."""
+        return max((p.bytes_per_s for p in self.points if p.pattern == "sequential"), default=0.0)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where a system runs.
+
+    Attributes:
+        accelerator: device on which the harness trains.
+        disk: profile of the dataset's device.
+        artefacts: folder for prepared artefacts, kept and reused by fingerprint.
+        scratch: folder for a run's own files, removed afterwards.
+        cores: processor cores of this run.
+        stages: which stages to run; a batch of `sample` has no features.
+        keep_order: yield batches in the seed plan's order.
+    """
+
+    accelerator: Accelerator
+    disk: DiskProfile
+    artefacts: Path
+    scratch: Path
+    cores: int
+    stages: StagesWanted = "all"
+    keep_order: bool = False
+    rank: int = 0
+    world: int = 1
+
+
+@dataclass
+class Counters:
+    """Deterministic counts since the epoch began; `hits` + `misses` = `rows` always.
+
+    Attributes:
+        rows: feature rows asked for by mini-batches.
+        hits: rows served per tier (`device`, `host`, `disk_cache`, `page_cache` for memory-mapped systems, where the
+            kernel decides and nothing is known of misses).
+        misses: rows fetched from disk by the system itself.
+        io_requests: reads submitted by the system.
+        bytes_read: bytes those reads returned.
+        bytes_useful: bytes of the rows (and neighbour lists) that were fetched on a miss.
+        requests_by_size: request bytes -> how many.
+        queue_depth: reads kept in flight.
+        observed: what the kernel decided, not deterministic (`major_faults`, …).
+    """
+
+    rows: int = 0
+    hits: dict[str, int] = field(default_factory=dict)
+    misses: int = 0
+    io_requests: int = 0
+    bytes_read: int = 0
+    bytes_useful: int = 0
+    requests_by_size: dict[int, int] = field(default_factory=dict)
+    queue_depth: int = 0
+    observed: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for the record."""
+        return {
+            "rows": self.rows, "hits": dict(self.hits), "misses": self.misses, "io_requests": self.io_requests,
+            "bytes_read": self.bytes_read, "bytes_useful": self.bytes_useful,
+            "requests_by_size": {str(size): count for size, count in sorted(self.requests_by_size.items())},
+            "queue_depth": self.queue_depth, "observed": dict(self.observed),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StageSpan:
+    """One stage of one batch on one thread: seconds on the monotonic clock."""
+
+    stage: str
+    batch: int
+    thread: str
+    start: float
+    end: float
+
+
+class StageClock:
+    """Records stage spans from any thread; a stage's time is the wall time in which at least one span is open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spans: list[StageSpan] = []
+
+    @contextmanager
+    def stage(self, name: str, batch: int = -1) -> Iterator[None]:
+        """Time the body as `name` of batch `batch`."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(name, batch, start, time.monotonic())
+
+    def add(self, name: str, batch: int, start: float, end: float) -> None:
+        """Record a span measured elsewhere (an emulated lane, a CUDA event)."""
+        span = StageSpan(name, batch, threading.current_thread().name, start, end)
+        with self._lock:
+            self._spans.append(span)
+
+    def drain(self) -> list[StageSpan]:
+        """All spans since the last drain, oldest first."""
+        with self._lock:
+            spans, self._spans = self._spans, []
+        return sorted(spans, key=lambda span: span.start)
+
+
+def wall_seconds(spans: Sequence[StageSpan]) -> dict[str, float]:
+    """Seconds per stage in which at least one of its spans was open (methodology rule 11)."""
+    by_stage: dict[str, list[tuple[float, float]]] = {}
+    for span in spans:
+        by_stage.setdefault(span.stage, []).append((span.start, span.end))
+    result: dict[str, float] = {}
+    for stage, intervals in by_stage.items():
+        total, reach = 0.0, float("-inf")
+        for start, end in sorted(intervals):
+            total += max(0.0, end - max(start, reach))
+            reach = max(reach, end)
+        result[stage] = total
+    return result
+
+
+@dataclass
+class Batch:
+    """One mini-batch ready to train.
+
+    The features of `sampled.nodes[i]` are `table[rows[i]]` (or `table[i]` where `rows` is None). With
+    `Runtime.stages == "sample"` there is no table.
+
+    Attributes:
+        sampled: structure and labels.
+        table: [slots, dim], on the accelerator's device (the shared-memory pool for an emulated one).
+        rows: int64 [num_nodes], the node alias list, or None.
+        first_layer_aggregated: the rows already hold the first layer's aggregate (`+pp`).
+        ready: waits until the table may be read (a pending copy), or None.
+    """
+
+    sampled: SampledBatch
+    table: torch.Tensor | None
+    rows: torch.Tensor | None = None
+    first_layer_aggregated: bool = False
+    ready: Callable[[], None] | None = None
+    on_release: Callable[[], None] | None = None
+
+    def release(self) -> None:
+        """Give its slots and buffers back; called once by the harness after the training step."""
+        callback, self.on_release = self.on_release, None
+        if callback is not None:
+            callback()
+
+
+class System(ABC):
+    """One way to train a GNN whose data lives on disk."""
+
+    info: ClassVar[SystemInfo]
+
+    def __init__(
+        self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: Options, clock: StageClock
+    ) -> None:
+        self.workload = workload
+        self.runtime = runtime
+        self.budget = budget
+        self.options = options
+        self.clock = clock
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Every buffer with its bytes and tier, from the workload and the budget alone; nothing is allocated.
+
+        Raises:
+            BudgetError: names the part that does not fit.
+        """
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Offline work and allocation, timed as preprocessing; artefacts are kept in `runtime.artefacts`."""
+
+    @abstractmethod
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Every mini-batch of epoch `k` exactly once. Counters restart here."""
+
+    @abstractmethod
+    def counters(self) -> Counters:
+        """Counts of the epoch that ran last."""
+
+    def files(self) -> list[Path]:
+        """Files the system wrote and will read, to be evicted before each run beside the dataset's."""
+        return []
+
+    def notes(self) -> dict[str, str]:
+        """Facts for the run record: how the reader runs, what fell back (`io: io_uring unregistered`)."""
+        return {}
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every thread, close every file, free every buffer. May be called at any moment, more than once."""

@@ -1,0 +1,1 @@
+"""What is computed: datasets, generators, samplers, models and accelerators. Imports nothing above it."""

@@ -1,0 +1,79 @@
+"""The mini-batch: what every sampler produces, every system feeds and every model takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One hop as a bipartite graph from source to destination nodes, in CSR by destination.
+
+    Source and destination nodes are prefixes of `SampledBatch.nodes`: the first `num_src` and the first `num_dst`
+    of it, so destinations are the first `num_dst` sources.
+
+    Attributes:
+        indptr: int64 [num_dst + 1].
+        indices: int32 [num_edges], positions among the sources, by (destination, position in its neighbour list).
+        num_src: number of source nodes.
+        num_dst: number of destination nodes.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    num_src: int
+    num_dst: int
+
+    @property
+    def num_edges(self) -> int:
+        """Edges of the block."""
+        return int(self.indices.shape[0])
+
+
+@dataclass(frozen=True)
+class SampledBatch:
+    """One mini-batch, a function of the workload alone (architecture: "The mini-batch is the same for everyone").
+
+    Attributes:
+        epoch: the epoch it belongs to.
+        index: its place in the epoch's seed plan.
+        nodes: int64 [num_nodes], original ids, unique: the seed nodes as drawn, then the new nodes of each hop by
+            ascending id.
+        num_seeds: how many of `nodes` are seed nodes (the first ones).
+        blocks: input layer first; `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst == num_seeds`.
+        labels: int64 [num_seeds].
+        edge_reads: neighbour-list entries looked up (for counters), and
+        list_reads: neighbour lists touched, over all hops.
+    """
+
+    epoch: int
+    index: int
+    nodes: npt.NDArray[np.int64]
+    num_seeds: int
+    blocks: tuple[Block, ...]
+    labels: npt.NDArray[np.int64]
+    edge_reads: int = 0
+    list_reads: int = 0
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes whose feature rows the batch needs."""
+        return int(self.nodes.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """Edges over all blocks."""
+        return sum(block.num_edges for block in self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        arrays = [self.nodes, self.labels]
+        for block in self.blocks:
+            arrays += [block.indptr, block.indices]
+        return sum(int(array.nbytes) for array in arrays)

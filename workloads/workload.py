@@ -1,0 +1,64 @@
+"""The workload: dataset, sampler, seed plan and model, which together fix every mini-batch and the training step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from workloads.dataset import Dataset
+
+ModelName = Literal["sage", "gcn", "gat"]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """The model to train.
+
+    Attributes:
+        name: `sage`, `gcn` or `gat`.
+        layers: number of layers = number of hops.
+        hidden: hidden width (for GAT: over all heads together).
+        heads: attention heads (GAT only).
+        learning_rate: of Adam.
+        dropout: after each hidden layer; 0 keeps faithful systems' loss curves equal.
+    """
+
+    name: ModelName = "sage"
+    layers: int = 3
+    hidden: int = 256
+    heads: int = 4
+    learning_rate: float = 0.003
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class SamplerSpec:
+    """How mini-batches are drawn.
+
+    Attributes:
+        name: `neighbor` (later: `layerwise`, `shadow`).
+        fanout: neighbours a node and hop, first entry next to the seed nodes; `-1` takes all.
+        replace: with replacement.
+        batch_size: seed nodes a batch.
+        shuffle: shuffle the training nodes every epoch.
+        max_batches: at most so many batches an epoch (0: all).
+    """
+
+    name: Literal["neighbor"] = "neighbor"
+    fanout: tuple[int, ...] = (10, 10, 10)
+    replace: bool = False
+    batch_size: int = 1000
+    shuffle: bool = True
+    max_batches: int = 0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is computed, whatever the system. `seed` keys sampling, shuffling and initial weights."""
+
+    dataset: Dataset
+    sampler: SamplerSpec
+    model: ModelSpec
+    seed: int = 0
+    rank: int = 0
+    world: int = 1
