@@ -1,8 +1,13 @@
-// Python bindings of workloads._native.
+// Python bindings of workloads._native: one bind_* function for each part, defined beside the part.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;
 
+void bind_sampling(nb::module_& m);
+void bind_generate(nb::module_& m);
+
 NB_MODULE(_native, m) {
-    m.doc() = "Native code of the workloads layer.";
+    m.doc() = "Sampling, relabelling, generation and CSC building.";
+    bind_sampling(m);
+    bind_generate(m);
 }
