@@ -1,0 +1,49 @@
+# One command a job; each sets up what is missing first.
+#   make bench   compare the systems under a memory cap, draw the figures    (PROFILE=smoke|quick|standard|paper FIGURES=headline|all|id,id)
+#   make test    run the tests
+PROFILE ?= quick
+FIGURES ?= headline
+PYTEST_ARGS ?=
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(wildcard workloads/native/* systems/native/*) CMakeLists.txt pyproject.toml
+
+.PHONY: bench test lint report sanitize benchmarks setup clean
+
+bench: setup
+	@$(BIN)/outcore bench --profile $(PROFILE) --figures $(FIGURES)
+
+test: setup
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+report: setup
+	@$(BIN)/outcore figures
+
+# The native code again under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
+sanitize: setup
+	@scripts/sanitize
+
+# Ours beside the alternatives, interleaved; needs the peers of requirements-bench.lock.
+benchmarks: setup
+	@scripts/benchmarks
+
+setup: $(VENV)/.built
+
+$(VENV)/.installed: requirements.lock scripts/setup
+	@PYTHON=$(PYTHON) scripts/setup
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.installed $(NATIVE)
+	@scripts/setup --build
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
