@@ -1,0 +1,187 @@
+"""Run records on disk: written once and whole, read back as one table."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from harness.record import SCHEMA, Record
+from workloads.errors import DataIOError, InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RUNS = "runs"
+RECORD = "record.json"
+WORKER_LOG = "worker.log"
+# A run that is being written; a start of the orchestrator removes what a killed one left.
+PARTIAL = ".partial-"
+
+STAGE_COLUMNS = ("epoch", "batch", "stage", "thread", "start", "end")
+BATCH_COLUMNS = ("epoch", "batch", "nodes", "edges", "seeds", "loss", "correct", "digest", "released_at")
+
+
+def runs_folder(root: Path) -> Path:
+    """`<results root>/runs`."""
+    return Path(root) / RUNS
+
+
+def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *, log: Path | None = None) -> Path:
+    """Write one run folder, whole or not at all.
+
+    Args:
+        root: the results root.
+        record: what becomes `record.json`.
+        tables: `telemetry`, `stages`, `batches` -> table, each written as parquet.
+        log: the worker's log, copied to `worker.log`.
+
+    Returns:
+        `<root>/runs/<run_id>`.
+
+    Raises:
+        DataIOError: the disk is full, or cannot be written; nothing is left behind.
+    """
+    folder = runs_folder(root) / record.run_id
+    partial = folder.with_name(f"{PARTIAL}{record.run_id}")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name, table in tables.items():
+            table.to_parquet(partial / f"{name}.parquet", index=False)
+        if log is not None and log.exists():
+            shutil.copyfile(log, partial / WORKER_LOG)
+        text = json.dumps(record.to_json(), indent=1, allow_nan=False, default=str)
+        (partial / RECORD).write_text(text + "\n", encoding="utf-8")
+        _sync(partial)
+        partial.rename(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise DataIOError(
+            f"run {record.run_id} could not be recorded under {folder.parent}: {error.strerror or error}",
+            path=str(folder),
+            errno=error.errno or 0,
+            fix="free some space and run it again; nothing half-written is left",
+        ) from error
+    return folder
+
+
+def _sync(folder: Path) -> None:
+    for path in [*folder.iterdir(), folder]:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def sweep_partial(root: Path) -> list[str]:
+    """Remove half-written runs of an orchestrator that was killed; returns their names."""
+    folder = runs_folder(root)
+    left = sorted(folder.glob(f"{PARTIAL}*")) if folder.is_dir() else []
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return [path.name for path in left]
+
+
+def read_record(path: Path) -> Record:
+    """One record from its folder or its `record.json`.
+
+    Raises:
+        InputError: it is missing, damaged, or of a schema this version does not know.
+    """
+    path = Path(path)
+    file = path / RECORD if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content.get("schema") != SCHEMA:
+            raise InputError(f"{file} has schema {content.get('schema')}, this version reads {SCHEMA}")
+        return Record.model_validate(content)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no run record at {file}", "see `outcore results list`") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError) as error:
+        raise InputError(f"{file} is not a run record: {error}", "remove the run's folder") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{file} is damaged at {place}: {first['msg']}", "remove the run's folder") from error
+
+
+def run_folders(root: Path) -> list[Path]:
+    """Folders of complete runs, oldest first (run ids begin with the time)."""
+    folder = runs_folder(root)
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if (path / RECORD).is_file() and not path.name.startswith("."))
+
+
+def records(root: Path) -> Iterator[Record]:
+    """Every complete record, oldest first."""
+    for folder in run_folders(root):
+        yield read_record(folder)
+
+
+def find(root: Path, run: str) -> Path:
+    """The folder of the run whose id is, or uniquely begins or ends with, `run`; `latest` is the newest."""
+    folders = run_folders(root)
+    if run == "latest" and folders:
+        return folders[-1]
+    exact = [path for path in folders if path.name == run]
+    if exact:
+        return exact[0]
+    near = [path for path in folders if path.name.startswith(run) or path.name.endswith(run)]
+    if len(near) == 1:
+        return near[0]
+    if near:
+        raise InputError(f"{len(near)} runs match {run!r}", "give more of the run id")
+    raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
+
+
+def load(root: Path) -> pd.DataFrame:
+    """All runs as one table: a row a run, the record flattened with dots, beside `record` (dict) and `path`."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for folder in run_folders(root):
+        content = read_record(folder).to_json()
+        rows.append({**_flatten(content), "record": content, "path": str(folder)})
+    return pd.DataFrame(rows)
+
+
+def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def telemetry(path: Path) -> pd.DataFrame:
+    """`telemetry.parquet` of a run folder."""
+    return _table(path, "telemetry")
+
+
+def stages(path: Path) -> pd.DataFrame:
+    """`stages.parquet` of a run folder: epoch, batch, stage, thread, start, end (s)."""
+    return _table(path, "stages")
+
+
+def batches(path: Path) -> pd.DataFrame:
+    """`batches.parquet` of a run folder: epoch, batch, nodes, edges, seeds, loss, correct, digest, released_at."""
+    return _table(path, "batches")
+
+
+def _table(path: Path, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    file = Path(path) / f"{name}.parquet"
+    if not file.is_file():
+        raise InputError(f"the run at {path} has no {name}", "it ended before any was written")
+    return pd.read_parquet(file)
