@@ -1,0 +1,98 @@
+"""Finds systems by their folders: `systems/<name>/` (or `<name>.py`) whose `__init__` exports `SYSTEM`.
+
+Nothing is listed by hand, and importing one system imports no other.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import pkgutil
+from functools import lru_cache
+from pathlib import Path
+
+from systems.interface import System
+from workloads.errors import InputError
+
+_FOLDER = Path(__file__).resolve().parent
+
+
+def module_name(name: str) -> str:
+    """Folder or module of a system: `pyg+` -> `pyg_plus`, `in-memory` -> `in_memory`."""
+    return name.replace("-", "_").replace("+", "_plus")
+
+
+@lru_cache(maxsize=1)
+def _modules() -> tuple[str, ...]:
+    """Modules beside this one that export `SYSTEM`, found by reading, not by importing."""
+    found = []
+    for module in pkgutil.iter_modules([str(_FOLDER)]):
+        path = _FOLDER / module.name / "__init__.py" if module.ispkg else _FOLDER / f"{module.name}.py"
+        if path.is_file() and _exports_system(path):
+            found.append(module.name)
+    return tuple(sorted(found))
+
+
+def _exports_system(path: Path) -> bool:
+    for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:
+        targets: list[str] = []
+        if isinstance(node, ast.Assign):
+            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            targets = [node.target.id]
+        elif isinstance(node, ast.ImportFrom):
+            targets = [alias.asname or alias.name for alias in node.names]
+        if "SYSTEM" in targets:
+            return True
+    return False
+
+
+def names() -> list[str]:
+    """Names of all systems that come with Outcore, sorted; each is imported, since it states its own name."""
+    return sorted(_load_module(f"systems.{module}").info.name for module in _modules())
+
+
+def load(name: str) -> type[System]:
+    """The class of a system: one of `names()`, or `package.module:Class` for anyone's own.
+
+    Raises:
+        InputError: there is none of this name (with the nearest one), or it is not a `System`.
+    """
+    if ":" in name:
+        return _load_class(name)
+    module = module_name(name)
+    if module in _modules():
+        system = _load_module(f"systems.{module}")
+        if system.info.name == name:
+            return system
+    known = names()
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
+    raise InputError(f"there is no system {name!r}", hint)
+
+
+def _load_module(module: str) -> type[System]:
+    return _checked(importlib.import_module(module).SYSTEM, module)
+
+
+def _load_class(name: str) -> type[System]:
+    module, _, attribute = name.partition(":")
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise
+        raise InputError(f"there is no module {module!r} for system {name!r}", "check PYTHONPATH") from error
+    if not hasattr(loaded, attribute):
+        near = difflib.get_close_matches(attribute, dir(loaded), n=1)
+        raise InputError(
+            f"module {module!r} has no {attribute!r}", f"did you mean {near[0]!r}?" if near else "name its System class"
+        )
+    return _checked(getattr(loaded, attribute), name)
+
+
+def _checked(system: object, name: str) -> type[System]:
+    if not (isinstance(system, type) and issubclass(system, System)):
+        raise InputError(f"{name!r} is not a System class", "derive it from systems.interface.System")
+    return system
