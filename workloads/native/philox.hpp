@@ -1,0 +1,95 @@
+// Philox4x32-10, the counter-based generator under everything that Outcore draws: a value is a pure function of a
+// 64-bit key and a 128-bit counter, so it depends on no thread, no order and no earlier draw.
+// (Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011, section 3.3.)
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace outcore {
+
+class Philox4x32 {
+public:
+    using Counter = std::array<std::uint32_t, 4>;
+    using Key = std::array<std::uint32_t, 2>;
+
+    explicit constexpr Philox4x32(std::uint64_t seed) noexcept
+        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)} {}
+
+    // The four words at one counter.
+    constexpr Counter operator()(Counter counter) const noexcept {
+        Key key = key_;
+        for (int round = 0; round < 10; ++round) {
+            const std::uint64_t product0 = std::uint64_t{kMultiplier0} * counter[0];
+            const std::uint64_t product1 = std::uint64_t{kMultiplier1} * counter[2];
+            counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+                       static_cast<std::uint32_t>(product1),
+                       static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+                       static_cast<std::uint32_t>(product0)};
+            key[0] += kWeyl0;
+            key[1] += kWeyl1;
+        }
+        return counter;
+    }
+
+private:
+    static constexpr std::uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+    static constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+    Key key_;
+};
+
+// The words at counters (0, ...), (1, ...), (2, ...), read one after the other, and whole numbers made of them.
+// Word 0 of the counter is the stream's own; the other three name the stream.
+class PhiloxStream {
+public:
+    constexpr PhiloxStream(const Philox4x32& generator, Philox4x32::Counter name) noexcept
+        : generator_(generator), counter_(name) {
+        counter_[0] = 0;
+    }
+
+    constexpr std::uint32_t next() noexcept {
+        if (used_ == 4) {
+            words_ = generator_(counter_);
+            ++counter_[0];
+            used_ = 0;
+        }
+        return words_[used_++];
+    }
+
+    constexpr std::uint64_t next64() noexcept {
+        const std::uint64_t low = next();
+        return low | (std::uint64_t{next()} << 32);
+    }
+
+    // Uniform in [0, bound), bound >= 1, without modulo bias: a word whose product falls into the short last interval
+    // is refused and the stream's next word is taken (Lemire, "Fast Random Integer Generation in an Interval", 2019).
+    constexpr std::uint32_t below(std::uint32_t bound) noexcept {
+        std::uint64_t product = std::uint64_t{next()} * bound;
+        if (static_cast<std::uint32_t>(product) < bound) {
+            const std::uint32_t refused = (0U - bound) % bound;
+            while (static_cast<std::uint32_t>(product) < refused) product = std::uint64_t{next()} * bound;
+        }
+        return static_cast<std::uint32_t>(product >> 32);
+    }
+
+    // The same for any bound: bounds up to 2^32 - 1 take one word a try, larger ones two.
+    constexpr std::uint64_t below64(std::uint64_t bound) noexcept {
+        if (bound <= 0xFFFFFFFFU) return below(static_cast<std::uint32_t>(bound));
+        Wide product = Wide{next64()} * bound;
+        if (static_cast<std::uint64_t>(product) < bound) {
+            const std::uint64_t refused = (std::uint64_t{0} - bound) % bound;
+            while (static_cast<std::uint64_t>(product) < refused) product = Wide{next64()} * bound;
+        }
+        return static_cast<std::uint64_t>(product >> 64);
+    }
+
+private:
+    __extension__ typedef unsigned __int128 Wide;
+
+    Philox4x32 generator_;
+    Philox4x32::Counter counter_;
+    Philox4x32::Counter words_{};
+    unsigned used_ = 4;
+};
+
+}  // namespace outcore
