@@ -1,0 +1,59 @@
+"""Small datasets for tests, made by numpy alone, so that no test of another part depends on the generators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from workloads.dataset import Dataset, DatasetWriter
+
+
+def make_tiny(
+    path: Path,
+    nodes: int = 2000,
+    edges: int = 20000,
+    dim: int = 16,
+    dtype: str = "float32",
+    classes: int = 5,
+    train_fraction: float = 0.2,
+    seed: int = 0,
+    index_dtype: str = "int32",
+) -> Dataset:
+    """A skewed, homophilous graph without duplicate edges, with learnable features (class centre plus noise).
+
+    Has some nodes without in-neighbours and some hubs. Splits: `train_fraction` train, 10 % valid, 10 % test.
+    """
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, nodes)
+    by_class = [np.flatnonzero(labels == k) for k in range(classes)]
+    edges = min(edges, nodes * nodes // 4)
+    codes = np.empty(0, dtype=np.int64)
+    while codes.shape[0] < edges:
+        draws = edges * 2
+        target = (nodes * rng.random(draws) ** 2).astype(np.int64)
+        source = (nodes * rng.random(draws) ** 3).astype(np.int64)
+        for k in range(classes):  # seven edges in ten stay inside a class
+            own = np.flatnonzero((labels[target] == k) & (rng.random(draws) < 0.7))
+            if by_class[k].size:
+                source[own] = by_class[k][(by_class[k].size * rng.random(own.size) ** 2).astype(np.int64)]
+        codes = np.unique(np.concatenate([codes, target * nodes + source]))
+    codes = np.sort(rng.choice(codes, edges, replace=False))
+    indptr = np.zeros(nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(codes // nodes, minlength=nodes), out=indptr[1:])
+    centres = rng.standard_normal((classes, dim))
+    features = (centres[labels] + rng.standard_normal((nodes, dim))).astype(dtype)
+    order = rng.permutation(nodes)
+    first = max(1, int(nodes * train_fraction))
+    second = min(nodes, first + nodes // 10)
+    third = min(nodes, second + nodes // 10)
+    with DatasetWriter(path, recipe={"source": "test", "seed": seed}) as writer:
+        writer.write("indptr", indptr)
+        writer.write("indices", (codes % nodes).astype(index_dtype))
+        writer.write("features", features)
+        writer.write("labels", labels.astype(np.int64))
+        writer.write("train", np.sort(order[:first]).astype(np.int64))
+        writer.write("valid", np.sort(order[first:second]).astype(np.int64))
+        writer.write("test", np.sort(order[second:third]).astype(np.int64))
+        writer.describe(num_classes=classes)
+    return Dataset.open(path)

@@ -1,0 +1,275 @@
+"""The on-disk dataset: open one, read its parts, find any fault in it, list what there is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import DatasetError
+from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
+from workloads.npyfile import file_digest, read_header
+from workloads.writer import DatasetWriter
+
+__all__ = ["PARTS", "Dataset", "DatasetWriter", "Manifest", "Part", "find_dataset", "list_datasets"]
+
+Array = npt.NDArray[Any]
+_MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
+_CHECK_CHUNK = 1 << 20
+
+
+class Dataset:
+    """A dataset on disk, opened read-only; holds no file open and no array in memory.
+
+    Attributes:
+        path: its folder.
+        name: the folder's name.
+        manifest: what `dataset.json` says.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.name = path.name
+        self.manifest = manifest
+
+    @classmethod
+    def open(cls, path: Path | str) -> Dataset:
+        """Open the dataset in folder `path` after cheap checks (manifest, file sizes, headers).
+
+        Raises:
+            DatasetError: there is none, its manifest is wrong, or a file's size or header differs from it.
+        """
+        folder = Path(path)
+        if not folder.is_dir():
+            raise DatasetError(f"there is no dataset at {folder}", "`outcore data list` shows what there is")
+        dataset = cls(folder.resolve(), Manifest.read(folder))
+        for part in PARTS:
+            if fault := dataset._cheap_fault(part):
+                raise DatasetError(fault, _MAKE_AGAIN)
+        return dataset
+
+    @property
+    def num_nodes(self) -> int:
+        """N, nodes."""
+        return self.manifest.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """E, directed edges."""
+        return self.manifest.num_edges
+
+    @property
+    def dim(self) -> int:
+        """D, feature columns."""
+        return self.manifest.dim
+
+    @property
+    def num_classes(self) -> int:
+        """Labels are in [0, num_classes), or -1 for an unlabelled node."""
+        return self.manifest.num_classes
+
+    @property
+    def feature_dtype(self) -> np.dtype[Any]:
+        """float32 or float16."""
+        return np.dtype(self.manifest.feature_dtype)
+
+    @property
+    def index_dtype(self) -> np.dtype[Any]:
+        """int32 or int64."""
+        return np.dtype(self.manifest.index_dtype)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of the feature table, N * D * itemsize."""
+        return self.num_nodes * self.dim * self.feature_dtype.itemsize
+
+    @property
+    def topology_bytes(self) -> int:
+        """Bytes of the neighbour lists (the data of `indices`)."""
+        return self.num_edges * self.index_dtype.itemsize
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all `.npy` files."""
+        return sum(entry.bytes for entry in self.manifest.files.values())
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits, equal for datasets of equal bytes, whatever their name or place."""
+        return self.manifest.fingerprint
+
+    def file(self, part: Part) -> Path:
+        """The `.npy` file of a part."""
+        return self.path / f"{part}.npy"
+
+    def data_offset(self, part: Part) -> int:
+        """Bytes before the first element in the part's file, a multiple of 4096."""
+        return self.manifest.files[part].data_offset
+
+    def memmap(self, part: Part) -> Array:
+        """The part as a read-only memory map (an ordinary array where it is empty)."""
+        entry = self.manifest.files[part]
+        if 0 in entry.shape:
+            return np.empty(entry.shape, dtype=entry.dtype)
+        return np.memmap(self.file(part), dtype=entry.dtype, mode="r", offset=entry.data_offset, shape=entry.shape)
+
+    def load(self, part: Part) -> Array:
+        """The part as an array in memory.
+
+        Raises:
+            DatasetError: the file became shorter since it was opened.
+        """
+        entry = self.manifest.files[part]
+        count = int(np.prod(entry.shape, dtype=np.int64))
+        array = np.fromfile(self.file(part), dtype=entry.dtype, count=count, offset=entry.data_offset)
+        if array.shape[0] != count:
+            raise DatasetError(f"{self.file(part)} is truncated: {array.shape[0]} of {count} elements", _MAKE_AGAIN)
+        return array.reshape(entry.shape)
+
+    def verify(self, progress: Callable[[str, float], None] | None = None) -> list[str]:
+        """Read every byte and check it: sizes, headers, XXH3, monotone `indptr`, ids and labels in range.
+
+        Args:
+            progress: called with the part's name and the fraction of bytes read so far.
+
+        Returns:
+            One sentence for each fault; empty for a sound dataset.
+        """
+        faults: list[str] = []
+        sound: set[Part] = set()
+        found: dict[Part, str] = {}
+        done = 0
+        for part in PARTS:
+            if progress:
+                progress(part, done / max(1, self.total_bytes))
+            fault = self._cheap_fault(part)
+            if fault is None:
+                found[part] = file_digest(self.file(part))
+                if found[part] == self.manifest.files[part].xxh3:
+                    sound.add(part)
+            else:
+                faults.append(fault)
+            done += self.manifest.files[part].bytes
+        faults += [self._digest_fault(part, found[part]) for part in PARTS if part in found and part not in sound]
+        faults += self._content_faults(sound)
+        if progress:
+            progress("done", 1.0)
+        return faults
+
+    def _cheap_fault(self, part: Part) -> str | None:
+        path, entry = self.file(part), self.manifest.files[part]
+        try:
+            size = path.stat().st_size
+            if size != entry.bytes:
+                verb = "truncated" if size < entry.bytes else "too long"
+                return f"{path} is {verb}: {size} bytes, {entry.bytes} expected"
+            dtype, shape, offset = read_header(path)
+        except FileNotFoundError:
+            return f"{path} is missing"
+        except OSError as error:
+            return f"{path} cannot be read ({error.strerror})"
+        except ValueError as error:
+            return f"{path} is corrupted: its npy header is not readable ({error})"
+        if (dtype, shape, offset) != (np.dtype(entry.dtype), entry.shape, entry.data_offset):
+            return (
+                f"{path} is another file than the manifest's: {dtype} {shape} at offset {offset}, "
+                f"expected {entry.dtype} {entry.shape} at {entry.data_offset}"
+            )
+        return None
+
+    def _digest_fault(self, part: Part, found: str) -> str:
+        expected = self.manifest.files[part].xxh3
+        for other in PARTS:
+            if other != part and self.manifest.files[other].xxh3 == found:
+                return f"{self.file(part)} is swapped: it holds what {other}.npy should"
+        return f"{self.file(part)} is corrupted: XXH3 {found}, {expected} expected"
+
+    def _content_faults(self, sound: set[Part]) -> list[str]:
+        """Faults inside files whose bytes are as written: a broken importer or generator, or a forged manifest."""
+        faults: list[str] = []
+        if "indptr" in sound:
+            indptr = self.memmap("indptr")
+            if int(indptr[0]) != 0 or int(indptr[-1]) != self.num_edges:
+                faults.append(f"{self.file('indptr')} runs from {indptr[0]} to {indptr[-1]}, not 0 to {self.num_edges}")
+            for start in range(0, self.num_nodes, _CHECK_CHUNK):
+                chunk = indptr[start : start + _CHECK_CHUNK + 1]
+                if bool((chunk[1:] < chunk[:-1]).any()):
+                    at = start + int(np.argmax(chunk[1:] < chunk[:-1]))
+                    faults.append(f"{self.file('indptr')} decreases after node {at}")
+                    break
+        limits: dict[Part, tuple[int, int]] = {
+            "indices": (0, self.num_nodes),
+            "labels": (-1, self.num_classes),
+            "train": (0, self.num_nodes),
+            "valid": (0, self.num_nodes),
+            "test": (0, self.num_nodes),
+        }
+        for part, (low, high) in limits.items():
+            if part in sound and (fault := self._range_fault(part, low, high)):
+                faults.append(fault)
+        if not faults and {"labels", "train", "valid", "test"} <= sound:
+            faults += self._split_faults()
+        return faults
+
+    def _range_fault(self, part: Part, low: int, high: int) -> str | None:
+        values = self.memmap(part)
+        for start in range(0, values.shape[0], _CHECK_CHUNK):
+            chunk = values[start : start + _CHECK_CHUNK]
+            bad = (chunk < low) | (chunk >= high)
+            if bool(bad.any()):
+                at = int(np.argmax(bad))
+                return f"{self.file(part)} holds {chunk[at]} at position {start + at}, outside [{low}, {high})"
+        return None
+
+    def _split_faults(self) -> list[str]:
+        faults = []
+        taken = np.zeros(self.num_nodes, dtype=np.uint8)
+        labels = self.memmap("labels")
+        splits: tuple[Part, ...] = ("train", "valid", "test")
+        for part in splits:
+            ids = self.load(part)
+            if bool(taken[ids].any()) or np.unique(ids).shape[0] != ids.shape[0]:
+                faults.append(f"{self.file(part)} names a node twice, or one of another split")
+            taken[ids] = 1
+            if bool((labels[ids] < 0).any()):
+                faults.append(f"{self.file(part)} names a node without a label")
+        return faults
+
+
+def list_datasets(root: Path | str) -> list[Dataset]:
+    """The datasets directly under `root`, by name; a folder that is not a whole dataset is passed over."""
+    folder = Path(root)
+    if not folder.is_dir():
+        return []
+    found = []
+    for path in sorted(folder.iterdir()):
+        if not path.name.startswith(".") and (path / MANIFEST_NAME).is_file():
+            try:
+                found.append(Dataset.open(path))
+            except DatasetError:
+                continue
+    return found
+
+
+def find_dataset(name: str, root: Path | str) -> Dataset:
+    """Open a dataset by its name under `root`, or by the path of its folder.
+
+    Raises:
+        DatasetError: there is none (the nearest name is offered), or it is not sound.
+    """
+    if (Path(root) / name / MANIFEST_NAME).is_file():
+        return Dataset.open(Path(root) / name)
+    if (Path(name) / MANIFEST_NAME).is_file():
+        return Dataset.open(Path(name))
+    if "/" in name or (Path(root) / name).is_dir():
+        return Dataset.open(Path(name) if "/" in name else Path(root) / name)
+    names = [dataset.name for dataset in list_datasets(root)]
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        raise DatasetError(f"there is no dataset {name!r} under {root}", f"did you mean {near[0]!r}?")
+    fix = f"make one: `outcore data make {name} --kind kronecker`" if not names else f"there is {', '.join(names)}"
+    raise DatasetError(f"there is no dataset {name!r} under {root}", fix)

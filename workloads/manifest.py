@@ -1,0 +1,155 @@
+"""The manifest of a dataset, `dataset.json`: what the folder holds, how it was made, and a digest for every file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import xxhash
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from workloads.errors import DatasetError
+
+Part = Literal["indptr", "indices", "features", "labels", "train", "valid", "test"]
+PARTS: tuple[Part, ...] = get_args(Part)
+MANIFEST_NAME = "dataset.json"
+FORMAT_VERSION = 1
+ALIGNMENT = 4096
+"""Headers are padded to a multiple of this, so that direct reads of the data start aligned on every disk."""
+
+# The dtypes a part may have; rank 1 for all but `features`.
+ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
+    "indptr": ("int64",),
+    "indices": ("int32", "int64"),
+    "features": ("float32", "float16"),
+    "labels": ("int64",),
+    "train": ("int64",),
+    "valid": ("int64",),
+    "test": ("int64",),
+}
+
+
+class FileEntry(BaseModel):
+    """One `.npy` file.
+
+    Attributes:
+        dtype: numpy's name of the element type.
+        shape: rows, or rows and columns.
+        data_offset: bytes of the padded header, a multiple of 4096.
+        bytes: size of the whole file.
+        xxh3: XXH3-64 of the whole file, 16 hexadecimal digits (what `xxhsum -H3` prints).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offset: int
+    bytes: int
+    xxh3: str
+
+
+class Manifest(BaseModel):
+    """What `dataset.json` holds.
+
+    Attributes:
+        num_classes: labels are in [0, num_classes), or -1 for an unlabelled node.
+        recipe: how it was made, enough to make it again; equal recipes give equal bytes.
+        notes: what a reader should know (duplicate edges removed, features generated, ...).
+        stats: degree skew, clustering and homophily, of `result` and, where it was expanded, of `base`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["outcore-dataset"] = "outcore-dataset"
+    version: int = FORMAT_VERSION
+    num_nodes: int = Field(ge=1)
+    num_edges: int = Field(ge=0)
+    dim: int = Field(ge=1)
+    feature_dtype: str
+    index_dtype: str
+    num_classes: int = Field(ge=1)
+    files: dict[Part, FileEntry]
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    stats: dict[str, dict[str, float | int | None]] = Field(default_factory=dict)
+    created: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over counts and file digests: equal for datasets of equal bytes."""
+        parts = [f"{self.version}", f"{self.num_nodes}", f"{self.num_edges}", f"{self.dim}", f"{self.num_classes}"]
+        parts += [f"{part}:{self.files[part].dtype}:{self.files[part].xxh3}" for part in PARTS]
+        return xxhash.xxh3_64_hexdigest("|".join(parts).encode())
+
+    def write(self, folder: Path) -> None:
+        """Write `dataset.json` into `folder`."""
+        text = json.dumps(self.model_dump(mode="json"), indent=1) + "\n"
+        (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read `dataset.json` of `folder`.
+
+        Raises:
+            DatasetError: it is missing, of another version, or not a manifest.
+        """
+        path = folder / MANIFEST_NAME
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DatasetError(f"{folder} is not a dataset (it holds no {MANIFEST_NAME})", _SEE_LIST) from None
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be read ({error.strerror})", "check its permissions") from None
+        except ValueError as error:
+            raise DatasetError(f"{path} is damaged (not JSON: {error})", _MAKE_AGAIN) from None
+        if isinstance(raw, dict) and raw.get("version", FORMAT_VERSION) != FORMAT_VERSION:
+            raise DatasetError(
+                f"{path} has format version {raw['version']}, this Outcore reads version {FORMAT_VERSION}", _MAKE_AGAIN
+            )
+        try:
+            manifest = cls.model_validate(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(step) for step in first["loc"]) or "top level"
+            raise DatasetError(f"{path} is damaged ({where}: {first['msg']})", _MAKE_AGAIN) from None
+        manifest.check(path)
+        return manifest
+
+    def check(self, path: Path) -> None:
+        """Whether counts, dtypes and file entries agree with each other.
+
+        Raises:
+            DatasetError: they do not.
+        """
+        shapes: dict[Part, tuple[int, ...]] = {
+            "indptr": (self.num_nodes + 1,),
+            "indices": (self.num_edges,),
+            "features": (self.num_nodes, self.dim),
+            "labels": (self.num_nodes,),
+        }
+        for part in PARTS:
+            entry = self.files.get(part)
+            if entry is None:
+                raise DatasetError(f"{path} lists no {part}", _MAKE_AGAIN)
+            if entry.dtype not in ALLOWED_DTYPES[part]:
+                raise DatasetError(f"{path}: {part} has dtype {entry.dtype}, not {_either(part)}", _MAKE_AGAIN)
+            rank_is_right = len(entry.shape) == (2 if part == "features" else 1)
+            if not rank_is_right or entry.shape != shapes.get(part, entry.shape):
+                raise DatasetError(f"{path}: {part} has shape {entry.shape}, which its counts forbid", _MAKE_AGAIN)
+            data_bytes = int(np.prod(entry.shape, dtype=np.int64)) * np.dtype(entry.dtype).itemsize
+            if entry.data_offset <= 0 or entry.data_offset % ALIGNMENT or entry.bytes != entry.data_offset + data_bytes:
+                raise DatasetError(f"{path}: {part} has a size that its shape forbids", _MAKE_AGAIN)
+        if self.files["features"].dtype != self.feature_dtype or self.files["indices"].dtype != self.index_dtype:
+            raise DatasetError(f"{path}: feature_dtype or index_dtype differs from the files'", _MAKE_AGAIN)
+
+
+_SEE_LIST = "`outcore data list` shows what there is"
+_MAKE_AGAIN = "make or import it again"
+
+
+def _either(part: Part) -> str:
+    return " or ".join(ALLOWED_DTYPES[part])

@@ -1,0 +1,64 @@
+"""Plain `.npy` files with headers padded to 4096 bytes: numpy opens them, and direct reads of the data are aligned."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.lib import format as npy_format
+
+from workloads.manifest import ALIGNMENT
+
+HASH_CHUNK_BYTES = 8 << 20
+
+
+def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
+    """A version 1.0 `.npy` header of exactly 4096 bytes for a C-ordered array."""
+    text = f"{{'descr': {npy_format.dtype_to_descr(dtype)!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode(
+        "latin1"
+    )
+    prefix = npy_format.magic(1, 0)
+    length = ALIGNMENT - len(prefix) - 2
+    return prefix + length.to_bytes(2, "little") + text.ljust(length - 1) + b"\n"
+
+
+def read_header(path: Path) -> tuple[np.dtype[np.generic], tuple[int, ...], int]:
+    """Element type, shape and data offset (bytes) of a `.npy` file.
+
+    Raises:
+        ValueError: it is not a `.npy` file, or in Fortran order, or holds Python objects.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        version = npy_format.read_magic(file)
+        if version == (1, 0):
+            shape, fortran, dtype = npy_format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, fortran, dtype = npy_format.read_array_header_2_0(file)
+        else:
+            raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects")
+        if fortran and len(shape) > 1:
+            raise ValueError("it is in Fortran order")
+        return dtype, tuple(int(size) for size in shape), file.tell()
+
+
+def file_digest(path: Path) -> str:
+    """XXH3-64 of a file, 16 hexadecimal digits.
+
+    Reads 8 MiB at a time and tells the kernel to drop them after, so that a scan of a table larger than
+    memory does not push everything else out of the page cache.
+    """
+    digest = xxhash.xxh3_64()
+    buffer = memoryview(bytearray(HASH_CHUNK_BYTES))
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        position = 0
+        while count := file.readinto(buffer):
+            digest.update(buffer[:count])
+            os.posix_fadvise(file.fileno(), position, count, os.POSIX_FADV_DONTNEED)
+            position += count
+    return digest.hexdigest()

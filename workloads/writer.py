@@ -1,0 +1,360 @@
+"""Writes a dataset all or nothing: into a locked temporary folder, renamed when every part is whole and on disk."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from workloads.errors import DataIOError, DatasetError, OutcoreError
+from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
+from workloads.npyfile import file_digest, padded_header
+from workloads.units import format_bytes
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
+
+
+class PartStream:
+    """Writes one part from its first row to its last, hashing on the way, so that nothing is read back."""
+
+    def __init__(self, writer: DatasetWriter, part: Part, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+        self._writer, self._part = writer, part
+        self._dtype = np.dtype(dtype)
+        path, offset = writer.begin(part, self._dtype, shape)
+        self._digest = xxhash.xxh3_64(padded_header(self._dtype, shape))
+        self._file = path.open("r+b", buffering=0)
+        self._file.seek(offset)
+        self._left = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
+
+    def write(self, rows: npt.NDArray[Any]) -> None:
+        """Append rows (of the part's dtype and width)."""
+        data = np.ascontiguousarray(rows, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        if len(data) > self._left:
+            raise ValueError(f"{self._part} gets {len(data) - self._left} bytes more than announced")
+        self._left -= len(data)
+        self._digest.update(data)
+        while len(data):
+            data = data[self._file.write(data) :]
+
+    def close(self) -> None:
+        """Finish the part; every announced row must have been written."""
+        if self._left:
+            raise ValueError(f"{self._part} lacks {self._left} bytes of what was announced")
+        self._file.close()
+        self._writer.finish(self._part, xxh3=self._digest.hexdigest())
+
+    def __enter__(self) -> PartStream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._file.close()
+
+
+class DatasetWriter:
+    """Context manager that writes a dataset; after a clean exit it stands complete at `path`, else nothing is left.
+
+    Every part is written once, by `write` (a whole array), `stream` (row by row) or `begin` and `finish` (other code
+    writes the data into the file, from the offset on, with direct I/O if it likes). `describe` says the rest.
+
+    Args:
+        path: the dataset's folder; its name is the dataset's.
+        recipe: how it is made, for the manifest.
+        replace: replace a dataset that is there already (at the end, when the new one is whole).
+
+    Raises:
+        DatasetError: `path` exists; the disk is full (needed and free bytes are said); the folder cannot be written.
+    """
+
+    def __init__(self, path: Path | str, *, recipe: Mapping[str, Any] | None = None, replace: bool = False) -> None:
+        self.path = Path(path).absolute()
+        self._recipe = dict(recipe or {})
+        self._replace = replace
+        self._files: dict[Part, FileEntry] = {}
+        self._open: dict[Part, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        self._num_classes = 1
+        self._notes: list[str] = []
+        self._stats: dict[str, dict[str, float | int | None]] = {}
+        self._folder: Path | None = None
+        self._lock = -1
+        self._needed = 0
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    @property
+    def folder(self) -> Path:
+        """The temporary folder, for scratch files too; everything in it but the parts is gone at the end."""
+        if self._folder is None:
+            raise RuntimeError("DatasetWriter is not entered")
+        return self._folder
+
+    def __enter__(self) -> DatasetWriter:
+        root = self.path.parent
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            if self.path.exists() and not self._replace:
+                raise _exists(self.path)
+            with _locked(root):
+                remove_stale(root)
+                self._folder = Path(tempfile.mkdtemp(prefix=_prefix(self.path.name), dir=root))
+                self._folder.chmod(0o755)
+                self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+                _try_lock(self._lock)
+        except OSError as error:
+            self._translate(error)
+        self._catch_signals()
+        return self
+
+    def require_space(self, data_bytes: int) -> None:
+        """Refuse at once what cannot fit: `data_bytes` is what all parts (and scratch files) will take.
+
+        Raises:
+            DatasetError: with the bytes needed and free.
+        """
+        self._needed = data_bytes + _SPARE_BYTES
+        if free_bytes(self.path.parent) < self._needed:
+            raise self._no_space()
+
+    def begin(self, part: Part, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> tuple[Path, int]:
+        """Make the part's file with its header and all its blocks reserved.
+
+        Returns:
+            The file, and the offset (bytes, a multiple of 4096) at which the data have to be written. Writing up to
+            a whole block past the end is allowed; `finish` cuts it off.
+        """
+        element, shape = np.dtype(dtype), (count,) if isinstance(count, int) else tuple(int(size) for size in count)
+        if element.name not in ALLOWED_DTYPES[part] or len(shape) != (2 if part == "features" else 1):
+            raise ValueError(f"{part} cannot be {element} of shape {shape}")
+        if part in self._files or part in self._open:
+            raise ValueError(f"{part} is written twice")
+        path = self.folder / f"{part}.npy"
+        size = ALIGNMENT + _data_bytes(element, shape)
+        try:
+            with path.open("xb", buffering=0) as file:
+                # Reserving first turns a disk that fills up into an error here, not in the middle of a native loop.
+                os.posix_fallocate(file.fileno(), 0, size)
+                file.write(padded_header(element, shape))
+        except OSError as error:
+            self._translate(error, extra=size)
+        self._open[part] = (element, shape)
+        return path, ALIGNMENT
+
+    def finish(self, part: Part, xxh3: str | None = None) -> None:
+        """Cut the part's file to its exact size, bring it to disk and record its digest.
+
+        Args:
+            part: a part that was begun.
+            xxh3: the file's digest where the caller knows it; else the file is read back.
+        """
+        dtype, shape = self._open.pop(part)
+        path = self.folder / f"{part}.npy"
+        size = ALIGNMENT + _data_bytes(dtype, shape)
+        try:
+            with path.open("r+b", buffering=0) as file:
+                if os.fstat(file.fileno()).st_size < size:
+                    raise DataIOError(f"{path} is shorter than the {size} bytes announced", path=str(path))
+                os.truncate(file.fileno(), size)
+                os.fsync(file.fileno())
+            digest = xxh3 or file_digest(path)
+        except OSError as error:
+            self._translate(error)
+        self._files[part] = FileEntry(dtype=dtype.name, shape=shape, data_offset=ALIGNMENT, bytes=size, xxh3=digest)
+
+    def stream(self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]) -> PartStream:
+        """Write the part row by row, in order; use it in a `with` statement."""
+        return PartStream(self, part, dtype, (shape,) if isinstance(shape, int) else shape)
+
+    def write(self, part: Part, array: npt.NDArray[Any]) -> None:
+        """Write the part from a whole array."""
+        with self.stream(part, array.dtype, array.shape) as stream:
+            stream.write(array)
+
+    def describe(
+        self,
+        *,
+        num_classes: int | None = None,
+        notes: tuple[str, ...] | list[str] = (),
+        stats: Mapping[str, Mapping[str, float | int | None]] | None = None,
+    ) -> None:
+        """Say what the manifest shall hold besides the files; notes add up."""
+        if num_classes is not None:
+            self._num_classes = num_classes
+        self._notes += notes
+        for key, value in (stats or {}).items():
+            self._stats[key] = dict(value)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._commit()
+            elif isinstance(error, (OSError, DataIOError)) and error.errno in _NO_SPACE:
+                raise self._no_space() from None
+        except OSError as failure:
+            self._translate(failure)
+        finally:
+            self._clean()
+            self._restore_signals()
+
+    def _commit(self) -> None:
+        missing = [part for part in PARTS if part not in self._files]
+        if missing:
+            raise ValueError(f"the dataset lacks {', '.join(missing)}")
+        features, indices = self._files["features"], self._files["indices"]
+        manifest = Manifest(
+            num_nodes=features.shape[0], num_edges=indices.shape[0], dim=features.shape[1],
+            feature_dtype=features.dtype, index_dtype=indices.dtype, num_classes=self._num_classes,
+            files=self._files, recipe=self._recipe, notes=tuple(self._notes), stats=self._stats,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )  # fmt: skip
+        manifest.check(self.path)
+        for extra in self.folder.iterdir():
+            if extra.name not in {f"{part}.npy" for part in PARTS}:
+                shutil.rmtree(extra) if extra.is_dir() else extra.unlink()
+        manifest.write(self.folder)
+        _sync(self.folder / "dataset.json")
+        _sync(self.folder)
+        with _locked(self.path.parent):
+            if self.path.exists():
+                if not self._replace:
+                    raise _exists(self.path)
+                old = Path(tempfile.mkdtemp(prefix=_prefix(self.path.name), dir=self.path.parent))
+                self.path.rename(old)
+                self.folder.rename(self.path)
+                shutil.rmtree(old)
+            else:
+                self.folder.rename(self.path)
+            _sync(self.path.parent)
+        self._folder = None
+
+    def _clean(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _no_space(self, extra: int = 0) -> DatasetError:
+        root = self.path.parent
+        needed = max(self._needed, extra)
+        return DatasetError(
+            f"no space for dataset {self.path.name!r}: it needs {format_bytes(needed)} ({needed} bytes) in {root}, "
+            f"{format_bytes(free_bytes(root))} are free",
+            "free some, choose another --data-root, or make it smaller",
+        )
+
+    def _translate(self, error: OSError, extra: int = 0) -> NoReturn:
+        if error.errno in _NO_SPACE:
+            written = sum(entry.bytes for entry in self._files.values())
+            raise self._no_space(written + extra) from None
+        where = error.filename or self.path
+        raise DatasetError(
+            f"dataset {self.path.name!r} cannot be written: {where}: {error.strerror or error}",
+            "choose a --data-root that can be written",
+        ) from None
+
+    def _catch_signals(self) -> None:
+        """Turn SIGTERM and SIGHUP into an exception, so that the temporary folder goes with the process."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                self._handlers[number] = signal.signal(number, _raise_exit)
+
+    def _restore_signals(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers.clear()
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that this user may still write under `folder` (which need not exist yet)."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    status = os.statvfs(place)
+    return status.f_bavail * status.f_frsize
+
+
+def remove_stale(root: Path) -> list[Path]:
+    """Remove temporary folders whose writer is gone (killed); returns them.
+
+    A living writer holds a lock on its folder, so nothing depends on process ids, which containers share and kernels
+    use again.
+    """
+    removed = []
+    for path in root.glob(".*.outcore-tmp-*"):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if _try_lock(handle):
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+        finally:
+            os.close(handle)
+    return removed
+
+
+def _prefix(name: str) -> str:
+    return f".{name}.outcore-tmp-"
+
+
+def _data_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+
+
+def _exists(path: Path) -> OutcoreError:
+    return DatasetError(
+        f"{path.name!r} exists already in {path.parent}", f"`outcore data rm {path.name}` first, or use --force"
+    )
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held by another, or a file system without locks: then nothing is ever taken for stale
+        return False
+    return True
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Hold the root's lock: between a folder's creation and its locking nobody may take it for stale."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(handle)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
