@@ -1,0 +1,195 @@
+"""The derived numbers of a run: class, amplification, utilisation, efficiency, distance to the limit (rules 7–20)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.context import RunContext
+from harness.record import EpochRecord, Record, StorageClass, Summary, spread
+from harness.trace import PAGE_BYTES, belady_misses, trace_of
+from systems.interface import DiskProfile, StageSpan, wall_seconds
+
+STORAGE_BOUND = 2.0
+CACHED = 1.0
+
+
+@dataclass(frozen=True)
+class WorkingSet:
+    """What the measured epochs touch, and the least a device must do for them (methodology rules 7 and 11).
+
+    Attributes:
+        bytes: unique feature rows and topology pages of the median measured epoch.
+        memory_bytes: host budget and device memory together, None where nothing bounds them.
+        limit_s: modelled least seconds of device time of the median measured epoch, None without a device profile.
+        belady_rows: rows that even the best cache of `memory_bytes` reads in it.
+    """
+
+    bytes: int
+    memory_bytes: int | None
+    limit_s: float | None
+    belady_rows: int
+
+    @property
+    def over_budget(self) -> float | None:
+        """Working set over the memory that could hold it."""
+        return self.bytes / self.memory_bytes if self.memory_bytes else None
+
+
+def working_set(record: Record, context: RunContext) -> WorkingSet | None:
+    """The working set of a run's measured epochs. None where the trace is unknown."""
+    workload = context.workload
+    trace = trace_of(workload, record.config.epochs) if workload is not None else None
+    if trace is None or workload is None:
+        return None
+    row_bytes = workload.dataset.dim * workload.dataset.feature_dtype.itemsize
+    measured = [entry for entry in trace.epochs if entry[0] >= record.config.warmup] or trace.epochs
+    host, device = record.memory.budget_bytes, record.config.device_memory_bytes or 0
+    memory = None if host is None else host + device
+    capacity = workload.dataset.num_nodes if memory is None else memory // row_bytes
+    misses = belady_misses(trace.batches, capacity)
+    sizes, limits, belady = [], [], []
+    for epoch, begin, end in measured:
+        topology = trace.topology_pages[epoch] * PAGE_BYTES
+        sizes.append(trace.unique_rows[epoch] * row_bytes + topology)
+        belady.append(sum(misses[begin:end]))
+        if context.profile is not None and context.profile.points:
+            limits.append(
+                least_device_seconds(
+                    context.profile, belady[-1], row_bytes, topology, workload.dataset.num_nodes * row_bytes
+                )
+            )
+    return WorkingSet(
+        bytes=int(statistics.median(sizes)),
+        memory_bytes=memory,
+        limit_s=statistics.median(limits) if limits else None,
+        belady_rows=int(statistics.median(belady)),
+    )
+
+
+def least_device_seconds(profile: DiskProfile, misses: int, row_bytes: int, topology: int, table: int) -> float:
+    """Modelled least device time of an epoch (methodology rule 11), in seconds.
+
+    Args:
+        profile: the device under the run's limits.
+        misses: rows that even Belady reads.
+        row_bytes: bytes of one row.
+        topology: bytes of the topology pages touched.
+        table: bytes of the whole feature table.
+
+    Either each miss is read at random, or the table is scanned once and the misses written and read in order; the
+    topology is read once in order.
+    """
+    block = profile.logical_block_bytes
+    request = -(-row_bytes // block) * block
+    at_random = misses * profile.request_seconds(request)
+    rate = profile.sequential_bytes_per_s()
+    if rate <= 0:
+        return at_random
+    in_order = (table + 2 * misses * row_bytes) / rate
+    return min(at_random, in_order) + topology / rate
+
+
+def storage_class(ratio: float | None) -> StorageClass:
+    """`storage-bound` from twice the memory on, `cached` where memory holds everything, else `mixed` (rule 7)."""
+    if ratio is None or ratio <= CACHED:
+        return "cached"
+    return "storage-bound" if ratio >= STORAGE_BOUND else "mixed"
+
+
+def needed_seconds(profile: DiskProfile, requests_by_size: Mapping[str, int]) -> float:
+    """Seconds the device needs for exactly these requests, each size at its measured rate (rule 11)."""
+    return sum(count * profile.request_seconds(int(size)) for size, count in requests_by_size.items())
+
+
+def engine_efficiency(record: Record, context: RunContext) -> tuple[float | None, str]:
+    """How well the code drives the disk, with how it was found.
+
+    A system that counts its own requests is held to those over its extract time. Where the page cache reads, the cap's
+    counters give requests and their mean size, over the time in which sampling or extraction was going on.
+    """
+    profile = context.profile
+    if profile is None or not any(point.pattern == "random" for point in profile.points):
+        return None, "no device profile"
+    ratios: list[float] = []
+    how = "own requests over extract time"
+    for epoch in record.measured:
+        requests = epoch.counters.get("requests_by_size") or {}
+        extract = epoch.stages_s.get("extract", 0.0)
+        if requests and extract > 0:
+            ratios.append(needed_seconds(profile, requests) / extract)
+        elif epoch.device_requests and epoch.device_bytes:
+            how = "the cap's requests at their mean size over sample and extract time"
+            busy = _busy_seconds(context.spans, epoch, ("sample", "extract"))
+            size = round(epoch.device_bytes / epoch.device_requests)
+            if busy > 0:
+                ratios.append(epoch.device_requests * profile.request_seconds(size) / busy)
+    if not ratios:
+        return None, "no request was counted"
+    return statistics.median(ratios), how
+
+
+def _busy_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: tuple[str, ...]) -> float:
+    inside = [
+        StageSpan("busy", span.batch, span.thread, span.start, span.end)
+        for span in spans
+        if span.stage in stages and epoch.start_s <= span.start <= epoch.start_s + epoch.seconds
+    ]
+    return wall_seconds(inside).get("busy", 0.0)
+
+
+def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
+    """Bytes of the rows fetched from disk on a miss; of a page-cache system, the rows whose reading faulted."""
+    counted = float(epoch.counters.get("bytes_useful") or 0)
+    if counted > 0:
+        return counted
+    observed = epoch.counters.get("observed") or {}
+    missed = observed.get("feature_misses", observed.get("major_faults", 0))
+    return float(min(missed, epoch.counters.get("rows", 0))) * row_bytes
+
+
+def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:
+    """The summary and the class of a run. What cannot be known stays None."""
+    measured = record.measured
+    sets = working_set(record, context)
+    summary = Summary()
+    if sets is not None:
+        summary.working_set_bytes = sets.bytes
+        summary.working_set_over_budget = sets.over_budget
+        summary.extra.update(limit_s=sets.limit_s, belady_rows=sets.belady_rows)
+    if measured:
+        seconds = [epoch.seconds for epoch in measured]
+        summary.epoch_s = spread(seconds)
+        epoch_s = summary.epoch_s.median
+        names = {name for epoch in measured for name in epoch.stages_s}
+        summary.stages_s = {
+            name: statistics.median(epoch.stages_s.get(name, 0.0) for epoch in measured) for name in sorted(names)
+        }
+        if all(epoch.device_bytes is not None for epoch in measured):
+            row_bytes = _row_bytes(record)
+            useful = sum(useful_bytes(epoch, row_bytes) for epoch in measured)
+            device = sum(epoch.device_bytes or 0 for epoch in measured)
+            summary.read_amplification = device / useful if useful > 0 else None
+        summary.engine_efficiency, summary.extra["engine_efficiency_from"] = engine_efficiency(record, context)
+        if context.calibration is not None and record.config.stages == "all":
+            summary.accelerator_utilisation = _share(context.calibration.train_s, measured)
+            summary.storage_efficiency = _share(context.calibration.null_s, measured)
+        if sets is not None and sets.limit_s is not None and epoch_s > 0 and record.config.stages == "all":
+            train = _median_of(context.calibration.train_s if context.calibration else {}, measured) or 0.0
+            summary.distance_to_limit = max(sets.limit_s, train) / epoch_s
+    return summary, storage_class(sets.over_budget) if sets is not None else None
+
+
+def _row_bytes(record: Record) -> int:
+    return record.config.dataset.dim * (2 if record.config.dataset.dtype == "float16" else 4)
+
+
+def _median_of(by_epoch: Mapping[int, float], measured: list[EpochRecord]) -> float | None:
+    values = [by_epoch[epoch.epoch] for epoch in measured if epoch.epoch in by_epoch]
+    return statistics.median(values) if values else None
+
+
+def _share(by_epoch: Mapping[int, float], measured: list[EpochRecord]) -> float | None:
+    ratios = [by_epoch[epoch.epoch] / epoch.seconds for epoch in measured if epoch.epoch in by_epoch and epoch.seconds]
+    return statistics.median(ratios) if ratios else None
