@@ -40,7 +40,18 @@ class Availability:
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """The cap as the kernel sees it. Bytes and event counts; None where the kernel does not say."""
+    """The cap as the kernel sees it, the groups below it included. Bytes and event counts since the cap began.
+
+    Attributes:
+        usage: everything charged: `anon` + `page_cache` + `shmem` + `kernel`, give or take what is in flight.
+        peak: the most `usage` has been since the cap began or `reset_peak()`.
+        page_cache: pages of files, without shared memory.
+        kernel: stacks, page tables, slabs and socket buffers.
+        oom_kills: processes the kernel ended because the cap was full.
+        reclaims: how often the limit was hit and the kernel had to reclaim first (v1 `failcnt`, v2 `max` event).
+        limit: the limit in force, None for none.
+        major_faults: page faults that had to wait for the disk.
+    """
 
     usage: int = 0
     peak: int = 0
@@ -51,6 +62,7 @@ class MemoryStats:
     oom_kills: int = 0
     reclaims: int = 0
     limit: int | None = None
+    major_faults: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,13 @@ class IoStats:
 
 
 class Cap(ABC):
-    """One live cap. Use as a context manager: leaving it kills what is inside and removes it."""
+    """One live cap. Use as a context manager: leaving it kills what is inside and removes it.
+
+    Attributes:
+        caveats: what this cap does not keep, one sentence each, for the run record.
+    """
+
+    caveats: list[str]
 
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -86,7 +104,11 @@ class Cap(ABC):
     def set_memory(self, limit_bytes: int | None) -> None:
         """Change the memory limit."""
 
-    def reset_peak(self) -> None:
+    def pressure(self) -> tuple[int | None, int | None]:
+        """Microseconds that tasks of the cap stalled on (I/O, memory) so far; None where only the host's are known."""
+        return None, None
+
+    def reset_peak(self) -> None:  # noqa: B027  a backend may be unable to
         """Forget the peak so far, where the kernel can."""
 
     @abstractmethod

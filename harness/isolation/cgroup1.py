@@ -1,0 +1,313 @@
+"""Caps by cgroup v1: `memory.limit_in_bytes` with `memsw`, and `blkio.throttle.*` for the device.
+
+What v1 keeps: anonymous memory, page cache, shared memory and kernel memory are charged and limited; reads of the
+device are limited, direct or through the page cache. What it does not: buffered writes are charged to nobody in blkio,
+so write limits hold for direct writes only. It kills one process when the cap is full, so a watcher ends the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from harness.isolation import mounts
+from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.files import KernelFile, as_number, flat_keyed, write_text
+from harness.isolation.owner import PARENT, cap_name, is_left_over
+from harness.isolation.processes import joining, kill_all, pids_in, remove_group
+from workloads.errors import HostError
+
+# v1 shows "no limit" as the largest whole number of pages that fits in 63 bits.
+_UNLIMITED = 1 << 62
+_WATCH_SECONDS = 0.1
+_THROTTLES = (
+    ("read_iops", "read_iops_device"),
+    ("read_bytes_per_s", "read_bps_device"),
+    ("write_iops", "write_iops_device"),
+    ("write_bytes_per_s", "write_bps_device"),
+)
+
+
+def parse_memory(
+    stat: bytes, *, usage: int | None, peak: int | None, kernel: int | None, failures: int | None, oom_control: bytes
+) -> MemoryStats:
+    """The v1 control files as one reading; sizes are those of the group and everything below it."""
+    values = flat_keyed(stat)
+    shmem = values.get(b"total_shmem", 0)
+    limit = values.get(b"hierarchical_memory_limit", _UNLIMITED)
+    return MemoryStats(
+        usage=usage or 0,
+        peak=peak or 0,
+        anon=values.get(b"total_rss", 0),
+        # v1 counts shared memory as cache; it cannot be dropped, so it is told apart.
+        page_cache=max(0, values.get(b"total_cache", 0) - shmem),
+        shmem=shmem,
+        kernel=kernel or 0,
+        oom_kills=flat_keyed(oom_control).get(b"oom_kill", 0),
+        reclaims=failures or 0,
+        limit=limit if limit < _UNLIMITED else None,
+        major_faults=values.get(b"total_pgmajfault", 0),
+    )
+
+
+def parse_blkio(data: bytes) -> tuple[int, int]:
+    """(reads, writes) over all devices of `blkio.throttle.io_service_bytes_recursive` or `io_serviced_recursive`."""
+    totals = {b"Read": 0, b"Write": 0}
+    for line in data.splitlines():
+        fields = line.split()
+        if len(fields) == 3 and fields[1] in totals:
+            totals[fields[1]] += int(fields[2])
+    return totals[b"Read"], totals[b"Write"]
+
+
+def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
+    """(control file, line) pairs that put `limit` in force. 0 means no limit, and makes the kernel count the device."""
+    return [(f"blkio.throttle.{file}", f"{limit.device} {getattr(limit, field) or 0}") for field, file in _THROTTLES]
+
+
+class Cgroup1Cap(Cap):
+    """A memory group, and a blkio group where there is one."""
+
+    def __init__(self, memory: Path, blkio: Path | None, caveats: Sequence[str] = ()) -> None:
+        self.caveats = list(caveats)
+        self._memory, self._blkio = memory, blkio
+        names = ("memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.kmem.usage_in_bytes",
+                 "memory.failcnt", "memory.oom_control")  # fmt: skip
+        self._files = {name: KernelFile(memory / name) for name in names}
+        if blkio is not None:
+            for name in ("io_service_bytes_recursive", "io_serviced_recursive"):
+                self._files[name] = KernelFile(blkio / f"blkio.throttle.{name}")
+        self._last = MemoryStats()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name=f"oom-watch {memory.name[-6:]}", daemon=True)
+        self._watcher.start()
+
+    @property
+    def groups(self) -> list[Path]:
+        """Folders of the cap's groups."""
+        return [self._memory] if self._blkio is None else [self._memory, self._blkio]
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` behind a shell that joins both groups first."""
+        return joining(self.groups, argv)
+
+    def memory(self) -> MemoryStats:
+        """Memory of the cap now; the last reading once the cap is gone."""
+        with self._lock:
+            if self._closed.is_set():
+                return self._last
+            files = self._files
+            stat = files["memory.stat"].read()
+            if not stat:
+                return self._last
+            self._last = parse_memory(
+                stat,
+                usage=files["memory.usage_in_bytes"].number(),
+                peak=files["memory.max_usage_in_bytes"].number(),
+                kernel=files["memory.kmem.usage_in_bytes"].number(),
+                failures=files["memory.failcnt"].number(),
+                oom_control=files["memory.oom_control"].read(),
+            )
+            return self._last
+
+    def io(self) -> IoStats | None:
+        """Device I/O charged to the cap; None without blkio. Buffered writes are not in it (v1 cannot tell whose)."""
+        with self._lock:
+            if self._blkio is None or self._closed.is_set():
+                return None
+            read_bytes, write_bytes = parse_blkio(self._files["io_service_bytes_recursive"].read())
+            reads, writes = parse_blkio(self._files["io_serviced_recursive"].read())
+        return IoStats(read_bytes, reads, write_bytes, writes)
+
+    def pids(self) -> list[int]:
+        """Processes in any group of the cap."""
+        return sorted({pid for group in self.groups for pid in pids_in(group)})
+
+    def set_memory(self, limit_bytes: int | None) -> None:
+        """Limit memory, and memory with swap to the same, so that nothing is swapped.
+
+        Raises:
+            HostError: the cap holds more than the limit and the kernel cannot reclaim it.
+        """
+        value = str(-1 if limit_bytes is None else limit_bytes)
+        both = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+        # The kernel keeps limit <= memsw at every moment: lower the first first, raise the second first.
+        now = as_number((self._memory / both[0]).read_bytes()) or _UNLIMITED
+        if limit_bytes is None or limit_bytes > now:
+            both.reverse()
+        for name in both:
+            if not (self._memory / name).exists():
+                continue  # memsw needs swapaccount
+            try:
+                write_text(self._memory / name, value)
+            except OSError as error:
+                raise HostError(
+                    f"the kernel refuses a memory limit of {value} bytes ({error.strerror})", "raise memory"
+                ) from error
+
+    def set_io(self, limits: Sequence[IoLimit]) -> None:
+        """Put device limits in force.
+
+        Raises:
+            HostError: the kernel does not know the device.
+        """
+        if self._blkio is None:
+            return
+        for limit in limits:
+            for file, line in throttle_lines(limit):
+                try:
+                    write_text(self._blkio / file, line)
+                except OSError as error:
+                    raise HostError(
+                        f"the kernel refuses {line!r} in {file} ({error.strerror})",
+                        "name a whole disk, not a partition",
+                    ) from error
+
+    def reset_peak(self) -> None:
+        """The peak starts again from the present usage."""
+        write_text(self._memory / "memory.max_usage_in_bytes", "0")
+
+    def kill(self) -> None:
+        """SIGKILL everything inside and wait."""
+        kill_all(self.pids)
+
+    def close(self) -> None:
+        """Kill what is left, drop the pages still charged, remove the groups; the last readings stay readable."""
+        if self._closed.is_set():
+            return
+        self.kill()
+        self.memory()
+        self._closed.set()
+        self._watcher.join()
+        try:
+            # Else its page cache is charged to the parent, and stays warm for the next run.
+            write_text(self._memory / "memory.force_empty", "1")
+        except OSError:
+            pass
+        with self._lock:
+            for file in self._files.values():
+                file.close()
+        stuck = [group for group in self.groups if not remove_group(group)]
+        for group in self.groups:
+            _remove_if_empty(group.parent)
+        if stuck:
+            raise HostError(f"{stuck[0].name} could not be removed: a process in it does not end", "reboot the host")
+
+    def _watch(self) -> None:
+        """On OOM end the whole cap: v1 kills one process and lets the others wait for it for ever."""
+        oom = KernelFile(self._memory / "memory.oom_control")
+        while not self._closed.wait(_WATCH_SECONDS):
+            data = oom.read()
+            if b"oom_kill 0" not in data and b"oom_kill " in data and pids_in(self._memory):
+                kill_all(self.pids)
+        oom.close()
+
+
+class Cgroup1(Isolation):
+    """Caps by cgroup v1, for root on a host whose memory controller is with v1."""
+
+    name: ClassVar[str] = "cgroup1"
+
+    @classmethod
+    def available(cls) -> Availability:
+        """Whether a memory group (and a blkio group) can really be made here."""
+        if mounts.v1("memory") is None:
+            return Availability(False, "the memory controller is not with cgroup v1", "use cgroup2")
+        memory = _parent("memory")
+        if memory is None:
+            return Availability(False, "the memory cgroup is not writable", "run as root")
+        _remove_if_empty(memory)
+        blkio = _parent("blkio")
+        if blkio is not None:
+            _remove_if_empty(blkio)
+        return Availability(True, "" if blkio else "no writable blkio cgroup", "", blkio is not None, True)
+
+    def create(self, run_id: str, limits: Limits) -> Cgroup1Cap:
+        """A new cap; where the host has no blkio cgroup, without its I/O limits and with a caveat.
+
+        Raises:
+            HostError: no writable memory cgroup, or the kernel refuses a limit.
+        """
+        name = cap_name(run_id)
+        memory = _make("memory", name)
+        if memory is None:
+            raise HostError("the memory cgroup is not writable", "run as root, or use --isolation none")
+        blkio = _make("blkio", name)
+        caveats = list(self.caveats)
+        if blkio is None and limits.io:
+            caveats.append("no blkio cgroup: the device is not limited and its I/O not counted per run")
+        if not (memory / "memory.memsw.limit_in_bytes").exists():
+            caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
+        cap = Cgroup1Cap(memory, blkio, caveats)
+        try:
+            try:
+                write_text(memory / "memory.swappiness", "0")
+            except OSError:
+                pass  # no swap in this kernel
+            if limits.memory_bytes is not None:
+                cap.set_memory(limits.memory_bytes)
+            cap.set_io(limits.io)
+        except HostError:
+            cap.close()
+            raise
+        return cap
+
+    @classmethod
+    def sweep(cls) -> list[str]:
+        """End and remove the caps of dead orchestrators, wherever in the hierarchy they ran."""
+        removed: set[str] = set()
+        for controller in ("memory", "blkio"):
+            hierarchy = mounts.v1(controller)
+            if hierarchy is None:
+                continue
+            for parent in [path for path in hierarchy.mount.rglob(PARENT) if path.is_dir()]:
+                for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
+                    kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
+                    if remove_group(group):
+                        removed.add(group.name)
+                _remove_if_empty(parent)
+        return sorted(removed)
+
+
+def _parent(controller: str) -> Path | None:
+    """Our parent group of a controller, made in the first place that lets us; None where none does."""
+    hierarchy = mounts.v1(controller)
+    for base in hierarchy.bases() if hierarchy else []:
+        parent = base / PARENT
+        try:
+            parent.mkdir(exist_ok=True)
+        except OSError:
+            continue
+        if controller == "memory":
+            try:
+                # Kernels before 5.11 count a child apart from its parent unless told.
+                write_text(parent / "memory.use_hierarchy", "1")
+            except OSError:
+                pass
+        return parent
+    return None
+
+
+def _make(controller: str, name: str) -> Path | None:
+    for _ in range(10):
+        parent = _parent(controller)
+        if parent is None:
+            return None
+        try:
+            (parent / name).mkdir()
+            return parent / name
+        except FileNotFoundError:
+            continue  # another orchestrator ended just now and removed the empty parent
+        except OSError:
+            return None
+    return None
+
+
+def _remove_if_empty(parent: Path) -> None:
+    try:
+        parent.rmdir()
+    except OSError:
+        pass

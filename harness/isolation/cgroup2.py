@@ -1,0 +1,333 @@
+"""Caps by cgroup v2: `memory.max` without swap, `io.max` for the device, and the whole group ended on OOM.
+
+v2 charges buffered writes to the group that dirtied the page, so every limit holds for every kind of I/O.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from harness.isolation import mounts
+from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.files import KernelFile, as_number, flat_keyed, psi_some_total, read_text, write_text
+from harness.isolation.owner import PARENT, cap_name, is_left_over
+from harness.isolation.processes import joining, kill_all, pids_in, remove_group
+from workloads.errors import HostError
+
+_KEYS = (("read_bytes_per_s", "rbps"), ("write_bytes_per_s", "wbps"), ("read_iops", "riops"), ("write_iops", "wiops"))
+
+
+def parse_memory(
+    stat: bytes, *, current: int | None, peak: int | None, limit: int | None, events: bytes
+) -> MemoryStats:
+    """The v2 control files as one reading. v2 is hierarchical throughout."""
+    values = flat_keyed(stat)
+    happened = flat_keyed(events)
+    shmem = values.get(b"shmem", 0)
+    # `kernel` came with 5.18; before it the parts are summed.
+    parts = sum(values.get(key, 0) for key in (b"kernel_stack", b"pagetables", b"percpu", b"slab"))
+    return MemoryStats(
+        usage=current or 0,
+        peak=peak or 0,
+        anon=values.get(b"anon", 0),
+        page_cache=max(0, values.get(b"file", 0) - shmem),
+        shmem=shmem,
+        kernel=values.get(b"kernel", parts) + values.get(b"sock", 0),
+        oom_kills=happened.get(b"oom_kill", 0),
+        reclaims=happened.get(b"max", 0),
+        limit=limit,
+        major_faults=values.get(b"pgmajfault", 0),
+    )
+
+
+def parse_io_stat(data: bytes) -> IoStats:
+    """`io.stat`, all devices together."""
+    totals = dict.fromkeys((b"rbytes", b"rios", b"wbytes", b"wios"), 0)
+    for line in data.splitlines():
+        for field in line.split()[1:]:
+            key, _, value = field.partition(b"=")
+            if key in totals:
+                totals[key] += int(value)
+    return IoStats(totals[b"rbytes"], totals[b"rios"], totals[b"wbytes"], totals[b"wios"])
+
+
+def io_max_line(limit: IoLimit) -> str:
+    """The line of `io.max` that puts `limit` in force."""
+    values = ((key, getattr(limit, field)) for field, key in _KEYS)
+    return " ".join([limit.device, *(f"{key}={'max' if value is None else value}" for key, value in values)])
+
+
+class Cgroup2Cap(Cap):
+    """One v2 group."""
+
+    def __init__(self, group: Path, caveats: Sequence[str] = ()) -> None:
+        self.caveats = list(caveats)
+        self.group = group
+        names = ("memory.stat", "memory.current", "memory.max", "memory.events", "io.stat", "io.pressure",
+                 "memory.pressure")  # fmt: skip
+        self._files = {name: KernelFile(group / name) for name in names}
+        # `memory.peak` (5.19) may be reset, by a write, for whoever holds this very descriptor (6.12).
+        self._peak = _open_read_write(group / "memory.peak")
+        self._highest = 0
+        self._last = MemoryStats()
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` behind a shell that joins the group first."""
+        return joining([self.group], argv)
+
+    def memory(self) -> MemoryStats:
+        """Memory of the cap now; the last reading once the cap is gone."""
+        with self._lock:
+            stat = b"" if self._closed else self._files["memory.stat"].read()
+            if not stat:
+                return self._last
+            current = self._files["memory.current"].number() or 0
+            # Without memory.peak the highest reading stands in: a lower bound, as exact as the sampling is dense.
+            self._highest = max(self._highest, current)
+            peak = as_number(os.pread(self._peak, 64, 0)) if self._peak >= 0 else None
+            self._last = parse_memory(
+                stat,
+                current=current,
+                peak=self._highest if peak is None else peak,
+                limit=self._files["memory.max"].number(),
+                events=self._files["memory.events"].read(),
+            )
+            return self._last
+
+    def io(self) -> IoStats | None:
+        """Device I/O charged to the cap; None where the io controller is not delegated."""
+        with self._lock:
+            if self._closed or not self._files["io.stat"].present:
+                return None
+            return parse_io_stat(self._files["io.stat"].read())
+
+    def pressure(self) -> tuple[int | None, int | None]:
+        """Microseconds stalled on I/O and on memory."""
+        with self._lock:
+            if self._closed:
+                return None, None
+            return (
+                psi_some_total(self._files["io.pressure"].read()),
+                psi_some_total(self._files["memory.pressure"].read()),
+            )
+
+    def pids(self) -> list[int]:
+        """Processes in the group and below."""
+        return sorted(set(pids_in(self.group)))
+
+    def set_memory(self, limit_bytes: int | None) -> None:
+        """Set `memory.max`, and forbid swap.
+
+        Raises:
+            HostError: the kernel refuses.
+        """
+        try:
+            write_text(self.group / "memory.max", "max" if limit_bytes is None else str(limit_bytes))
+            if (self.group / "memory.swap.max").exists():
+                write_text(self.group / "memory.swap.max", "0")
+        except OSError as error:
+            raise HostError(
+                f"the kernel refuses a memory limit of {limit_bytes} bytes ({error.strerror})", "raise memory"
+            ) from error
+
+    def set_io(self, limits: Sequence[IoLimit]) -> None:
+        """Put device limits in force.
+
+        Raises:
+            HostError: the kernel does not know the device.
+        """
+        for limit in limits:
+            line = io_max_line(limit)
+            try:
+                write_text(self.group / "io.max", line)
+            except OSError as error:
+                raise HostError(
+                    f"the kernel refuses {line!r} in io.max ({error.strerror})", "name a whole disk, not a partition"
+                ) from error
+
+    def end_together(self) -> None:
+        """On OOM the kernel ends every process of the group."""
+        try:
+            write_text(self.group / "memory.oom.group", "1")
+        except OSError:
+            self.caveats.append("the kernel has no memory.oom.group (before 4.19): on OOM it ends one process only")
+
+    def reset_peak(self) -> None:
+        """The peak starts again from the present usage, where the kernel can (6.12)."""
+        self._highest = 0
+        try:
+            os.pwrite(self._peak, b"reset", 0)
+        except OSError:
+            pass
+
+    def kill(self) -> None:
+        """SIGKILL everything inside, by `cgroup.kill` (5.14) where there is one, and wait."""
+        if (self.group / "cgroup.kill").exists():
+            try:
+                write_text(self.group / "cgroup.kill", "1")
+            except OSError:
+                pass
+        kill_all(self.pids)
+
+    def close(self) -> None:
+        """Kill what is left and remove the group; the last readings stay readable."""
+        if self._closed:
+            return
+        self.kill()
+        self.memory()
+        self._release()
+        gone = self._remove()
+        if not gone:
+            raise HostError(f"{self.group.name} could not be removed: a process in it does not end", "reboot the host")
+
+    def _release(self) -> None:
+        with self._lock:
+            self._closed = True
+            for file in self._files.values():
+                file.close()
+            if self._peak >= 0:
+                os.close(self._peak)
+                self._peak = -1
+
+    def _remove(self) -> bool:
+        gone = remove_group(self.group)
+        _remove_if_empty(self.group.parent)
+        return gone
+
+
+class Cgroup2(Isolation):
+    """Caps by cgroup v2, for root, or for a user to whom a group is delegated."""
+
+    name: ClassVar[str] = "cgroup2"
+
+    @classmethod
+    def available(cls) -> Availability:
+        """Whether a group with a memory controller can really be made here."""
+        hierarchy = mounts.v2()
+        if hierarchy is None:
+            return Availability(False, "cgroup v2 is not mounted", "mount -t cgroup2 none /sys/fs/cgroup")
+        return _availability(hierarchy)
+
+    def create(self, run_id: str, limits: Limits) -> Cgroup2Cap:
+        """A new cap; where the io controller is not delegated, without its I/O limits and with a caveat.
+
+        Raises:
+            HostError: no place for a group, or the kernel refuses a limit.
+        """
+        hierarchy = mounts.v2()
+        parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
+        if parent is None:
+            raise HostError(reason, "run as root, or use --isolation systemd")
+        return create_in(parent, cap_name(run_id), limits, self.caveats)
+
+    @classmethod
+    def sweep(cls) -> list[str]:
+        """End and remove the caps of dead orchestrators."""
+        hierarchy = mounts.v2()
+        return sweep_below(hierarchy.mount) if hierarchy else []
+
+
+def create_in(parent: Path, name: str, limits: Limits, caveats: Sequence[str] = ()) -> Cgroup2Cap:
+    """A cap below `parent`, whose children have the memory controller."""
+    group = parent / name
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise HostError(f"{group} cannot be made ({error.strerror})", "run as root") from error
+    cap = Cgroup2Cap(group, caveats)
+    try:
+        cap.set_memory(limits.memory_bytes)
+        cap.end_together()
+        if limits.io and not (group / "io.max").exists():
+            cap.caveats.append("no io controller here: the device is not limited and its I/O not counted per run")
+        else:
+            cap.set_io(limits.io)
+    except HostError:
+        cap.close()
+        raise
+    return cap
+
+
+def sweep_below(mount: Path) -> list[str]:
+    """Remove left-over caps of every `outcore` group below `mount`."""
+    removed = []
+    for parent in [path for path in mount.rglob(PARENT) if path.is_dir()]:
+        for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
+            kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
+            if remove_group(group):
+                removed.append(group.name)
+        _remove_if_empty(parent)
+    return sorted(removed)
+
+
+def _availability(hierarchy: mounts.Hierarchy) -> Availability:
+    if "memory" not in hierarchy.controllers:
+        return Availability(
+            False,
+            "cgroup v2 is mounted without the memory controller (cgroup v1 holds it)",
+            "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1",
+        )
+    parent, reason = _parent(hierarchy)
+    if parent is None:
+        return Availability(False, reason, "run as root, or use --isolation systemd")
+    io = "io" in read_text(parent / "cgroup.subtree_control").split()
+    _remove_if_empty(parent)
+    return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
+
+
+def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
+    """Our parent group, whose children get memory and, where possible, io; else None and why.
+
+    v2 lets a group have processes or children with controllers, not both (the root apart). So the groups from this
+    process's own upwards are tried: first for both controllers, then for memory alone.
+    """
+    folders = [hierarchy.own, *hierarchy.own.parents]
+    folders = folders[: folders.index(hierarchy.mount) + 1] if hierarchy.mount in folders else [hierarchy.mount]
+    reason = "no cgroup v2 group is writable"
+    for wanted in (("memory", "io"), ("memory",)):
+        for folder in folders:
+            parent = folder / PARENT
+            try:
+                _enable(folder, wanted)
+                parent.mkdir(exist_ok=True)
+                _enable(parent, wanted)
+                return parent, ""
+            except OSError as error:
+                _remove_if_empty(parent)
+                if error.errno == errno.EBUSY:
+                    reason = f"the group {folder.name or '/'} has processes, so its children cannot have controllers"
+                else:
+                    reason = f"the group {folder.name or '/'} gives children no {wanted[0]} ({error.strerror})"
+    return None, reason
+
+
+def _enable(folder: Path, wanted: Sequence[str]) -> None:
+    """Give the children of `folder` the controllers wanted."""
+    control = folder / "cgroup.subtree_control"
+    enabled = read_text(control).split()
+    for controller in wanted:
+        if controller not in enabled:
+            write_text(control, f"+{controller}")
+
+
+def _remove_if_empty(parent: Path) -> None:
+    try:
+        parent.rmdir()
+    except OSError:
+        pass
+
+
+def _open_read_write(path: Path) -> int:
+    for flags in (os.O_RDWR, os.O_RDONLY):
+        try:
+            return os.open(path, flags | os.O_CLOEXEC)
+        except OSError:
+            continue
+    return -1

@@ -1,0 +1,91 @@
+"""Small control files of the kernel, read through descriptors that stay open, so that sampling them stays cheap."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_CHUNK = 1 << 16
+
+
+class KernelFile:
+    """One file of /proc or of a cgroup, opened once and read again from its start.
+
+    Survives the file's removal: reading a control file of a cgroup that is gone gives the empty string.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        try:
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+
+    @property
+    def present(self) -> bool:
+        """Whether the kernel has the file."""
+        return self._fd >= 0
+
+    def read(self) -> bytes:
+        """The whole content, empty where the kernel has none."""
+        if self._fd < 0:
+            return b""
+        try:
+            data = os.pread(self._fd, _CHUNK, 0)
+            # /proc hands out one page at a time where lines would be split, so a short read is not yet the end.
+            while data and (more := os.pread(self._fd, _CHUNK, len(data))):
+                data += more
+            return data
+        except OSError:
+            return b""
+
+    def number(self) -> int | None:
+        """The content as a number; None for `max`, for nothing and for text."""
+        return as_number(self.read())
+
+    def close(self) -> None:
+        """Close the descriptor; reading afterwards gives nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def as_number(data: bytes) -> int | None:
+    """`b"4096\\n"` as 4096; None for anything that is not one number."""
+    text = data.strip()
+    return int(text) if text.isdigit() else None
+
+
+def flat_keyed(data: bytes) -> dict[bytes, int]:
+    """`key value` lines (memory.stat, memory.events) as a mapping."""
+    fields = data.split()
+    return dict(zip(fields[::2], map(int, fields[1::2]), strict=False))
+
+
+def read_text(path: Path) -> str:
+    """The file's text, empty where it cannot be read."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write one value to a control file in a single call, as the kernel wants it.
+
+    Raises:
+        OSError: the kernel refuses the value or the caller.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def psi_some_total(data: bytes) -> int | None:
+    """Microseconds in which at least one task stalled, since boot, from a `pressure` file."""
+    for line in data.splitlines():
+        if line.startswith(b"some "):
+            return int(line.rpartition(b"total=")[2])
+    return None

@@ -1,0 +1,47 @@
+"""Names of caps that say who owns them, so that what a dead orchestrator left behind can be told and removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from pathlib import Path
+
+from harness.isolation.files import read_text
+
+PARENT = "outcore"
+_NAME = re.compile(r"run_(\d+)_(\d+)_(\d+)_([A-Za-z0-9.]+)$")
+
+
+def pid_namespace() -> int:
+    """Number of this process's pid namespace; pids of another namespace mean nothing here."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
+
+
+def start_time(pid: int) -> int | None:
+    """When `pid` began, in clock ticks since boot; None where there is no such process or only its zombie.
+
+    With the pid it names one process for the life of the host: a pid alone is used again.
+    """
+    stat = read_text(Path(f"/proc/{pid}/stat"))
+    fields = stat.rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in ("Z", "X"):
+        return None
+    return int(fields[19])
+
+
+def cap_name(run_id: str) -> str:
+    """A name for a cap of this process: unique, and with no dash, which systemd reads as nesting."""
+    safe = re.sub(r"[^A-Za-z0-9.]", ".", run_id)[:60] or "run"
+    return f"run_{pid_namespace()}_{os.getpid()}_{start_time(os.getpid()) or 0}_{safe}.{uuid.uuid4().hex[:6]}"
+
+
+def is_left_over(name: str) -> bool:
+    """Whether the cap's owner is dead. Names that are not ours, or of another pid namespace, are never left over."""
+    match = _NAME.match(name)
+    if not match or int(match.group(1)) != pid_namespace():
+        return False
+    return start_time(int(match.group(2))) != int(match.group(3))

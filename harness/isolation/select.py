@@ -1,0 +1,60 @@
+"""Choosing how to cap: what was asked for, or the strictest way that this host allows, with the reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.isolation.base import Availability, Isolation
+from harness.isolation.cgroup1 import Cgroup1
+from harness.isolation.cgroup2 import Cgroup2
+from harness.isolation.none import NoIsolation
+from harness.isolation.systemd import Systemd
+from workloads.errors import HostError, InputError
+
+# Strictest first: v2 limits buffered writes too; v1 limits reads; systemd may lack the io controller.
+BACKENDS: tuple[type[Isolation], ...] = (Cgroup2, Cgroup1, Systemd, NoIsolation)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The backend to use, what it can do here, and why the stricter ones were passed over (name -> reason)."""
+
+    backend: Isolation
+    availability: Availability
+    passed_over: dict[str, str]
+
+
+def names() -> list[str]:
+    """Values of `--isolation`, strictest first."""
+    return ["auto", *(backend.name for backend in BACKENDS)]
+
+
+def select(name: str = "auto") -> Selection:
+    """The backend `name`, or with `auto` the strictest that works here.
+
+    With `auto` and no cap at all the backend carries a caveat that names every reason.
+
+    Raises:
+        InputError: no such backend.
+        HostError: the backend asked for does not work here.
+    """
+    if name not in names():
+        raise InputError(f"isolation is {name!r}", f"use one of {', '.join(names())}")
+    passed_over: dict[str, str] = {}
+    for backend in BACKENDS:
+        if name not in ("auto", backend.name):
+            continue
+        availability = backend.available()
+        if availability.ok:
+            caveats = [f"{other} is not used: {reason}" for other, reason in passed_over.items()]
+            chosen = backend(caveats=caveats if backend is NoIsolation else [])
+            return Selection(chosen, availability, passed_over)
+        if name != "auto":
+            raise HostError(f"isolation {name} does not work here: {availability.reason}", availability.fix)
+        passed_over[backend.name] = availability.reason
+    raise HostError("no isolation works here", "use --isolation none")
+
+
+def sweep_all() -> list[str]:
+    """Remove what dead orchestrators left behind under any backend; returns the names."""
+    return [name for backend in BACKENDS for name in backend.sweep()]

@@ -1,0 +1,184 @@
+"""Caps by systemd: a slice with `MemoryMax=`, and one scope in it per process; for users without root too.
+
+The slice is started before the run, so its counters can be read from the outside at every moment, and several processes
+(ranks) can share it. `systemd-run --scope` makes the scope, joins it and then becomes the work itself.
+Device limits need the io controller: systemd gives it to the system's manager, rarely to a user's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from harness.isolation import mounts
+from harness.isolation.base import Availability, IoLimit, Isolation, Limits
+from harness.isolation.cgroup2 import Cgroup2Cap
+from harness.isolation.owner import PARENT, cap_name, is_left_over
+from workloads.errors import HostError
+
+Manager = Literal["user", "system"]
+_PROPERTIES = (
+    ("read_iops", "IOReadIOPSMax"),
+    ("read_bytes_per_s", "IOReadBandwidthMax"),
+    ("write_iops", "IOWriteIOPSMax"),
+    ("write_bytes_per_s", "IOWriteBandwidthMax"),
+)
+
+
+def slice_name(name: str) -> str:
+    """The slice of a cap; the dash puts it below `outcore.slice`."""
+    return f"{PARENT}-{name}.slice"
+
+
+def memory_properties(limit_bytes: int | None) -> list[str]:
+    """Properties for a memory limit."""
+    return [f"MemoryMax={'infinity' if limit_bytes is None else limit_bytes}", "MemorySwapMax=0"]
+
+
+def io_properties(limits: Sequence[IoLimit]) -> list[str]:
+    """Properties for device limits; systemd wants the device's node."""
+    return [
+        f"{name}=/dev/block/{limit.device} {value}"
+        for limit in limits
+        for field, name in _PROPERTIES
+        if (value := getattr(limit, field)) is not None
+    ]
+
+
+def scope_command(manager: Manager, name: str, argv: Sequence[str]) -> list[str]:
+    """`argv` started in a scope of the slice; it keeps its descriptors, and the pid becomes the work's."""
+    return ["systemd-run", f"--{manager}", "--scope", "--quiet", "--collect", f"--slice={slice_name(name)}",
+            "-p", "MemorySwapMax=0", "--", *argv]  # fmt: skip
+
+
+def systemctl(manager: Manager, *arguments: str) -> str:
+    """The output of `systemctl`.
+
+    Raises:
+        HostError: it refuses; its message is passed on.
+    """
+    try:
+        done = subprocess.run(
+            ["systemctl", f"--{manager}", *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"systemctl {arguments[0]} did not work ({error})", "use --isolation none") from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no message"])[0]
+        raise HostError(f"systemctl {arguments[0]} did not work ({said})", "use --isolation none")
+    return done.stdout
+
+
+class SystemdCap(Cgroup2Cap):
+    """A slice; its group is a v2 group like any other, changed through systemd, which would undo a direct write."""
+
+    def __init__(self, manager: Manager, name: str, group: Path, caveats: Sequence[str] = ()) -> None:
+        super().__init__(group, caveats)
+        self._manager, self._name = manager, name
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` in a scope of the slice."""
+        return scope_command(self._manager, self._name, argv)
+
+    def set_memory(self, limit_bytes: int | None) -> None:
+        """Set `MemoryMax=` of the slice."""
+        set_properties(self._manager, self._name, memory_properties(limit_bytes))
+
+    def set_io(self, limits: Sequence[IoLimit]) -> None:
+        """Set the device limits of the slice."""
+        if properties := io_properties(limits):
+            set_properties(self._manager, self._name, properties)
+
+    def _remove(self) -> bool:
+        systemctl(self._manager, "stop", slice_name(self._name))
+        return not self.group.exists()
+
+
+def set_properties(manager: Manager, name: str, properties: Sequence[str]) -> None:
+    """Change a running slice until the next boot at most."""
+    systemctl(manager, "set-property", "--runtime", slice_name(name), *properties)
+
+
+class Systemd(Isolation):
+    """Caps by the system's manager as root, by the user's own otherwise."""
+
+    name: ClassVar[str] = "systemd"
+
+    @classmethod
+    def available(cls) -> Availability:
+        """Whether a slice can really be started, with a memory controller."""
+        if shutil.which("systemd-run") is None or not Path("/run/systemd/system").is_dir():
+            return Availability(False, "systemd does not run this host", "use cgroup2 or cgroup1 as root")
+        hierarchy = mounts.v2()
+        if hierarchy is None or "memory" not in hierarchy.controllers:
+            return Availability(False, "systemd runs without cgroup v2's memory controller", "use cgroup1 as root")
+        try:
+            cap = cls().create("available", Limits(memory_bytes=64 << 20))
+        except HostError as error:
+            return Availability(False, error.message, "loginctl enable-linger, or run as root")
+        with cap:
+            io = (cap.group / "io.max").exists()
+        return Availability(True, "" if io else "the io controller is not delegated to this user", "", io, True)
+
+    def create(self, run_id: str, limits: Limits) -> SystemdCap:
+        """A new slice under the limits.
+
+        Raises:
+            HostError: no manager, no memory controller, or a limit is refused.
+        """
+        manager, name = manager_here(), cap_name(run_id)
+        hierarchy = mounts.v2()
+        if hierarchy is None:
+            raise HostError("cgroup v2 is not mounted", "use --isolation cgroup1 as root")
+        systemctl(manager, "start", slice_name(name))
+        # The group appears with the first accounting property; until then the slice has no controller.
+        set_properties(manager, name, ["MemoryAccounting=yes", "IOAccounting=yes", *memory_properties(None)])
+        control = systemctl(manager, "show", "-p", "ControlGroup", "--value", slice_name(name)).strip()
+        group = hierarchy.mount / control.lstrip("/")
+        cap = SystemdCap(manager, name, group, self.caveats)
+        try:
+            if not (group / "memory.max").exists():
+                raise HostError("systemd does not delegate the memory controller to this user", "run as root")
+            cap.set_memory(limits.memory_bytes)
+            cap.end_together()
+            if limits.io and not (group / "io.max").exists():
+                cap.caveats.append("no io controller here: the device is not limited and its I/O not counted per run")
+            else:
+                cap.set_io(limits.io)
+        except HostError:
+            cap.close()
+            raise
+        return cap
+
+    @classmethod
+    def sweep(cls) -> list[str]:
+        """Stop the slices of dead orchestrators."""
+        if not Path("/run/systemd/system").is_dir():
+            return []
+        manager = manager_here()
+        try:
+            listing = systemctl(manager, "list-units", "--plain", "--no-legend", "--type=slice", f"{PARENT}-*.slice")
+        except HostError:
+            return []
+        removed = []
+        for name in left_over_slices(listing):
+            systemctl(manager, "stop", slice_name(name))
+            removed.append(name)
+        return removed
+
+
+def manager_here() -> Manager:
+    """The system's manager for root, the user's own for others."""
+    return "system" if os.geteuid() == 0 else "user"
+
+
+def left_over_slices(listing: str) -> list[str]:
+    """Names of caps whose owner is dead, from `systemctl list-units --plain --no-legend`."""
+    names = (line.split()[0] for line in listing.splitlines() if line.strip())
+    prefix = f"{PARENT}-"
+    ours = (n[len(prefix) : -len(".slice")] for n in names if n.startswith(prefix) and n.endswith(".slice"))
+    return [name for name in ours if is_left_over(name)]
