@@ -1,0 +1,211 @@
+"""GraphSAGE, GCN and GAT on blocks: PyG's layers in their semantics, over fused sparse products (`workloads.sparse`).
+
+None of them makes a tensor of edges x features, and none imports torch_geometric. Initial weights are drawn on the
+processor from a generator of their own, so they depend on the seed alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from workloads.errors import InputError
+from workloads.sampling.batch import Block
+from workloads.sparse import Graph, attend, edge_softmax, neighbourhood
+from workloads.workload import ModelSpec
+
+
+class Layer(nn.Module):
+    """One convolution over a block.
+
+    `forward(x, block, rows, relu)` takes `x` float32 [num_src, in_dim], or a table of whose rows `rows` (int64
+    [num_src]) are the sources, and gives [num_dst, out_dim].
+    """
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.in_dim = in_dim
+        self.out_dim = out_dim
+
+    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
+        """The destinations' new rows."""
+        raise NotImplementedError
+
+
+class SageLayer(Layer):
+    """PyG's `SAGEConv` (mean): `W_agg mean(neighbours) + b + W_root own`. A destination without edges has mean 0."""
+
+    def __init__(self, in_dim: int, out_dim: int, generator: torch.Generator) -> None:
+        super().__init__(in_dim, out_dim)
+        bound = 1 / math.sqrt(in_dim)
+        self.neighbour_weight = _uniform((out_dim, in_dim), bound, generator)
+        self.root_weight = _uniform((out_dim, in_dim), bound, generator)
+        self.bias = _uniform((out_dim,), bound, generator)
+
+    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
+        """The destinations' new rows."""
+        graph = Graph.from_block(block, x.device)
+        scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
+        if _aggregate_first(block, self.in_dim, self.out_dim):
+            mean, own = neighbourhood(x, graph, rows, scale=scale)
+            return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
+        x = x if rows is None else torch.index_select(x, 0, rows)
+        mean, _ = neighbourhood(x @ self.neighbour_weight.t(), graph, scale=scale)
+        return torch.addmm(mean + self.bias, x[: block.num_dst], self.root_weight.t())
+
+
+class GcnLayer(Layer):
+    """PyG's `GCNConv` on a block, as PyG's own users run it on a sampled subgraph.
+
+    The block is read as a square graph over its sources: degrees are in-degrees inside the block plus one self-loop
+    (an edge of a node to itself counts as that loop), so a source that is no destination has degree 1. Each edge weighs
+    `1 / sqrt(degree of source x degree of destination)`. Where the block is the whole graph this is `GCNConv`.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, generator: torch.Generator) -> None:
+        super().__init__(in_dim, out_dim)
+        self.weight = _glorot((out_dim, in_dim), generator)
+        self.bias = nn.Parameter(torch.zeros(out_dim))
+
+    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
+        """The destinations' new rows."""
+        graph = Graph.from_block(block, x.device, self_loops=True)
+        inverse_root = torch.ones(block.num_src, device=x.device)
+        inverse_root[: block.num_dst] = graph.degrees.to(torch.float32).rsqrt()
+        weights = torch.index_select(inverse_root, 0, graph.indices)
+        scale = inverse_root[: block.num_dst]
+        if _aggregate_first(block, self.in_dim, self.out_dim):
+            total, _ = neighbourhood(x, graph, rows, weights=weights, scale=scale)
+            return torch.addmm(self.bias, total, self.weight.t())
+        x = x if rows is None else torch.index_select(x, 0, rows)
+        total, _ = neighbourhood(x @ self.weight.t(), graph, weights=weights, scale=scale)
+        return total + self.bias
+
+
+class GatLayer(Layer):
+    """PyG's `GATConv`: self-loops, LeakyReLU(0.2) scores, softmax over in-edges; heads concatenated or averaged.
+
+    `out_dim` is the width after that: `heads x width` where heads are concatenated, `width` where they are averaged.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, heads: int, concat: bool, generator: torch.Generator) -> None:
+        super().__init__(in_dim, out_dim)
+        if concat and out_dim % heads:
+            raise InputError(f"hidden is {out_dim}, not a multiple of {heads} heads", "choose hidden or heads so")
+        self.heads = heads
+        self.concat = concat
+        self.width = out_dim // heads if concat else out_dim
+        self.weight = _glorot((heads * self.width, in_dim), generator)
+        self.source_attention = _glorot((heads, self.width), generator)
+        self.destination_attention = _glorot((heads, self.width), generator)
+        self.bias = nn.Parameter(torch.zeros(out_dim))
+
+    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
+        """The destinations' new rows."""
+        graph = Graph.from_block(block, x.device, self_loops=True)
+        x = x if rows is None else torch.index_select(x, 0, rows)
+        h = (x @ self.weight.t()).view(block.num_src, self.heads, self.width)
+        source = torch.einsum("nhw,hw->nh", h, self.source_attention)
+        destination = torch.einsum("nhw,hw->nh", h[: block.num_dst], self.destination_attention)
+        scores = torch.index_select(source, 0, graph.indices) + torch.index_select(destination, 0, graph.destinations)
+        alpha = edge_softmax(functional.leaky_relu(scores, 0.2), graph)
+        out = attend(h, alpha, graph)
+        out = out.reshape(block.num_dst, -1) if self.concat else out.mean(1)
+        return out + self.bias
+
+
+class Model(nn.Module):
+    """Layers over the blocks of a mini-batch, input layer first; ReLU (GAT: ELU) and dropout between them."""
+
+    def __init__(self, layers: Sequence[Layer], elu: bool, dropout: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.elu = elu
+        self.dropout = dropout
+
+    def forward(
+        self,
+        table: torch.Tensor,
+        blocks: Sequence[Block],
+        rows: torch.Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> torch.Tensor:
+        """Scores of the seed nodes.
+
+        Args:
+            table: float [slots, in_dim]; float16 rows are made float32 first.
+            blocks: one a layer, input layer first.
+            rows: int64 [num_nodes], where in the table each node's row stands; None: node i at row i.
+            generator: draws dropout; None: no dropout (evaluation).
+
+        Returns:
+            float32 [num_seeds, num_classes].
+
+        Raises:
+            InputError: as many layers as blocks are needed.
+        """
+        if len(blocks) != len(self.layers):
+            raise InputError(
+                f"the model has {len(self.layers)} layers and the batch {len(blocks)} hops",
+                "give as many fan-outs as layers",
+            )
+        x = table
+        if table.dtype != torch.float32:
+            x = (table[: blocks[0].num_src] if rows is None else torch.index_select(table, 0, rows)).float()
+            rows = None
+        for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
+            x = layer(x, block, rows)
+            rows = None
+            if number + 1 < len(self.layers):
+                x = functional.elu_(x) if self.elu else torch.relu_(x)
+                if self.dropout and generator is not None:
+                    keep = 1.0 - self.dropout
+                    x = x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
+        return x
+
+
+def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
+    """Widths between layers: `[in_dim, hidden, …, num_classes]`."""
+    return [in_dim] + [spec.hidden] * (spec.layers - 1) + [num_classes]
+
+
+def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) -> Model:
+    """The model of `spec` on the processor, its weights a function of `seed` alone.
+
+    Raises:
+        InputError: no such model, no layer, or a hidden width that heads do not divide.
+    """
+    if spec.layers < 1:
+        raise InputError(f"layers is {spec.layers}", "a model needs at least one")
+    generator = torch.Generator().manual_seed(seed)
+    widths = layer_widths(spec, in_dim, num_classes)
+    layers: list[Layer] = []
+    for number, (width, out) in enumerate(zip(widths, widths[1:], strict=False)):
+        if spec.name == "sage":
+            layers.append(SageLayer(width, out, generator))
+        elif spec.name == "gcn":
+            layers.append(GcnLayer(width, out, generator))
+        elif spec.name == "gat":
+            layers.append(GatLayer(width, out, spec.heads, number + 1 < spec.layers, generator))
+        else:
+            raise InputError(f"model is {spec.name!r}, which is not known", "use sage, gcn or gat")
+    return Model(layers, elu=spec.name == "gat", dropout=spec.dropout)
+
+
+def _aggregate_first(block: Block, in_dim: int, out_dim: int) -> bool:
+    """Whether summing first and multiplying the sums is less work than multiplying every source first."""
+    sums_first = block.num_dst * in_dim * out_dim + block.num_edges * in_dim
+    products_first = block.num_src * in_dim * out_dim + block.num_edges * out_dim
+    return sums_first <= products_first
+
+
+def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator))
+
+
+def _glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
+    return _uniform(shape, math.sqrt(6.0 / sum(shape)), generator)

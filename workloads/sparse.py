@@ -1,0 +1,250 @@
+"""Sparse products over one block: neighbourhood sums, their gradients and edge dot products.
+
+No tensor of edges x features is ever made: sums run row by row of the block (`torch.embedding_bag`, which on the
+processor is FBGEMM's prefetching kernel, on CUDA one thread block a row), and edge dot products run in chunks of edges.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from workloads.sampling.batch import Block
+
+_SUM = 0
+# Edges whose two rows are gathered at once for a dot product: 4,096 x 256 floats are 4 MiB, which stay in the L2/L3.
+CHUNK_EDGES = 4096
+
+
+class Graph:
+    """A block as tensors on one device: CSR by destination, and by source once a gradient asks for it.
+
+    Attributes:
+        indptr: int32 [num_dst + 1].
+        indices: int32 [num_edges], positions among the sources.
+        num_src, num_dst, num_edges: its sizes.
+    """
+
+    def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, num_src: int, num_dst: int) -> None:
+        self.indptr = indptr
+        self.indices = indices
+        self.num_src = num_src
+        self.num_dst = num_dst
+        self.num_edges = int(indices.shape[0])
+        self._destinations: torch.Tensor | None = None
+        self._by_source: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+
+    @classmethod
+    def from_block(cls, block: Block, device: torch.device, *, self_loops: bool = False) -> Graph:
+        """The block on `device`; with `self_loops` each destination has exactly one edge from itself, its last one."""
+        indptr, indices = block.indptr, block.indices
+        if self_loops:
+            indptr, indices = _with_self_loops(block)
+        return cls(
+            torch.from_numpy(indptr.astype(np.int32)).to(device, non_blocking=True),
+            torch.from_numpy(np.ascontiguousarray(indices)).to(device, non_blocking=True),
+            block.num_src,
+            block.num_dst,
+        )
+
+    @property
+    def degrees(self) -> torch.Tensor:
+        """int32 [num_dst]: edges of each destination."""
+        return self.indptr[1:] - self.indptr[:-1]
+
+    @property
+    def destinations(self) -> torch.Tensor:
+        """int32 [num_edges]: the destination of each edge."""
+        if self._destinations is None:
+            numbers = torch.arange(self.num_dst, dtype=torch.int32, device=self.indptr.device)
+            self._destinations = torch.repeat_interleave(numbers, self.degrees, output_size=self.num_edges)
+        return self._destinations
+
+    @property
+    def by_source(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The transpose: int32 (indptr [num_src + 1], destinations [num_edges]), and the int64 edge of each entry."""
+        if self._by_source is None:
+            order = torch.argsort(self.indices, stable=True)
+            counts = torch.bincount(self.indices, minlength=self.num_src)
+            indptr = torch.zeros(self.num_src + 1, dtype=torch.int32, device=self.indices.device)
+            torch.cumsum(counts, 0, out=indptr[1:])
+            self._by_source = (indptr, self.destinations[order], order)
+        return self._by_source
+
+
+def _with_self_loops(block: Block) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    numbers = np.arange(block.num_dst, dtype=np.int32)
+    destinations = np.repeat(numbers, np.diff(block.indptr))
+    kept = block.indices != destinations
+    degrees = np.bincount(destinations[kept], minlength=block.num_dst) + 1
+    indptr = np.zeros(block.num_dst + 1, dtype=np.int64)
+    np.cumsum(degrees, out=indptr[1:])
+    indices = np.empty(int(indptr[-1]), dtype=np.int32)
+    last = np.zeros(indices.shape[0], dtype=bool)
+    last[indptr[1:] - 1] = True
+    indices[last] = numbers
+    indices[~last] = block.indices[kept]
+    return indptr, indices
+
+
+def row_sums(
+    x: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Row i of the result is the (weighted) sum of the rows `indices[indptr[i]:indptr[i + 1]]` of `x`.
+
+    Args:
+        x: float [rows, dim], contiguous.
+        indptr: int32 or int64 [n + 1].
+        indices: [edges], of indptr's type.
+        weights: [edges] of x's type, or None for ones.
+
+    Returns:
+        [n, dim]; a row without entries is zero.
+    """
+    if indices.shape[0] == 0:
+        return x.new_zeros(indptr.shape[0] - 1, x.shape[1])
+    return torch.embedding_bag(x, indices, indptr, False, _SUM, False, weights, True)[0]
+
+
+class _Neighbourhood(torch.autograd.Function):
+    """(weighted neighbour sum, own row) of every destination; one gradient for both, added in place."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, graph: Graph, weights: torch.Tensor | None, scale: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.graph, ctx.weights, ctx.scale = graph, weights, scale
+        total = row_sums(x, graph.indptr, graph.indices, weights)
+        if scale is not None:
+            total.mul_(scale[:, None])
+        return total, x[: graph.num_dst]
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad_total: torch.Tensor, grad_own: torch.Tensor) -> Any:
+        graph: Graph = ctx.graph
+        if not ctx.needs_input_grad[0]:
+            return None, None, None, None
+        if ctx.scale is not None:
+            grad_total = grad_total * ctx.scale[:, None]
+        indptr, destinations, order = graph.by_source
+        weights = None if ctx.weights is None else ctx.weights[order]
+        grad = row_sums(grad_total.contiguous(), indptr, destinations, weights)
+        grad[: graph.num_dst].add_(grad_own)
+        return grad, None, None, None
+
+
+def neighbourhood(
+    x: torch.Tensor,
+    graph: Graph,
+    rows: torch.Tensor | None = None,
+    *,
+    weights: torch.Tensor | None = None,
+    scale: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The neighbour sum and the own row of every destination.
+
+    Args:
+        x: float [num_src, dim]; with `rows`, a table whose row `rows[i]` is source i (then without gradient): the
+            sum reads the table itself, so the sources' rows are never gathered into a tensor of their own.
+        graph: the block.
+        rows: int64 [num_src], the node alias list.
+        weights: [num_edges], one a edge, constant.
+        scale: [num_dst], by which each sum is multiplied (one over the degree gives the mean), constant.
+
+    Returns:
+        [num_dst, dim] twice.
+    """
+    if rows is None:
+        total, own = _Neighbourhood.apply(x, graph, weights, scale)
+        return total, own
+    indices = rows[graph.indices]
+    total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
+    if scale is not None:
+        total.mul_(scale[:, None])
+    return total, torch.index_select(x, 0, rows[: graph.num_dst])
+
+
+class _Attention(torch.autograd.Function):
+    """out[i, k] = sum over edges e of i: alpha[e, k] * h[source of e, k]."""
+
+    @staticmethod
+    def forward(ctx: Any, h: torch.Tensor, alpha: torch.Tensor, graph: Graph) -> torch.Tensor:
+        ctx.graph = graph
+        ctx.save_for_backward(h, alpha)
+        return _per_head(h, alpha, graph.indptr, graph.indices)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        h, alpha = ctx.saved_tensors
+        graph: Graph = ctx.graph
+        grad = grad.contiguous()
+        grad_h = grad_alpha = None
+        if ctx.needs_input_grad[0]:
+            indptr, destinations, order = graph.by_source
+            grad_h = _per_head(grad, alpha[order], indptr, destinations)
+        if ctx.needs_input_grad[1]:
+            grad_alpha = edge_dots(grad, h, graph)
+        return grad_h, grad_alpha, None
+
+
+def _per_head(x: torch.Tensor, alpha: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    rows, heads, width = x.shape
+    flat = x.reshape(rows * heads, width)
+    out = x.new_empty(indptr.shape[0] - 1, heads, width)
+    for head in range(heads):
+        out[:, head] = row_sums(flat, indptr, indices * heads + head, alpha[:, head].contiguous())
+    return out
+
+
+def attend(h: torch.Tensor, alpha: torch.Tensor, graph: Graph) -> torch.Tensor:
+    """Attention-weighted sums of [num_src, heads, width] rows by [num_edges, heads]: [num_dst, heads, width]."""
+    result: torch.Tensor = _Attention.apply(h, alpha, graph)
+    return result
+
+
+def edge_dots(dst_rows: torch.Tensor, src_rows: torch.Tensor, graph: Graph) -> torch.Tensor:
+    """The dot product of both ends' rows for each edge and head: [num_edges, heads], in chunks of edges."""
+    out = dst_rows.new_empty(graph.num_edges, dst_rows.shape[1])
+    for first in range(0, graph.num_edges, CHUNK_EDGES):
+        chunk = slice(first, first + CHUNK_EDGES)
+        left = torch.index_select(dst_rows, 0, graph.destinations[chunk])
+        right = torch.index_select(src_rows, 0, graph.indices[chunk])
+        torch.sum(left.mul_(right), -1, out=out[chunk])
+    return out
+
+
+class _EdgeSoftmax(torch.autograd.Function):
+    """Softmax of edge scores [num_edges, heads] over the edges of each destination."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: torch.Tensor, graph: Graph) -> torch.Tensor:
+        destinations = graph.destinations
+        shape = (graph.num_dst, scores.shape[1])
+        index = destinations.long()[:, None].expand(-1, scores.shape[1])
+        top = scores.new_full(shape, float("-inf")).scatter_reduce_(0, index, scores, "amax")
+        alpha = scores.sub(torch.index_select(top, 0, destinations)).exp_()
+        total = scores.new_zeros(shape).index_add_(0, destinations, alpha)
+        alpha.div_(torch.index_select(total, 0, destinations))
+        ctx.graph = graph
+        ctx.save_for_backward(alpha)
+        return alpha
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        (alpha,) = ctx.saved_tensors
+        graph: Graph = ctx.graph
+        product = alpha * grad
+        total = grad.new_zeros(graph.num_dst, grad.shape[1]).index_add_(0, graph.destinations, product)
+        return product.sub_(alpha * torch.index_select(total, 0, graph.destinations)), None
+
+
+def edge_softmax(scores: torch.Tensor, graph: Graph) -> torch.Tensor:
+    """Softmax over each destination's edges: [num_edges, heads]."""
+    result: torch.Tensor = _EdgeSoftmax.apply(scores, graph)
+    return result
