@@ -26,7 +26,7 @@ class _Strict(BaseModel):
 class RunSettings(_Strict):
     """What `outcore run` takes and `run:` in a YAML file holds; a system of the list may override any of it.
 
-    `epochs` are the measured ones, `warmup` epochs come before them.
+    The first `warmup` of `epochs` are recorded and left out of the statistics.
     """
 
     dataset: str | None = None
@@ -278,6 +278,11 @@ def check_settings(settings: RunSettings) -> None:
         raise InputError(
             f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops",
             "give one fan-out a layer",
+        )
+    if settings.warmup >= settings.epochs:
+        raise InputError(
+            f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves none to measure",
+            "raise epochs or lower warmup",
         )
     if settings.device_memory is not None:
         parse_bytes(settings.device_memory, "device_memory")

@@ -40,7 +40,7 @@ class RunConfig(_Part):
     """One run, resolved: every default filled in, sizes in bytes, `options` complete.
 
     `memory` is `768MiB` (the cap), `0.25x` (a budget of that share of the feature table's bytes), `+64MiB` (a budget in
-    bytes) or `none` (measured, not limited).
+    bytes) or `none` (measured, not limited). The first `warmup` of `epochs` are left out of the statistics.
     """
 
     system: str

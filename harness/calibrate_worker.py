@@ -1,0 +1,165 @@
+"""The calibration's worker side: an empty run that shows floor and training working set, and times training alone."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from harness.protocol import Calibrated, Channel, Done, WorkerSpec
+
+if TYPE_CHECKING:
+    from workloads.accelerator import Accelerator
+    from workloads.sampling.batch import SampledBatch
+    from workloads.training import Trainer
+    from workloads.workload import Workload
+
+# Enough batches for a rate, few enough to wait for.
+TIMED_BATCHES = 5
+MODELLED_SECONDS = 4.0
+
+
+def calibrate(spec: WorkerSpec, channel: Channel) -> None:
+    """Stand at the gates `floor`, `before step`, `after step` while the orchestrator reads the cap, then time batches.
+
+    The same imports, device, model and optimiser as a run; features of the largest batch's size are in memory before
+    the step, since holding them is the system's plan, not training.
+    """
+    from harness import worker
+    from systems.registry import load
+
+    worker.cores_of(spec)
+    load(spec.config.system)
+    workload = worker.build_workload(spec)
+    accelerator = worker.build_accelerator(spec)
+    trainer = worker.build_trainer(spec, workload, accelerator)
+    channel.gate("floor")
+    try:
+        batches = _Batches(workload)
+        largest = batches.sample(*spec.largest)
+        table = _features(accelerator, workload, largest)
+        rows = torch.arange(largest.num_nodes)
+        _trim()
+        channel.gate("before step")
+        trainer.step(largest, table, rows)
+        accelerator.synchronize()
+        channel.gate("after step")
+        if spec.config.stages == "all":
+            channel.send(_times(spec, batches, trainer, accelerator, table))
+        channel.send(Done(notes={}))
+    finally:
+        accelerator.close()
+
+
+class _Batches:
+    """Samples single batches of the run from the memory-mapped topology."""
+
+    def __init__(self, workload: Workload) -> None:
+        from workloads.sampling.make import make_sampler, make_seed_plan
+
+        self._sampler = make_sampler(workload)
+        self._plan = make_seed_plan(workload)
+        self._epoch = -1
+        self._seeds: list[Any] = []
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        self._load(epoch)
+        return len(self._seeds)
+
+    def sample(self, epoch: int, index: int) -> SampledBatch:
+        """Batch `index` of `epoch`."""
+        self._load(epoch)
+        return self._sampler.sample(epoch, index, self._seeds[index])
+
+    def _load(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._seeds = epoch, self._plan.batches(epoch)
+
+
+def _features(accelerator: Accelerator, workload: Workload, largest: SampledBatch) -> torch.Tensor:
+    """A table of the largest batch's size in the device tier; its values cost as much as real ones."""
+    dtype = torch.float16 if workload.dataset.feature_dtype == np.float16 else torch.float32
+    table = accelerator.allocate(largest.num_nodes, workload.dataset.dim, dtype)
+    if accelerator.kind != "emulated":
+        table.normal_()
+    return table
+
+
+def _times(
+    spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
+) -> Calibrated:
+    """Training seconds of every epoch: modelled for each batch on an emulated device, elsewhere from a measured rate.
+
+    Work is counted as nodes plus edges, in which the step's time is close to linear.
+    """
+    epochs = range(spec.config.epochs)
+    train: dict[int, float] = {}
+    null: dict[int, float] = {}
+    emulated = accelerator.kind == "emulated"
+    row_bytes = table.shape[1] * table.element_size()
+    copy_rate = _copy_seconds_per_byte(accelerator, table) if accelerator.kind != "cpu" else 0.0
+    step_rate = 0.0 if emulated else _step_rate(spec, batches, trainer, accelerator, table)
+    for epoch in epochs:
+        count = batches.count(epoch)
+        start, seen, steps, copies = time.monotonic(), 0, 0.0, 0.0
+        # Spread over the epoch, so that stopping early leaves a fair sample.
+        for index in np.random.default_rng(0).permutation(count):
+            sampled = batches.sample(epoch, int(index))
+            modelled = trainer.modelled_seconds(sampled) if emulated else None
+            steps += step_rate * _work(sampled) if modelled is None else modelled
+            copies += copy_rate * sampled.num_nodes * row_bytes
+            seen += 1
+            if time.monotonic() - start > MODELLED_SECONDS / len(epochs):
+                break
+        scale = count / seen if seen else 0.0
+        train[epoch] = steps * scale
+        # Copy and compute overlap; only the first batch's copy cannot.
+        null[epoch] = max(steps, copies) * scale + (copies / seen if seen else 0.0)
+    how = "modelled for each batch" if emulated else f"measured on {TIMED_BATCHES} batches"
+    return Calibrated(train_s=train, null_s=null, how=how)
+
+
+def _step_rate(
+    spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
+) -> float:
+    """Seconds per unit of work, from steps with features in memory and nothing else running."""
+    epoch = spec.config.epochs - 1
+    count = batches.count(epoch)
+    chosen = sorted({round(at) for at in np.linspace(0, count - 1, min(TIMED_BATCHES, count))})
+    seconds, work = 0.0, 0
+    for index in chosen:
+        sampled = batches.sample(epoch, index)
+        rows = torch.arange(sampled.num_nodes)
+        start = time.monotonic()
+        trainer.step(sampled, table, rows)
+        accelerator.synchronize()
+        seconds += time.monotonic() - start
+        work += _work(sampled)
+    return seconds / work if work else 0.0
+
+
+def _copy_seconds_per_byte(accelerator: Accelerator, table: torch.Tensor) -> float:
+    """Of the device's copy lane, the median of four copies of the whole table."""
+    staging = accelerator.host_buffer(table.numel() * table.element_size())
+    source = staging.view(table.dtype).view(table.shape)
+    seconds = []
+    for _ in range(4):
+        start = time.monotonic()
+        accelerator.copy(table, source).wait()
+        seconds.append(time.monotonic() - start)
+    return sorted(seconds)[1] / staging.numel()
+
+
+def _work(sampled: SampledBatch) -> int:
+    return sampled.num_nodes + sampled.num_edges
+
+
+def _trim() -> None:
+    """Give freed heap back to the kernel, so that the step's own memory is seen as it grows."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

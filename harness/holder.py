@@ -1,0 +1,76 @@
+"""Keeps the interpreter's and torch's library pages resident from outside the cap, so that no run is charged for them.
+
+`python -m harness.holder SYSTEM…` imports what a worker imports, takes one small training step to touch the kernels'
+code, says `ready` and sleeps until its standard input closes, which the orchestrator's death does too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+
+class Holder:
+    """The orchestrator's handle on the one holder of a series."""
+
+    def __init__(self, systems: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "harness.holder", *sorted(set(systems))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def wait_ready(self) -> bool:
+        """Wait until its imports are done; False where they failed (a run then pays for its own pages)."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip() == b"ready"
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End it."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _touch() -> None:
+    """One small training step: the code pages of torch's kernels become resident here."""
+    import torch
+
+    layer = torch.nn.Linear(64, 64)
+    optimiser = torch.optim.Adam(layer.parameters())
+    loss = torch.nn.functional.cross_entropy(layer(torch.randn(256, 64)), torch.zeros(256, dtype=torch.int64))
+    loss.backward()
+    optimiser.step()
+
+
+def main(names: Sequence[str]) -> None:
+    """Import, touch, say so, sleep."""
+    import workloads.sampling.make
+    import workloads.training  # noqa: F401  (what a worker imports)
+    from harness.worker import die_with_parent
+    from systems.registry import load
+
+    die_with_parent(os.getppid())
+    for name in names:
+        load(name)
+    _touch()
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

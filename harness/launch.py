@@ -1,0 +1,180 @@
+"""One worker process inside a cap: spawn it, answer its gates, and say how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.isolation.base import Cap
+from harness.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
+from harness.record import Status
+from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
+
+_POLL_SECONDS = 0.2
+# A worker that said `done` or `error` has this long to leave.
+_LEAVE_SECONDS = 10.0
+_ERRORS: dict[str, type[OutcoreError]] = {
+    error.kind: error for error in (InputError, DatasetError, BudgetError, HostError, DataIOError)
+}
+
+
+@dataclass
+class Ending:
+    """How a worker ended.
+
+    `error` is the mistake a person can mend, where there is one; `seconds` from spawn to the end.
+    """
+
+    status: Status
+    reason: str = ""
+    error: OutcoreError | None = None
+    notes: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Worker:
+    """A running worker. Use as a context manager: leaving it kills what is left in the cap."""
+
+    def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path) -> None:
+        self._cap = cap
+        spec_file = folder / "spec.json"
+        spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
+        event_read, event_write = os.pipe()
+        go_read, go_write = os.pipe()
+        argv = [
+            sys.executable,
+            "-m",
+            "harness.worker",
+            str(spec_file),
+            str(event_write),
+            str(go_read),
+            str(os.getpid()),
+        ]
+        self.started = time.monotonic()
+        try:
+            with log.open("ab") as stderr:
+                self._process = subprocess.Popen(
+                    cap.command(argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=stderr,
+                    stderr=stderr,
+                    pass_fds=(event_write, go_read),
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(event_read)
+            os.close(go_write)
+            raise
+        finally:
+            os.close(event_write)
+            os.close(go_read)
+        self._go = go_write
+        self._event_fd = event_read
+        self._reader = EventReader(event_read)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the worker (the launcher becomes it)."""
+        return self._process.pid
+
+    def watch(self, timeout_s: float, on_event: Callable[[Event], None]) -> Ending:
+        """Pass every event on until the worker ends; a gate opens when `on_event` returns.
+
+        Whatever `on_event` raises passes through, after the worker was killed.
+        """
+        deadline = self.started + timeout_s
+        last: Done | Failed | None = None
+        try:
+            while last is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return self._end(Ending("timeout", f"not done after {timeout_s:.0f} s"), kill=True)
+                exited = self._process.poll() is not None
+                for event in self._reader.poll(0.0 if exited else min(left, _POLL_SECONDS)):
+                    if isinstance(event, Done | Failed):
+                        last = event
+                        break
+                    on_event(event)
+                    if isinstance(event, Gate):
+                        self._open_gate()
+                if (exited or self._reader.closed) and last is None:
+                    break
+            return self._classify(last)
+        except ProtocolError as error:
+            return self._end(Ending("failed", error.message, error), kill=True)
+        finally:
+            self._cap.kill()
+
+    def _open_gate(self) -> None:
+        try:
+            os.write(self._go, b"g")
+        except BrokenPipeError:
+            pass  # it died at the gate; its end is noticed by the loop
+
+    def _classify(self, last: Done | Failed | None) -> Ending:
+        """The ending from the last event, the kernel's OOM counter and the exit code, in this order of trust."""
+        code = self._wait()
+        if self._cap.memory().oom_kills > 0:
+            return self._end(Ending("oom", "the kernel ended it: out of memory under the cap"))
+        if isinstance(last, Done):
+            return self._end(Ending("ok", notes=last.notes))
+        if isinstance(last, Failed):
+            return self._end(_failure(last))
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            return self._end(Ending("failed", f"the worker was ended by {name}"))
+        return self._end(Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log"))
+
+    def _wait(self) -> int | None:
+        try:
+            return self._process.wait(timeout=_LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _end(self, ending: Ending, *, kill: bool = False) -> Ending:
+        if kill:
+            self._cap.kill()
+            self._wait()
+        ending.seconds = time.monotonic() - self.started
+        return ending
+
+    def close(self) -> None:
+        """Kill what is left, close the pipes, take the process's end."""
+        self._cap.kill()
+        if self._process.poll() is None:
+            # Isolation `none` finds its processes by scanning; the one we hold is certain.
+            self._process.kill()
+        self._process.wait()
+        self._reader.close()
+        for fd in (self._go, self._event_fd):
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+        self._go = self._event_fd = -1
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _failure(event: Failed) -> Ending:
+    """An `error` event as an ending: what does not fit in memory is `oom`, as the papers print it."""
+    if event.kind == "memory":
+        return Ending("oom", event.message, notes=event.notes)
+    error_class = _ERRORS.get(event.kind)
+    if error_class is None:
+        return Ending("failed", f"{event.message}; see worker.log", notes=event.notes)
+    error = error_class(event.message, fix=event.fix)
+    if isinstance(error, BudgetError):
+        return Ending("oom", f"the plan does not fit: {error}", error, notes=event.notes)
+    status: Status = "unsupported" if isinstance(error, HostError) else "failed"
+    return Ending(status, str(error), error, notes=event.notes)

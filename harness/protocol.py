@@ -1,0 +1,209 @@
+"""What worker and orchestrator say: JSON lines up one pipe, each validated, and `go` down another."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from harness.record import PlannedBuffer, RunConfig
+from workloads.errors import OutcoreError
+
+# A worker may be anyone's code: what it sends is bounded in size and checked before it is used.
+MAX_LINE_BYTES = 1 << 20
+CHUNK_ROWS = 2000
+MAX_ROWS = 5_000_000
+
+
+class ProtocolError(OutcoreError):
+    """The worker said something that no worker of ours says."""
+
+    kind = "protocol"
+    exit_code = 1
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Gate(_Event):
+    """The worker stands still until it is told to go: the orchestrator evicts or reads counters meanwhile."""
+
+    event: Literal["gate"] = "gate"
+    at: str = Field(max_length=64)
+
+
+class Planned(_Event):
+    """The system's plan, which fits."""
+
+    event: Literal["plan"] = "plan"
+    items: list[PlannedBuffer] = Field(max_length=1000)
+
+
+class Prepared(_Event):
+    """`prepare()` is over. `files` are the system's own, to be evicted."""
+
+    event: Literal["prepared"] = "prepared"
+    seconds: float
+    bytes_read: int
+    bytes_written: int
+    reused: bool
+    files: list[str] = Field(max_length=100_000)
+
+
+class Batches(_Event):
+    """Rows of batches.parquet: batch, nodes, edges, seeds, loss, correct, digest, released_at (monotonic s)."""
+
+    event: Literal["batches"] = "batches"
+    epoch: int
+    rows: list[tuple[int, int, int, int, float | None, int, str, float]] = Field(max_length=CHUNK_ROWS)
+
+
+class Spans(_Event):
+    """Rows of stages.parquet: stage, batch, thread, start, end (monotonic s); or of the lanes of a device."""
+
+    event: Literal["spans"] = "spans"
+    epoch: int
+    kind: Literal["stage", "lane"] = "stage"
+    rows: list[tuple[str, int, str, float, float]] = Field(max_length=CHUNK_ROWS)
+
+
+class EpochDone(_Event):
+    """One epoch, monotonic seconds at both ends."""
+
+    event: Literal["epoch"] = "epoch"
+    epoch: int
+    start: float
+    end: float
+    batches: int
+    digest: str
+    feature_digest: str | None
+    loss: float | None
+    accuracy: float | None
+    counters: dict[str, Any]
+    stages_s: dict[str, float]
+
+
+class Calibrated(_Event):
+    """What a calibration measured: seconds an epoch, by epoch."""
+
+    event: Literal["calibrated"] = "calibrated"
+    train_s: dict[int, float]
+    null_s: dict[int, float]
+    how: str
+
+
+class Done(_Event):
+    """The run ended well; `notes` are the system's."""
+
+    event: Literal["done"] = "done"
+    notes: dict[str, str]
+
+
+class Failed(_Event):
+    """The run ended otherwise: `kind` of OutcoreError, `memory` for an allocation that failed, or `bug`."""
+
+    event: Literal["error"] = "error"
+    kind: str
+    message: str = Field(max_length=20_000)
+    fix: str = ""
+    notes: dict[str, str] = Field(default_factory=dict)
+
+
+Event = Gate | Planned | Prepared | Batches | Spans | EpochDone | Calibrated | Done | Failed
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+class WorkerSpec(BaseModel):
+    """What a worker is told, in a file that only it reads."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["run", "calibrate"]
+    config: RunConfig
+    dataset: str
+    artefacts: str
+    scratch: str
+    budget_host: int | None
+    budget_device: int | None
+    pool: str | None
+    pool_bytes: int = 0
+    disk: dict[str, Any]
+    # Bounds over the run's batches, found outside the cap, and where the largest one is: (epoch, index).
+    bounds: dict[str, Any] | None = None
+    largest: tuple[int, int] = (0, 0)
+
+
+class Channel:
+    """The worker's end: sends events, waits at gates. Writes happen only where no clock runs."""
+
+    def __init__(self, event_fd: int, go_fd: int) -> None:
+        self._events = event_fd
+        self._go = go_fd
+
+    def send(self, event: Event) -> None:
+        """One line, written whole."""
+        data = event.model_dump_json().encode() + b"\n"
+        while data:
+            data = data[os.write(self._events, data) :]
+
+    def gate(self, at: str) -> None:
+        """Stand still until the orchestrator says go; exit at once where it is gone."""
+        self.send(Gate(at=at))
+        if os.read(self._go, 1) != b"g":
+            os._exit(70)
+
+
+class EventReader:
+    """The orchestrator's end: reads lines until a deadline, never more than a line's limit into memory."""
+
+    def __init__(self, event_fd: int) -> None:
+        self._fd = event_fd
+        os.set_blocking(event_fd, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(event_fd, selectors.EVENT_READ)
+        self._buffer = bytearray()
+        self._rows = 0
+        self.closed = False
+
+    def poll(self, timeout_s: float) -> Iterator[Event]:
+        """Events that arrive within `timeout_s`, at least those that stand in the pipe already.
+
+        Raises:
+            ProtocolError: a line is too long, is not JSON, or is no event.
+        """
+        if self.closed or not self._selector.select(max(0.0, timeout_s)):
+            return
+        while True:
+            try:
+                data = os.read(self._fd, 1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                self.closed = True
+                return
+            self._buffer += data
+            while (end := self._buffer.find(b"\n")) >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                yield self._parse(line)
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise ProtocolError(f"the worker sent a line of more than {MAX_LINE_BYTES} bytes")
+
+    def _parse(self, line: bytes) -> Event:
+        try:
+            event = _ADAPTER.validate_json(line)
+        except ValidationError as error:
+            raise ProtocolError(f"the worker sent what is no event: {line[:80]!r}") from error
+        if isinstance(event, Batches | Spans):
+            self._rows += len(event.rows)
+            if self._rows > MAX_ROWS:
+                raise ProtocolError(f"the worker sent more than {MAX_ROWS} rows of batches and stages")
+        return event
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._selector.close()
