@@ -155,14 +155,19 @@ class DatasetWriter:
         self._open[part] = (element, shape)
         return path, ALIGNMENT
 
-    def finish(self, part: Part, xxh3: str | None = None) -> None:
+    def finish(self, part: Part, xxh3: str | None = None, count: int | None = None) -> None:
         """Cut the part's file to its exact size, bring it to disk and record its digest.
 
         Args:
             part: a part that was begun.
             xxh3: the file's digest where the caller knows it; else the file is read back.
+            count: rows really written, where they are fewer than was announced.
         """
         dtype, shape = self._open.pop(part)
+        if count is not None:
+            if count > shape[0]:
+                raise ValueError(f"{part} has {count} rows, {shape[0]} were announced")
+            shape = (count, *shape[1:])
         path = self.folder / f"{part}.npy"
         size = ALIGNMENT + _data_bytes(dtype, shape)
         try:
@@ -170,6 +175,8 @@ class DatasetWriter:
                 if os.fstat(file.fileno()).st_size < size:
                     raise DataIOError(f"{path} is shorter than the {size} bytes announced", path=str(path))
                 os.truncate(file.fileno(), size)
+                if count is not None:
+                    file.write(padded_header(dtype, shape))
                 os.fsync(file.fileno())
             digest = xxh3 or file_digest(path)
         except OSError as error:

@@ -1,0 +1,168 @@
+"""Builds the neighbour lists (CSC by destination) of a stream of edges in bounded memory, into a dataset's files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import DatasetError
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk
+from workloads.writer import DatasetWriter
+
+_BYTES_A_KEY = 8
+_MAX_BUCKETS = 500  # files open at once
+
+
+@dataclass(frozen=True)
+class CscResult:
+    """What was built.
+
+    Attributes:
+        num_edges: edges written.
+        duplicates: edges left out because they were there already.
+        self_loops: edges written from a node to itself.
+    """
+
+    num_edges: int
+    duplicates: int
+    self_loops: int
+
+
+def build_csc(
+    edges: Callable[[], Iterator[EdgeChunk]],
+    num_nodes: int,
+    writer: DatasetWriter,
+    *,
+    index_dtype: str = "int32",
+    max_memory: int = 1 << 30,
+    symmetric: bool = False,
+    keep_duplicates: bool = False,
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+) -> CscResult:
+    """Write `indptr` and `indices`: for each node its in-neighbours, ascending.
+
+    Two passes over the edges: the first counts in-degrees and cuts the destinations into ranges whose edges fit
+    `max_memory`; the second appends each edge to the file of its range. Then each range is sorted by itself.
+
+    Args:
+        edges: gives all edges, some at a time; called twice, must give the same.
+        num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
+        writer: gets `indptr` and `indices`; its folder holds the temporary files (8 bytes an edge).
+        index_dtype: `int32` or `int64`.
+        max_memory: bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
+        symmetric: take each edge in both directions.
+        keep_duplicates: keep edges that are there twice.
+        progress: called with the stage and its done fraction.
+
+    Raises:
+        DatasetError: an id is outside [0, N).
+    """
+    degrees = np.zeros(num_nodes, dtype=np.int64)
+    total = 0
+    for source, target in _directed(edges, symmetric):
+        _check_range(source, target, num_nodes)
+        np.add.at(degrees, target, 1)
+        total += target.shape[0]
+    progress("counting edges", 1.0)
+    writer.require_space(total * (_BYTES_A_KEY + np.dtype(index_dtype).itemsize) + 8 * num_nodes)
+    bounds = _ranges(degrees, max(1 << 16, max_memory // (_BYTES_A_KEY * 2)))
+    del degrees
+
+    duplicates = self_loops = written = 0
+    indptr = np.zeros(num_nodes + 1, dtype=np.int64)
+    path, offset = writer.begin("indices", index_dtype, total)
+    files = _spill(_directed(edges, symmetric), bounds, num_nodes, writer.folder, total, progress)
+    with path.open("r+b", buffering=0) as out:
+        out.seek(offset)
+        for index, file in enumerate(files):
+            first, last = int(bounds[index]), int(bounds[index + 1])
+            keys = np.fromfile(file, dtype=np.int64)
+            file.unlink()
+            keys.sort()
+            before = -1
+            for start in range(0, keys.shape[0], EDGES_A_CHUNK):
+                part = keys[start : start + EDGES_A_CHUNK]
+                tail = int(part[-1])
+                if not keep_duplicates:
+                    fresh = np.empty(part.shape[0], dtype=bool)
+                    fresh[0] = part[0] != before
+                    np.not_equal(part[1:], part[:-1], out=fresh[1:])
+                    duplicates += int(part.shape[0] - fresh.sum())
+                    part = part[fresh]
+                before = tail
+                target, source = np.divmod(part, num_nodes)
+                self_loops += int((target + first == source).sum())
+                indptr[first + 1 : last + 1] += np.bincount(target, minlength=last - first)
+                _write_all(out, source.astype(index_dtype))
+                written += part.shape[0]
+            progress("sorting neighbour lists", (index + 1) / len(files))
+    np.cumsum(indptr, out=indptr)
+    writer.finish("indices", count=written)
+    writer.write("indptr", indptr)
+    return CscResult(written, duplicates, self_loops)
+
+
+def _directed(edges: Callable[[], Iterator[EdgeChunk]], symmetric: bool) -> Iterator[EdgeChunk]:
+    for source, target in edges():
+        yield source, target
+        if symmetric:
+            yield target, source
+
+
+def _check_range(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer], num_nodes: int) -> None:
+    for ids in (source, target):
+        if ids.shape[0] and (int(ids.min()) < 0 or int(ids.max()) >= num_nodes):
+            bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+            raise DatasetError(f"an edge names node {bad}, but there are {num_nodes} nodes", "check the source files")
+
+
+def _ranges(degrees: npt.NDArray[np.int64], edges_a_range: int) -> npt.NDArray[np.int64]:
+    """Borders of destination ranges, int64 [ranges + 1], each with about `edges_a_range` edges at most."""
+    ends = np.cumsum(degrees)
+    total = int(ends[-1])
+    wanted = min(_MAX_BUCKETS, max(1, -(-total // edges_a_range)))
+    cuts = np.searchsorted(ends, np.arange(1, wanted) * (total / wanted), side="left") + 1
+    inner = cuts[(cuts > 0) & (cuts < degrees.shape[0])]
+    return np.unique(np.concatenate([[0], inner, [degrees.shape[0]]])).astype(np.int64)
+
+
+def _spill(
+    edges: Iterator[EdgeChunk],
+    bounds: npt.NDArray[np.int64],
+    num_nodes: int,
+    folder: Path,
+    total: int,
+    progress: Callable[[str, float], None],
+) -> list[Path]:
+    """Append each edge, as one number (destination within its range, source), to the file of its range."""
+    paths = [folder / f"range-{index}.tmp" for index in range(bounds.shape[0] - 1)]
+    files = [path.open("wb", buffering=0) for path in paths]
+    done = 0
+    try:
+        for source, target in edges:
+            wide = target.astype(np.int64)
+            owner = np.searchsorted(bounds, wide, side="right") - 1
+            keys = (wide - bounds[owner]) * num_nodes + source
+            order = np.argsort(owner, kind="stable")
+            keys = keys[order]
+            borders = np.searchsorted(owner[order], np.arange(len(files) + 1))
+            for index, file in enumerate(files):
+                if borders[index] < borders[index + 1]:
+                    _write_all(file, keys[borders[index] : borders[index + 1]])
+            done += target.shape[0]
+            progress("grouping edges", done / max(1, total))
+    finally:
+        for file in files:
+            file.close()
+    return paths
+
+
+def _write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> None:
+    data = np.ascontiguousarray(array).view(np.uint8).data
+    while len(data):
+        data = data[file.write(data) :]

@@ -1,0 +1,91 @@
+"""IGB's homogeneous folders: papers and citations, with 19 or 2983 classes, split 60/20/20 in node order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import DatasetError, InputError
+from workloads.importers.source import (
+    GraphSource,
+    ImportOptions,
+    clean_labels,
+    edge_array_source,
+    load_array,
+    table_source,
+)
+
+_LABEL_FILES = {19: "node_label_19.npy", 2983: "node_label_2K.npy"}
+_RAW_DIM = 1024  # the width of the tables that are published without a header (large, full)
+# The full set has labels for its first nodes only; the file has a value for every node.
+_FULL_NODES = 269_346_174
+_FULL_LABELLED = {19: 227_130_858, 2983: 157_675_969}
+
+
+def open_igb(path: Path, options: ImportOptions) -> GraphSource:
+    """Read one size of IGB's homogeneous graph.
+
+    The layout is `<size>/processed/paper/{node_feat.npy, node_label_19.npy, node_label_2K.npy}` and
+    `<size>/processed/paper__cites__paper/edge_index.npy` ([E, 2], source and destination).
+    The tables of `large` and `full` carry no npy header (float32, 1024 columns; labels float32); both kinds are read.
+
+    Args:
+        path: the folder of one size, or a folder that holds one size alone.
+        options: `classes` chooses the labels, 19 (default) or 2983.
+
+    Raises:
+        DatasetError: files are missing or damaged.
+        InputError: it is another layout, or `classes` is neither.
+    """
+    folder = _find(path)
+    classes = options.classes or 19
+    if classes not in _LABEL_FILES:
+        raise InputError(
+            f"--classes is {classes}, and IGB has labels of 19 or 2983 classes", "give --classes 19 or 2983"
+        )
+    features = table_source(_table(folder / "paper" / "node_feat.npy", _RAW_DIM), "node_feat.npy")
+    num_nodes = features.num_rows
+    label_file = folder / "paper" / _LABEL_FILES[classes]
+    labels, found = clean_labels(_table(label_file, 0), num_nodes, str(label_file))
+    if num_nodes == _FULL_NODES:
+        labels[_FULL_LABELLED[classes] :] = -1
+    edge_index = load_array(folder / "paper__cites__paper" / "edge_index.npy", "edges")
+    edges = edge_array_source(edge_index, "edge_index.npy", columns=True)
+    known = np.flatnonzero(labels >= 0)
+    train, valid = int(known.shape[0] * 0.6), int(known.shape[0] * 0.2)
+    splits = {"train": known[:train], "valid": known[train : train + valid], "test": known[train + valid :]}
+    notes = ["split 60/20/20 in node order, as IGB's loader does"]
+    return GraphSource(num_nodes, edges, features, labels, max(classes, found), splits, False, notes)
+
+
+def _find(path: Path) -> Path:
+    candidates = [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
+    found = [folder for folder in candidates if (folder / "processed" / "paper").is_dir()]
+    if path.is_dir() and (path / "paper").is_dir():
+        return path
+    if len(found) > 1:
+        names = ", ".join(folder.name for folder in found)
+        raise InputError(f"{path} holds several sizes ({names})", "give the folder of one of them")
+    if not found:
+        raise InputError(f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
+    return found[0] / "processed"
+
+
+def _table(path: Path, raw_dim: int) -> npt.NDArray[Any]:
+    """A mapped table, with or without npy header; `raw_dim` columns of float32 (0: one, flat) where there is none."""
+    try:
+        with path.open("rb") as file:
+            has_header = file.read(6) == b"\x93NUMPY"
+        if has_header:
+            return load_array(path, path.name)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing", "check that the download is whole") from None
+    width = 4 * max(1, raw_dim)
+    if size == 0 or size % width:
+        raise DatasetError(f"{path} is truncated: {size} bytes are no whole rows of {width}", "download it again")
+    shape = (size // width, raw_dim) if raw_dim else (size // width,)
+    return np.memmap(path, dtype=np.float32, mode="r", shape=shape)

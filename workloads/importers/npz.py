@@ -1,0 +1,115 @@
+"""Graphs in one `.npz` file as the GNN benchmark sets of Shchur et al. have them: `adj_*`, `attr_*` and `labels`."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from workloads.errors import DatasetError, InputError
+from workloads.importers.source import (
+    EDGES_A_CHUNK,
+    FEATURE_BYTES_A_CHUNK,
+    EdgeChunk,
+    FeatureSource,
+    GraphSource,
+    ImportOptions,
+    clean_labels,
+)
+
+_ADJACENCY = ("adj_indices", "adj_indptr", "adj_shape")
+
+
+def open_npz(path: Path, options: ImportOptions) -> GraphSource:
+    """Read a graph whose adjacency is a CSR matrix: an entry in row u and column v is the edge u -> v.
+
+    `attr_data`, `attr_indices`, `attr_indptr` and `attr_shape` (a sparse feature matrix, written dense) and `labels`
+    are optional. Weights (`adj_data`) are not kept; entries that are zero are no edges.
+
+    Raises:
+        DatasetError: no such file, or it is truncated.
+        InputError: arrays are missing, do not fit together, or hold Python objects.
+    """
+    arrays = _load(path)
+    missing = [name for name in _ADJACENCY if name not in arrays]
+    if missing:
+        raise InputError(
+            f"{path} holds no {', '.join(missing)}", "the layout is adj_data, adj_indices, adj_indptr, adj_shape"
+        )
+    adjacency = _csr(arrays, "adj", path)
+    num_nodes = adjacency.shape[0]
+    if adjacency.shape[0] != adjacency.shape[1] or num_nodes == 0:
+        raise InputError(f"{path}: adj_shape is {adjacency.shape}, not that of a graph")
+    notes = []
+    zeros = int(adjacency.nnz - np.count_nonzero(adjacency.data))
+    if zeros:
+        adjacency.eliminate_zeros()
+        notes.append(f"{zeros} entries of weight zero left out")
+
+    def edges() -> Iterator[EdgeChunk]:
+        for start in range(0, adjacency.nnz, EDGES_A_CHUNK):
+            stop = min(adjacency.nnz, start + EDGES_A_CHUNK)
+            source = np.searchsorted(adjacency.indptr, np.arange(start, stop), side="right") - 1
+            yield source, adjacency.indices[start:stop]
+
+    features = None
+    if any(name.startswith("attr_") for name in arrays):
+        attributes = _csr(arrays, "attr", path)
+        if attributes.shape[0] != num_nodes:
+            raise InputError(f"{path}: attr_shape has {attributes.shape[0]} rows for {num_nodes} nodes")
+        features = _dense_rows(attributes)
+    labels, num_classes = (
+        clean_labels(arrays["labels"], num_nodes, f"labels of {path.name}") if "labels" in arrays else (None, 0)
+    )
+    return GraphSource(num_nodes, edges, features, labels, num_classes, notes=notes)
+
+
+def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise DatasetError(f"there is nothing at {path}", "check the path") from None
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise DatasetError(f"{path} is no whole .npz file ({error})", "download it again") from None
+    except (ValueError, AttributeError) as error:  # AttributeError: an .npy file that was renamed
+        raise InputError(f"{path} holds more than plain arrays ({error})", "save it without Python objects") from None
+
+
+def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_matrix:
+    try:
+        indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
+        rows, columns = (int(size) for size in arrays[f"{name}_shape"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path}: the matrix {name}_* is not whole ({error})", "it needs data, indices, indptr, shape"
+        ) from None
+    data = arrays.get(f"{name}_data", np.ones(indices.shape[0], dtype=np.float32))
+    sound = (
+        indptr.shape == (rows + 1,)
+        and indices.ndim == 1
+        and data.shape == indices.shape
+        and int(indptr[0]) == 0
+        and int(indptr[-1]) == indices.shape[0]
+        and bool((np.diff(indptr) >= 0).all())
+        and (indices.shape[0] == 0 or (int(indices.min()) >= 0 and int(indices.max()) < columns))
+    )
+    if not sound:
+        raise InputError(f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix", "download it again")
+    return sp.csr_matrix((data, indices, indptr), shape=(rows, columns))
+
+
+def _dense_rows(matrix: sp.csr_matrix) -> FeatureSource:
+    dtype = np.dtype(np.float16 if matrix.dtype == np.float16 else np.float32)
+    rows = max(1, FEATURE_BYTES_A_CHUNK // (4 * max(1, matrix.shape[1])))
+
+    def chunks() -> Iterator[npt.NDArray[Any]]:
+        for start in range(0, matrix.shape[0], rows):
+            yield np.asarray(matrix[start : start + rows].toarray(), dtype=dtype)
+
+    return FeatureSource(matrix.shape[0], matrix.shape[1], dtype, chunks)

@@ -1,0 +1,179 @@
+"""OGB's folders as they are on disk: text (arxiv, products), binary (papers100M), and the LSC layout (MAG240M)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workloads.errors import DatasetError, InputError
+from workloads.importers.source import (
+    EDGES_A_CHUNK,
+    FEATURE_BYTES_A_CHUNK,
+    EdgeChunk,
+    FeatureSource,
+    GraphSource,
+    ImportOptions,
+    IntArray,
+    clean_labels,
+    edge_array_source,
+    load_array,
+    table_source,
+)
+from workloads.importers.torchfile import load_splits
+from workloads.importers.zipstream import NpzMember, member_names
+
+# OGB's own list says for which sets the stored edges stand for both directions; the folder does not.
+_STORED_ONCE = ("products", "proteins")
+_CITES = "paper___cites___paper"
+
+
+def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
+    """Read an OGB dataset's folder (or the folder that holds it alone).
+
+    Layouts: `raw/edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`, `num-node-list.csv.gz`; or `raw/data.npz` with
+    `edge_index` and `node_feat`, and `raw/node-label.npz`; each with `split/<scheme>/{train,valid,test}.csv.gz` (or
+    `split_dict.pt`). Or `processed/paper/node_feat.npy`, `node_label.npy` and
+    `processed/paper___cites___paper/edge_index.npy` with `split_dict.pt`.
+
+    Raises:
+        DatasetError: files are missing, truncated or corrupted.
+        InputError: it is none of these layouts, or something else than node classification on one graph.
+    """
+    folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
+    for folder in folders:
+        if (folder / "raw" / "edge.csv.gz").is_file():
+            return _text_layout(folder, options)
+        if (folder / "raw" / "data.npz").is_file():
+            return _binary_layout(folder)
+        if (folder / "processed" / "paper").is_dir() and (folder / "processed" / _CITES).is_dir():
+            return _lsc_layout(folder)
+    raise InputError(
+        f"{path} has none of OGB's layouts (raw/edge.csv.gz, raw/data.npz, processed/{_CITES})",
+        "give the unpacked folder of one dataset",
+    )
+
+
+def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
+    raw = folder / "raw"
+    counts = _csv(raw / "num-node-list.csv.gz").reshape(-1)
+    if counts.shape[0] != 1:
+        raise InputError(
+            f"{folder} holds {counts.shape[0]} graphs", "only node classification on one graph is supported"
+        )
+    num_nodes = int(counts[0])
+
+    def edges() -> Iterator[EdgeChunk]:
+        for frame in _frames(raw / "edge.csv.gz", EDGES_A_CHUNK, np.int64):
+            if frame.shape[1] != 2:
+                raise InputError(f"{raw / 'edge.csv.gz'} has {frame.shape[1]} columns, not 2")
+            yield frame[:, 0], frame[:, 1]
+
+    features = _text_features(raw / "node-feat.csv.gz", num_nodes)
+    labels, num_classes = _labels(_csv(raw / "node-label.csv.gz"), num_nodes, raw / "node-label.csv.gz")
+    splits, notes = _splits(folder)
+    symmetric = any(name in folder.resolve().name for name in _STORED_ONCE)
+    return GraphSource(num_nodes, edges, features, labels, num_classes, splits, symmetric, notes)
+
+
+def _text_features(path: Path, num_nodes: int) -> FeatureSource | None:
+    if not path.is_file():
+        return None
+    dim = next(_frames(path, 1, np.float32)).shape[1]
+    rows = max(1, FEATURE_BYTES_A_CHUNK // (4 * dim))
+    return FeatureSource(num_nodes, dim, np.dtype(np.float32), lambda: _frames(path, rows, np.float32))
+
+
+def _binary_layout(folder: Path) -> GraphSource:
+    data = folder / "raw" / "data.npz"
+    names = member_names(data)
+    edge_index = NpzMember(data, "edge_index")
+    if len(edge_index.shape) != 2 or edge_index.shape[0] != 2:
+        raise InputError(f"{data}: edge_index has shape {edge_index.shape}, not [2, E]")
+    num_edges = edge_index.shape[1]
+    counts = np.concatenate(list(NpzMember(data, "num_nodes_list").rows(1 << 10)))
+    if counts.shape[0] != 1:
+        raise InputError(f"{data} holds {counts.shape[0]} graphs", "only node classification on one graph is supported")
+    num_nodes = int(counts[0])
+
+    def edges() -> Iterator[EdgeChunk]:
+        # All sources stand before all destinations, so the member is read twice, side by side.
+        sources = edge_index.flat(EDGES_A_CHUNK, 0, num_edges)
+        targets = edge_index.flat(EDGES_A_CHUNK, num_edges, 2 * num_edges)
+        yield from zip(sources, targets, strict=True)
+
+    features = _stream_features(NpzMember(data, "node_feat"), num_nodes) if "node_feat" in names else None
+    label_file = folder / "raw" / "node-label.npz"
+    values = np.concatenate(list(NpzMember(label_file, "node_label").rows(EDGES_A_CHUNK)))
+    labels, num_classes = _labels(values, num_nodes, label_file)
+    splits, notes = _splits(folder)
+    return GraphSource(num_nodes, edges, features, labels, num_classes, splits, False, notes)
+
+
+def _stream_features(member: NpzMember, num_nodes: int) -> FeatureSource:
+    if len(member.shape) != 2 or member.shape[0] != num_nodes:
+        raise InputError(f"node_feat has shape {member.shape} for {num_nodes} nodes")
+    dtype = np.dtype(np.float16 if member.dtype == np.float16 else np.float32)
+    rows = max(1, FEATURE_BYTES_A_CHUNK // (member.shape[1] * member.dtype.itemsize))
+
+    def chunks() -> Iterator[npt.NDArray[Any]]:
+        for part in member.rows(rows):
+            yield part.astype(dtype, copy=False)
+
+    return FeatureSource(num_nodes, member.shape[1], dtype, chunks)
+
+
+def _lsc_layout(folder: Path) -> GraphSource:
+    processed = folder / "processed"
+    features = table_source(load_array(processed / "paper" / "node_feat.npy", "features"), "node_feat.npy")
+    label_file = processed / "paper" / "node_label.npy"
+    labels, num_classes = _labels(load_array(label_file, "labels"), features.num_rows, label_file)
+    edge_index = load_array(processed / _CITES / "edge_index.npy", "edges")
+    edges = edge_array_source(edge_index, "edge_index.npy", columns=False)
+    splits = load_splits(folder / "split_dict.pt")
+    notes = ["papers and citations only; authors and institutions are left out"]
+    return GraphSource(features.num_rows, edges, features, labels, num_classes, splits, False, notes)
+
+
+def _labels(values: npt.NDArray[Any], num_nodes: int, path: Path) -> tuple[IntArray, int]:
+    return clean_labels(values, num_nodes, str(path))
+
+
+def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
+    """The folder's one split scheme (`sales_ranking`, `time`, ...), and what to say about it."""
+    schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
+    if not schemes:
+        return None, []
+    if len(schemes) > 1:
+        raise InputError(f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
+    if (schemes[0] / "split_dict.pt").is_file():
+        return load_splits(schemes[0] / "split_dict.pt"), [f"split {schemes[0].name}"]
+    splits = {
+        part: _csv(schemes[0] / f"{part}.csv.gz").reshape(-1).astype(np.int64) for part in ("train", "valid", "test")
+    }
+    return splits, [f"split {schemes[0].name}"]
+
+
+def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDArray[Any]]:
+    try:
+        for frame in pd.read_csv(path, header=None, dtype=dtype, chunksize=rows, compression="gzip", engine="c"):
+            yield frame.to_numpy()
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing", "check that the download was unpacked whole") from None
+    except (EOFError, zlib.error, OSError) as error:
+        raise DatasetError(f"{path} is truncated or corrupted ({error})", "download it again") from None
+    except pd.errors.EmptyDataError:
+        return
+    except (ValueError, pd.errors.ParserError) as error:
+        raise InputError(f"{path} is not a table of numbers ({error})", "download it again") from None
+
+
+def _csv(path: Path) -> npt.NDArray[Any]:
+    """A small table of numbers as float64 (NaN where a cell is empty)."""
+    parts = list(_frames(path, 1 << 20, np.float64))
+    return np.concatenate(parts) if parts else np.empty(0)

@@ -1,0 +1,121 @@
+"""Edge lists as text (SNAP): two ids a line, `#` or `%` comments, plain or gzip, streamed in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workloads.errors import DatasetError, InputError
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions
+
+IntArray = npt.NDArray[np.int64]
+
+
+def open_snap(path: Path, options: ImportOptions) -> GraphSource:
+    """Read a text edge list; a line `u v` is the edge u -> v, separated by tabs, spaces or a comma.
+
+    Ids are numbered anew, without gaps and in their order. The text is parsed once, into a temporary file of
+    16 bytes an edge; the table of ids takes up to 12 bytes for each number up to the largest id, or, where ids are
+    so sparse that this exceeds `options.max_memory`, 8 bytes a node.
+
+    Raises:
+        DatasetError: no such file, or the gzip file is truncated.
+        InputError: a line (its number is said) is not two whole numbers >= 0, or there is no edge.
+    """
+    binary = options.scratch / "edges.tmp"
+    largest = _parse(path, binary, options)
+    pairs = np.memmap(binary, dtype=np.int64, mode="r").reshape(-1, 2)
+    slices = [(start, start + EDGES_A_CHUNK) for start in range(0, pairs.shape[0], EDGES_A_CHUNK)]
+    if (largest + 1) * 12 <= max(options.max_memory, 64 << 20):
+        present = np.zeros(largest + 1, dtype=bool)
+        for start, stop in slices:
+            present[pairs[start:stop].reshape(-1)] = True
+        number = np.cumsum(present) - 1
+        num_nodes = int(number[-1]) + 1
+        del present
+    else:
+        number, names = None, np.empty(0, dtype=np.int64)
+        for start, stop in slices:
+            names = np.union1d(names, pairs[start:stop].reshape(-1))
+        num_nodes = names.shape[0]
+
+    def edges() -> Iterator[EdgeChunk]:
+        for start, stop in slices:
+            part = np.asarray(pairs[start:stop])
+            fresh = number[part] if number is not None else np.searchsorted(names, part)
+            yield fresh[:, 0], fresh[:, 1]
+
+    gaps = largest + 1 - num_nodes
+    notes = [f"ids numbered anew ({gaps} unused up to {largest})"] if gaps else []
+    return GraphSource(num_nodes, edges, notes=notes)
+
+
+def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
+    """Write all edges as int64 pairs; the largest id."""
+    largest, count = -1, 0
+    try:
+        comment, separator = _dialect(path)
+        size = path.stat().st_size
+        with path.open("rb") as raw, binary.open("wb", buffering=0) as out:
+            text = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+            try:
+                reader = pd.read_csv(
+                    text, sep=separator, comment=comment, header=None, usecols=[0, 1], names=["u", "v"],
+                    dtype=np.int64, chunksize=EDGES_A_CHUNK, engine="c", compression=None,
+                )  # fmt: skip
+                for frame in reader:
+                    part = np.ascontiguousarray(frame.to_numpy())
+                    if part.shape[0] and int(part.min()) < 0:
+                        raise ValueError("negative id")
+                    data = part.view(np.uint8).data.cast("B")
+                    while len(data):
+                        data = data[out.write(data) :]
+                    largest = max(largest, int(part.max(initial=-1)))
+                    count += part.shape[0]
+                    options.progress("reading text", raw.tell() / max(1, size))
+            except pd.errors.EmptyDataError:
+                pass
+            except (ValueError, OverflowError, pd.errors.ParserError) as error:
+                if isinstance(error, UnicodeDecodeError) or (line := _first_bad_line(path, comment)) is None:
+                    raise InputError(f"{path} is not a text edge list ({error})", "write two ids a line") from None
+                raise InputError(
+                    f"{path}, line {line[0]}: {line[1]!r} is not an edge", "write two ids a line"
+                ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DatasetError(f"{path} is truncated or corrupted ({error})", "download it again") from None
+    except FileNotFoundError:
+        raise DatasetError(f"there is nothing at {path}", "check the path") from None
+    if count == 0:
+        raise InputError(f"{path} holds no edge", "write two ids a line")
+    return largest
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        yield from io.TextIOWrapper(file, encoding="utf-8", errors="replace")
+
+
+def _dialect(path: Path) -> tuple[str, str]:
+    """The comment sign and the separator (a regular expression that pandas reads natively), from the first lines."""
+    comment = "#"
+    for line in _lines(path):
+        if line.startswith("%"):
+            comment = "%"
+        elif line.strip() and not line.startswith("#"):
+            return comment, "," if "," in line else r"\s+"
+    return comment, r"\s+"
+
+
+def _first_bad_line(path: Path, comment: str) -> tuple[int, str] | None:
+    for number, line in enumerate(_lines(path), start=1):
+        words = line.split(comment)[0].replace(",", " ").split()
+        if words and not (len(words) >= 2 and all(word.isdecimal() and len(word) < 19 for word in words[:2])):
+            return number, line.strip()[:60]
+    return None

@@ -1,0 +1,153 @@
+"""What an importer hands over: a graph as a stream of edges, with its features, labels and splits where it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import DatasetError, InputError
+
+EdgeChunk = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
+"""Source ids and destination ids of some edges, of equal length."""
+IntArray = npt.NDArray[np.int64]
+
+EDGES_A_CHUNK = 1 << 20
+FEATURE_BYTES_A_CHUNK = 16 << 20
+
+
+@dataclass(frozen=True)
+class FeatureSource:
+    """A feature table as a stream of row ranges.
+
+    Attributes:
+        num_rows: N.
+        dim: D.
+        dtype: float32 or float16, what is written.
+        chunks: gives the rows in order, some at a time, as arrays [rows, D]; may be called more than once.
+    """
+
+    num_rows: int
+    dim: int
+    dtype: np.dtype[Any]
+    chunks: Callable[[], Iterator[npt.NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """A graph that can be read in bounded memory.
+
+    Attributes:
+        num_nodes: N; edge ids are in [0, N).
+        edges: gives all edges, some at a time; called more than once.
+        features: or None, where they have to be generated.
+        labels: int64 [N], -1 for unlabelled; or None, where they have to be generated.
+        num_classes: of the labels (0 without labels).
+        splits: int64 node ids of `train`, `valid` and `test`; or None, where they have to be drawn.
+        symmetric: whether the format says that every edge stands for both directions.
+        notes: what a reader should know.
+    """
+
+    num_nodes: int
+    edges: Callable[[], Iterator[EdgeChunk]]
+    features: FeatureSource | None = None
+    labels: IntArray | None = None
+    num_classes: int = 0
+    splits: dict[str, IntArray] | None = None
+    symmetric: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What an importer may need to know.
+
+    Attributes:
+        scratch: a folder for temporary files, removed by the caller.
+        max_memory: bytes for edge buffers; node arrays (up to 16 bytes a node) come on top.
+        classes: which label file to take where there are several (IGB: 19 or 2983; 0: the smaller).
+        progress: called with the stage and the fraction of it that is done.
+    """
+
+    scratch: Path
+    max_memory: int = 1 << 30
+    classes: int = 0
+    progress: Callable[[str, float], None] = lambda stage, fraction: None
+
+
+def load_array(path: Path, what: str) -> npt.NDArray[Any]:
+    """Map a `.npy` file read-only, never unpickling.
+
+    Raises:
+        DatasetError: it is missing or no `.npy` file of plain numbers.
+    """
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DatasetError(f"{what}: {path} is missing", "check that the download was unpacked whole") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise DatasetError(f"{what}: {path} cannot be read as .npy ({error})", "download it again") from None
+    return array
+
+
+def table_source(table: npt.NDArray[Any], what: str) -> FeatureSource:
+    """A feature table in an array or memory map [N, D] of numbers; float16 stays, all others become float32."""
+    if table.ndim != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
+        raise InputError(f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers")
+    dtype = np.dtype(np.float16 if table.dtype == np.float16 else np.float32)
+    rows = max(1, FEATURE_BYTES_A_CHUNK // (table.shape[1] * max(table.dtype.itemsize, dtype.itemsize)))
+
+    def chunks() -> Iterator[npt.NDArray[Any]]:
+        for start in range(0, table.shape[0], rows):
+            yield np.ascontiguousarray(table[start : start + rows], dtype=dtype)
+
+    return FeatureSource(table.shape[0], table.shape[1], dtype, chunks)
+
+
+def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:
+    """Edges of an array [2, E] (`columns=False`) or [E, 2] (`columns=True`) of source and destination ids.
+
+    Raises:
+        InputError: it has another shape.
+    """
+    axis = 1 if columns else 0
+    if array.ndim != 2 or array.shape[axis] != 2 or array.dtype.kind not in "iu":
+        expected = "[E, 2]" if columns else "[2, E]"
+        raise InputError(f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers")
+    pairs = array.T if columns else array
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for start in range(0, pairs.shape[1], EDGES_A_CHUNK):
+            part = np.asarray(pairs[:, start : start + EDGES_A_CHUNK])
+            yield part[0], part[1]
+
+    return chunks
+
+
+def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[IntArray, int]:
+    """Labels as int64 with -1 for what is unlabelled (NaN or negative), and the number of classes.
+
+    Raises:
+        InputError: their number is not `num_nodes`, they have several columns, or they are not whole numbers.
+    """
+    flat = np.asarray(values)
+    if flat.ndim == 2 and flat.shape[1] != 1:
+        raise InputError(f"{what} has {flat.shape[1]} columns of labels", "only one label a node is supported")
+    flat = flat.reshape(-1)
+    if flat.shape[0] != num_nodes:
+        raise InputError(f"{what} has {flat.shape[0]} labels for {num_nodes} nodes")
+    if flat.dtype.kind not in "fiu":
+        raise InputError(f"{what} holds {flat.dtype}, not class numbers")
+    if flat.dtype.kind == "f":
+        known = np.isfinite(flat) & (flat >= 0)
+        if not np.array_equal(flat[known], np.floor(flat[known])):
+            raise InputError(f"{what} holds numbers that are not whole, so they are not classes")
+        labels = np.full(num_nodes, -1, dtype=np.int64)
+        labels[known] = flat[known].astype(np.int64)
+    else:
+        labels = np.maximum(flat.astype(np.int64), -1)
+    return labels, int(labels.max(initial=-1)) + 1

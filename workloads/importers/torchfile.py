@@ -1,0 +1,53 @@
+"""Node ids of train, valid and test from a `split_dict.pt`, without running anything that the file might hold."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from workloads.errors import DatasetError
+
+# numpy arrays are not on torch's list of harmless types; these are what pickled integer arrays are made of.
+_ARRAY_TYPES: list[Any] = [
+    np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
+    (np._core.multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),  # type: ignore[attr-defined]
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(name)) for name in ("int64", "int32", "uint32", "uint64")),
+]
+
+
+def load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
+    """`train`, `valid` and `test` ids (int64) of a torch file that holds a dictionary of arrays or tensors.
+
+    OGB-LSC gives its test ids as `test`, later releases as `test-whole`, or as `test-dev` and `test-challenge`.
+
+    Raises:
+        DatasetError: missing, damaged, or holding anything but numbers.
+    """
+    try:
+        with torch.serialization.safe_globals(_ARRAY_TYPES):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing", "check that the download was unpacked whole") from None
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DatasetError(f"{path} cannot be read safely ({reason})", "download it again") from None
+    if not isinstance(content, dict):
+        raise DatasetError(f"{path} holds no dictionary of splits", "download it again")
+    parts: dict[str, list[str]] = {"train": ["train"], "valid": ["valid"], "test": []}
+    for names in (["test"], ["test-whole"], ["test-dev", "test-challenge"]):
+        if all(name in content for name in names):
+            parts["test"] = names
+            break
+    splits = {}
+    for part, names in parts.items():
+        if not names or any(name not in content for name in names):
+            raise DatasetError(f"{path} holds no {part} ids", "download it again")
+        splits[part] = np.concatenate([np.asarray(content[name]).reshape(-1) for name in names]).astype(np.int64)
+    return splits
