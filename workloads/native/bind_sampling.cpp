@@ -1,6 +1,110 @@
 // Bindings of the sampling part of workloads._native.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "draws.hpp"
+#include "sampler.hpp"
+#include "shuffle.hpp"
 
 namespace nb = nanobind;
+using namespace nb::literals;
+using namespace outcore;
 
-void bind_sampling(nb::module_& m) { (void)m; }
+namespace {
+
+template <class T>
+using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+template <class T>
+std::span<const T> view(const Input<T>& array) {
+    return {array.data(), array.size()};
+}
+
+template <class T>
+Output<T> to_numpy(Buffer<T>&& buffer) {
+    const std::size_t size = buffer.size;
+    T* data = buffer.data.release();
+    nb::capsule owner(data, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
+    return Output<T>(data, {size}, owner);
+}
+
+// The sampler and the arrays it reads.
+struct BoundSampler {
+    std::unique_ptr<NeighborSampler> sampler;
+    nb::object arrays;
+};
+
+template <class Index>
+void construct(BoundSampler* self, Input<std::int64_t> indptr, Input<Index> indices, std::vector<std::int64_t> fanout,
+               std::uint64_t seed, bool replace, int threads, bool wide_keys) {
+    if (indptr.size() < 1) throw std::invalid_argument("indptr is empty");
+    if (threads < 1) throw std::invalid_argument("threads must be at least 1");
+    SamplerOptions options{std::move(fanout), seed, replace, threads, wide_keys};
+    nb::object arrays = nb::make_tuple(indptr, indices);
+    new (self) BoundSampler{make_neighbor_sampler<Index>(view(indptr), view(indices), std::move(options)), std::move(arrays)};
+}
+
+nb::tuple sample(BoundSampler& self, std::uint64_t epoch, std::uint64_t batch, const Input<std::int64_t>& seeds) {
+    Sample drawn;
+    {
+        nb::gil_scoped_release release;
+        drawn = self.sampler->sample(epoch, batch, view(seeds));
+    }
+    nb::list blocks;
+    for (auto hop = drawn.hops.rbegin(); hop != drawn.hops.rend(); ++hop)
+        blocks.append(nb::make_tuple(to_numpy(std::move(hop->indptr)), to_numpy(std::move(hop->indices)), hop->num_src, hop->num_dst));
+    return nb::make_tuple(to_numpy(std::move(drawn.nodes)), blocks, drawn.edge_reads, drawn.list_reads);
+}
+
+Output<std::uint64_t> draw_positions(std::uint64_t degree, std::int64_t fanout, bool replace, std::uint64_t seed,
+                                     std::uint64_t epoch, std::uint64_t batch, std::uint32_t hop, std::uint64_t node) {
+    const std::uint64_t count = PositionDrawer::count(degree, fanout, replace);
+    Buffer<std::uint64_t> positions(count);
+    if (count == degree && (!replace || fanout < 0)) {
+        for (std::uint64_t i = 0; i < count; ++i) positions[i] = i;
+    } else {
+        PhiloxStream stream(Philox4x32(seed), stream_name(epoch, batch, hop, node));
+        PositionDrawer().draw(stream, degree, count, replace, positions.data.get());
+    }
+    return to_numpy(std::move(positions));
+}
+
+}  // namespace
+
+void bind_sampling(nb::module_& m) {
+    m.attr("MAX_NODE") = kMaxNode;
+    m.attr("MAX_EPOCH") = kMaxEpoch;
+    m.attr("MAX_BATCH") = kMaxBatch;
+    m.attr("MAX_HOPS") = kSeedPlanHop;
+
+    nb::class_<BoundSampler>(m, "NeighborSampler")
+        .def("__init__", &construct<std::int32_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a, "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
+        .def("__init__", &construct<std::int64_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a, "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
+        .def("sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
+             "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, list_reads)")
+        .def("scratch_bytes", [](BoundSampler& self) { return self.sampler->scratch_bytes(); });
+
+    m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0, "batch"_a = 0,
+          "hop"_a = 0, "node"_a = 0, "The positions that the sampler keeps of one neighbour list, ascending.");
+    m.def(
+        "philox4x32",
+        [](std::uint64_t seed, std::vector<std::uint32_t> counter) {
+            if (counter.size() != 4) throw std::invalid_argument("a counter has four words");
+            const auto words = Philox4x32(seed)({counter[0], counter[1], counter[2], counter[3]});
+            return std::vector<std::uint32_t>(words.begin(), words.end());
+        },
+        "seed"_a, "counter"_a, "Philox4x32-10 at one counter.");
+    m.def(
+        "shuffle",
+        [](nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> values, std::uint64_t seed, std::uint64_t epoch) {
+            nb::gil_scoped_release release;
+            shuffle(std::span<std::int64_t>(values.data(), values.size()), seed, epoch);
+        },
+        "values"_a.noconvert(), "seed"_a, "epoch"_a, "Shuffles in place, a function of (seed, epoch, size).");
+}

@@ -1,0 +1,121 @@
+// Which neighbours a destination node keeps: uniform positions in its neighbour list, in ascending order.
+//
+// Counter layout. Every destination of every hop has its own Philox stream. The key is the run's seed; the counter's
+// four 32-bit words are
+//
+//     word 0   number of the four-word group within the stream (so draw d of the stream is word d % 4 of group d / 4)
+//     word 1   original node id, bits 0..31
+//     word 2   original node id, bits 32..47 (low half) | epoch, 16 bits (high half)
+//     word 3   batch, bits 0..25 | hop, 6 bits (bits 26..31)
+//
+// so that no two (epoch, batch, hop, node) share a stream, within: node ids < 2^48, epochs < 2^16, batches of an epoch
+// over all ranks < 2^26, hops < 63, and 2^34 draws a stream. Hop 63 is the seed plan's (shuffle.hpp). Draws are taken
+// from a stream in order; a refused draw (no modulo bias) takes the next one, so a batch stays a function of its name.
+// The layout and the two algorithms below fix every batch ever recorded: changing them changes all digests.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "philox.hpp"
+
+namespace outcore {
+
+inline constexpr std::uint64_t kMaxNode = std::uint64_t{1} << 48;
+inline constexpr std::uint64_t kMaxEpoch = std::uint64_t{1} << 16;
+inline constexpr std::uint64_t kMaxBatch = std::uint64_t{1} << 26;
+inline constexpr std::uint32_t kSeedPlanHop = 63;
+
+constexpr Philox4x32::Counter stream_name(std::uint64_t epoch, std::uint64_t batch, std::uint32_t hop,
+                                          std::uint64_t node) noexcept {
+    return {0, static_cast<std::uint32_t>(node),
+            static_cast<std::uint32_t>(node >> 32) | (static_cast<std::uint32_t>(epoch) << 16),
+            static_cast<std::uint32_t>(batch) | (hop << 26)};
+}
+
+class PositionDrawer {
+public:
+    // How many positions draw() gives. A fan-out < 0 takes the whole list, with replacement too.
+    static constexpr std::uint64_t count(std::uint64_t degree, std::int64_t fanout, bool replace) noexcept {
+        const auto wanted = static_cast<std::uint64_t>(fanout);
+        if (fanout < 0 || (!replace && degree <= wanted)) return degree;
+        return degree == 0 ? 0 : wanted;
+    }
+
+    // `count` positions in [0, degree), ascending: with replacement independent ones, without a uniform subset
+    // (Floyd's algorithm: for j = degree - count, ..., degree - 1 draw t in [0, j]; take t, or j if t is taken).
+    // Only for lists not taken whole.
+    void draw(PhiloxStream stream, std::uint64_t degree, std::size_t count, bool replace, std::uint64_t* out) {
+        if (replace) {
+            for (std::size_t i = 0; i < count; ++i) out[i] = stream.below64(degree);
+            sort(out, count);
+        } else if (degree <= 64) {
+            draw_in_word(stream, static_cast<std::uint32_t>(degree), count, out);
+        } else if (count <= kScanned) {
+            for (std::size_t i = 0; i < count; ++i) {
+                const std::uint64_t last = degree - count + i;
+                const std::uint64_t position = stream.below64(last + 1);
+                bool taken = false;
+                for (std::size_t k = 0; k < i; ++k) taken |= out[k] == position;
+                out[i] = taken ? last : position;
+            }
+            sort(out, count);
+        } else {
+            draw_many(stream, degree, count, out);
+        }
+    }
+
+private:
+    static constexpr std::size_t kScanned = 32;
+    static constexpr std::uint64_t kFree = ~std::uint64_t{0};
+
+    // A short list's chosen set fits a machine word, which also sorts it.
+    static void draw_in_word(PhiloxStream& stream, std::uint32_t degree, std::size_t count, std::uint64_t* out) noexcept {
+        std::uint64_t chosen = 0;
+        for (std::uint32_t last = degree - static_cast<std::uint32_t>(count); last < degree; ++last) {
+            const std::uint64_t position = std::uint64_t{1} << stream.below(last + 1);
+            chosen |= (chosen & position) != 0 ? std::uint64_t{1} << last : position;
+        }
+        for (; chosen != 0; chosen &= chosen - 1) *out++ = static_cast<std::uint64_t>(std::countr_zero(chosen));
+    }
+
+    void draw_many(PhiloxStream& stream, std::uint64_t degree, std::size_t count, std::uint64_t* out) {
+        const std::size_t slots = std::bit_ceil(2 * count);
+        taken_.assign(slots, kFree);
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::uint64_t last = degree - count + i;
+            const std::uint64_t position = stream.below64(last + 1);
+            out[i] = take(position) ? position : last;
+            if (out[i] == last && position != last) take(last);
+        }
+        std::sort(out, out + count);
+    }
+
+    // False if the position was taken before.
+    bool take(std::uint64_t position) noexcept {
+        const std::size_t mask = taken_.size() - 1;
+        for (std::size_t slot = (position * 0x9E3779B97F4A7C15U >> 32) & mask;; slot = (slot + 1) & mask) {
+            if (taken_[slot] == position) return false;
+            if (taken_[slot] == kFree) {
+                taken_[slot] = position;
+                return true;
+            }
+        }
+    }
+
+    static void sort(std::uint64_t* values, std::size_t count) noexcept {
+        if (count > kScanned) return std::sort(values, values + count);
+        for (std::size_t i = 1; i < count; ++i) {
+            const std::uint64_t value = values[i];
+            std::size_t k = i;
+            for (; k > 0 && values[k - 1] > value; --k) values[k] = values[k - 1];
+            values[k] = value;
+        }
+    }
+
+    std::vector<std::uint64_t> taken_;
+};
+
+}  // namespace outcore

@@ -1,0 +1,83 @@
+// The hash table that gives each node of a batch one slot: open addressing, sized for the batch and not for the graph.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "scratch.hpp"
+
+namespace outcore {
+
+// Keys are node ids (32 bits where the graph allows it, so that twice as many fit a cache line); a slot's value is the
+// node's position in the batch, set once its hop is complete. With `Shared` several threads may insert at once:
+// which thread wins a slot changes neither the set of nodes nor, since positions are given by id, the batch.
+template <class Key>
+class NodeTable {
+public:
+    static constexpr Key kEmpty = std::numeric_limits<Key>::max();
+
+    // Makes room for `count` nodes and forgets all of them. True if the table was emptied.
+    void reset(std::size_t count) {
+        const std::size_t slots = std::bit_ceil(std::max<std::size_t>(count + count / 3, 64));
+        keys_.reserve(slots);
+        values_.reserve(slots);
+        slots_ = slots;
+        shift_ = 64 - std::countr_zero(slots);
+    }
+
+    std::size_t slots() const noexcept { return slots_; }
+    bool fits(std::size_t count) const noexcept { return count + count / 3 <= slots_; }
+
+    // Empties the slots [first, last): threads clear parts of one table.
+    void clear(std::size_t first, std::size_t last) noexcept {
+        std::memset(keys_.data() + first, 0xFF, (last - first) * sizeof(Key));
+    }
+
+    void prefetch(Key key) noexcept { __builtin_prefetch(keys_.data() + home(key), 1); }
+
+    template <bool Shared>
+    std::uint32_t insert(Key key, bool& fresh) noexcept {
+        std::size_t slot = home(key);
+        for (;; slot = (slot + 1) & (slots_ - 1)) {
+            if constexpr (Shared) {
+                std::atomic_ref<Key> place(keys_[slot]);
+                Key seen = place.load(std::memory_order_relaxed);
+                if (seen == kEmpty && place.compare_exchange_strong(seen, key, std::memory_order_relaxed)) {
+                    fresh = true;
+                    return static_cast<std::uint32_t>(slot);
+                }
+                if (seen == key) {
+                    fresh = false;
+                    return static_cast<std::uint32_t>(slot);
+                }
+            } else {
+                // Found and empty take the same way: which of them it is cannot be predicted.
+                const Key seen = keys_[slot];
+                if (seen == key || seen == kEmpty) {
+                    keys_[slot] = key;
+                    fresh = seen == kEmpty;
+                    return static_cast<std::uint32_t>(slot);
+                }
+            }
+        }
+    }
+
+    std::uint32_t& value(std::uint32_t slot) noexcept { return values_[slot]; }
+    std::uint32_t* values() noexcept { return values_.data(); }
+    std::size_t bytes() const noexcept { return keys_.bytes() + values_.bytes(); }
+
+private:
+    std::size_t home(Key key) const noexcept {
+        return static_cast<std::size_t>((std::uint64_t{key} * 0x9E3779B97F4A7C15U) >> shift_);
+    }
+
+    Scratch<Key> keys_;
+    Scratch<std::uint32_t> values_;
+    std::size_t slots_ = 0;
+    int shift_ = 58;
+};
+
+}  // namespace outcore

@@ -1,0 +1,318 @@
+// The neighbour sampler: each hop counts, draws, gathers and relabels in short groups, so that the misses of many
+// destinations are under way at once, on one thread or on a team.
+#include "sampler.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "draws.hpp"
+#include "node_table.hpp"
+#include "radix.hpp"
+#include "team.hpp"
+
+namespace outcore {
+namespace {
+
+constexpr std::size_t kGroupEdges = 512;  // edges whose cache misses are in flight together
+constexpr std::size_t kAhead = 16;        // destinations whose list bounds are fetched ahead
+constexpr std::size_t kParallelItems = 4096;
+
+// What one thread works with while it draws.
+struct Lane {
+    PositionDrawer drawer;
+    Scratch<std::uint64_t> offsets;  // into `indices`, of the group's edges
+    std::size_t fresh = 0;
+    std::int64_t lists = 0;
+};
+
+template <class Key>
+struct Workspace {
+    explicit Workspace(int threads) : team(threads), lanes(static_cast<std::size_t>(threads)), fresh(lanes.size()) {}
+
+    std::size_t bytes() const {
+        std::size_t sum = table.bytes() + sorter.bytes() + nodes.bytes() + starts.bytes();
+        for (const auto& lane : lanes) sum += lane.offsets.bytes();
+        for (const auto& list : fresh) sum += list.bytes();
+        return sum;
+    }
+
+    Team team;
+    NodeTable<Key> table;
+    FreshSorter<Key> sorter;
+    Scratch<std::int64_t> nodes;
+    Scratch<std::int64_t> starts;  // [num_dst], where each destination's list begins
+    std::vector<Lane> lanes;
+    std::vector<Scratch<Fresh<Key>>> fresh;  // by member: the nodes it met first
+    pid_t owner = getpid();
+};
+
+template <class Index, class Key>
+class SamplerOf final : public NeighborSampler {
+public:
+    SamplerOf(std::span<const std::int64_t> indptr, std::span<const Index> indices, SamplerOptions options)
+        : indptr_(indptr), indices_(indices), options_(std::move(options)), philox_(options_.seed) {}
+
+    Sample sample(std::uint64_t epoch, std::uint64_t batch, std::span<const std::int64_t> seeds) override {
+        auto workspace = take();
+        Sample sample = options_.threads > 1 ? run<true>(*workspace, epoch, batch, seeds)
+                                             : run<false>(*workspace, epoch, batch, seeds);
+        const std::lock_guard lock(mutex_);
+        idle_.push_back(std::move(workspace));
+        return sample;
+    }
+
+    std::size_t scratch_bytes() override {
+        const std::lock_guard lock(mutex_);
+        std::size_t sum = 0;
+        for (const auto& workspace : idle_) sum += workspace->bytes();
+        return sum;
+    }
+
+private:
+    using Space = Workspace<Key>;
+
+    std::uint64_t num_nodes() const noexcept { return indptr_.size() - 1; }
+
+    std::unique_ptr<Space> take() {
+        const std::lock_guard lock(mutex_);
+        while (!idle_.empty()) {
+            auto workspace = std::move(idle_.back());
+            idle_.pop_back();
+            if (workspace->owner == getpid()) return workspace;
+            // A forked child has the memory of the parent's team but not its threads: it can neither use nor end them.
+            static_cast<void>(workspace.release());
+        }
+        return std::make_unique<Space>(options_.threads);
+    }
+
+    template <bool Shared>
+    Sample run(Space& space, std::uint64_t epoch, std::uint64_t batch, std::span<const std::int64_t> seeds) {
+        Sample sample;
+        std::size_t count = begin(space, seeds);
+        for (std::size_t hop = 0; hop < options_.fanout.size(); ++hop) {
+            SampledHop result;
+            result.num_dst = static_cast<std::int64_t>(count);
+            count_edges(space, result, count, options_.fanout[hop]);
+            const auto edges = static_cast<std::size_t>(result.indptr[count]);
+            make_room(space, count, edges);
+            result.indices = Buffer<std::int32_t>(edges);
+            draw<Shared>(space, result, count, {epoch, batch, static_cast<std::uint32_t>(hop)}, options_.fanout[hop]);
+            count = place(space, count, result);
+            result.num_src = static_cast<std::int64_t>(count);
+            sample.edge_reads += result.indptr[static_cast<std::size_t>(result.num_dst)];
+            for (auto& lane : space.lanes) sample.list_reads += std::exchange(lane.lists, 0);
+            sample.hops.push_back(std::move(result));
+        }
+        sample.nodes = Buffer<std::int64_t>(count);
+        std::copy_n(space.nodes.data(), count, sample.nodes.data.get());
+        return sample;
+    }
+
+    // The seed nodes become the first destinations.
+    std::size_t begin(Space& space, std::span<const std::int64_t> seeds) {
+        space.table.reset(seeds.size());
+        space.table.clear(0, space.table.slots());
+        space.nodes.reserve(seeds.size());
+        for (std::size_t i = 0; i < seeds.size(); ++i) {
+            const std::int64_t node = seeds[i];
+            if (static_cast<std::uint64_t>(node) >= num_nodes())
+                throw std::invalid_argument("seed node " + std::to_string(node) + " is not one of the graph's " +
+                                            std::to_string(num_nodes()) + " nodes");
+            bool fresh = false;
+            const std::uint32_t slot = space.table.template insert<false>(static_cast<Key>(node), fresh);
+            if (!fresh) throw std::invalid_argument("seed node " + std::to_string(node) + " stands twice in one batch");
+            space.table.value(slot) = static_cast<std::uint32_t>(i);
+            space.nodes[i] = node;
+        }
+        return seeds.size();
+    }
+
+    // Runs body(member, first, last) over [0, count) in chunks that members take as they get free.
+    template <class Body>
+    void in_chunks(Space& space, std::size_t count, std::size_t chunk, const Body& body) {
+        std::atomic<std::size_t> next{0};
+        space.team.run([&](int member) {
+            for (std::size_t first; (first = next.fetch_add(chunk, std::memory_order_relaxed)) < count;)
+                body(static_cast<std::size_t>(member), first, std::min(first + chunk, count));
+        });
+    }
+
+    std::size_t chunk_of(const Space& space, std::size_t count) const noexcept {
+        return std::clamp<std::size_t>(count / (8 * space.lanes.size()), 16, 1024);
+    }
+
+    // Where every destination's list begins and how many of its edges are kept; indptr becomes their running sum.
+    void count_edges(Space& space, SampledHop& result, std::size_t count, std::int64_t fanout) {
+        space.starts.reserve(count);
+        result.indptr = Buffer<std::int64_t>(count + 1);
+        std::int64_t* counts = result.indptr.data.get() + 1;
+        const std::int64_t* nodes = space.nodes.data();
+        in_chunks(space, count, chunk_of(space, count), [&](std::size_t member, std::size_t first, std::size_t last) {
+            std::int64_t lists = 0;
+            for (std::size_t i = first; i < last; ++i) {
+                if (i + kAhead < last) __builtin_prefetch(&indptr_[static_cast<std::size_t>(nodes[i + kAhead])]);
+                const auto node = static_cast<std::size_t>(nodes[i]);
+                const std::int64_t start = indptr_[node], end = indptr_[node + 1];
+                if (start < 0 || end < start || static_cast<std::uint64_t>(end) > indices_.size())
+                    throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
+                                            std::to_string(start) + ", " + std::to_string(end) + ") of " +
+                                            std::to_string(indices_.size()) + " edges");
+                space.starts[i] = start;
+                const std::uint64_t degree = static_cast<std::uint64_t>(end - start);
+                counts[i] = static_cast<std::int64_t>(PositionDrawer::count(degree, fanout, options_.replace));
+                lists += counts[i] > 0;
+            }
+            space.lanes[member].lists += lists;
+        });
+        result.indptr[0] = 0;
+        for (std::size_t i = 0; i < count; ++i) counts[i] += counts[i - 1];
+    }
+
+    // The table must hold every node that this hop can bring; a larger one is filled with the nodes so far.
+    void make_room(Space& space, std::size_t count, std::size_t edges) {
+        const std::uint64_t bound = std::min<std::uint64_t>(num_nodes(), count + edges);
+        if (bound >= std::uint64_t{1} << 31)
+            throw std::invalid_argument("one hop has " + std::to_string(edges) + " edges, more than 32-bit positions reach");
+        if (space.table.fits(bound)) return;
+        space.table.reset(bound);
+        const std::size_t slots = space.table.slots();
+        in_chunks(space, slots, std::max<std::size_t>(slots / space.lanes.size(), kParallelItems),
+                  [&](std::size_t, std::size_t first, std::size_t last) { space.table.clear(first, last); });
+        for (std::size_t i = 0; i < count; ++i) {
+            if (i + kAhead < count) space.table.prefetch(static_cast<Key>(space.nodes[i + kAhead]));
+            bool fresh = false;
+            const std::uint32_t slot = space.table.template insert<false>(static_cast<Key>(space.nodes[i]), fresh);
+            space.table.value(slot) = static_cast<std::uint32_t>(i);
+        }
+    }
+
+    struct Name {
+        std::uint64_t epoch, batch;
+        std::uint32_t hop;
+    };
+
+    // Draws every destination's edges; `indices` of the result holds the table slots of their sources.
+    template <bool Shared>
+    void draw(Space& space, SampledHop& result, std::size_t count, Name name, std::int64_t fanout) {
+        for (auto& lane : space.lanes) lane.fresh = 0;
+        const std::int64_t* indptr = result.indptr.data.get();
+        auto* slots = reinterpret_cast<std::uint32_t*>(result.indices.data.get());
+        in_chunks(space, count, chunk_of(space, count), [&](std::size_t member, std::size_t first, std::size_t last) {
+            Lane& lane = space.lanes[member];
+            lane.offsets.reserve(kGroupEdges);
+            std::size_t pending = 0;
+            std::uint32_t* out = slots + indptr[first];
+            const auto flush = [&] {
+                gather<Shared>(space, member, pending, out);
+                out += pending;
+                pending = 0;
+            };
+            for (std::size_t i = first; i < last; ++i) {
+                const auto node = static_cast<std::uint64_t>(space.nodes[i]);
+                const auto kept = static_cast<std::size_t>(indptr[i + 1] - indptr[i]);
+                const auto start = static_cast<std::uint64_t>(space.starts[i]);
+                const auto degree = static_cast<std::uint64_t>(indptr_[node + 1]) - start;
+                if (!options_.replace || fanout < 0) {
+                    if (kept == degree) {
+                        for (std::size_t k = 0; k < kept; ++k) {
+                            if (pending == kGroupEdges) flush();
+                            lane.offsets[pending++] = start + k;
+                        }
+                        if (kept > 0) __builtin_prefetch(&indices_[start]), __builtin_prefetch(&indices_[start + kept - 1]);
+                        continue;
+                    }
+                }
+                if (kept == 0) continue;
+                if (pending + kept > kGroupEdges && pending > 0) flush();
+                lane.offsets.reserve(kept);
+                PhiloxStream stream(philox_, stream_name(name.epoch, name.batch, name.hop, node));
+                std::uint64_t* offsets = lane.offsets.data() + pending;
+                lane.drawer.draw(stream, degree, kept, options_.replace, offsets);
+                for (std::size_t k = 0; k < kept; ++k) {
+                    offsets[k] += start;
+                    __builtin_prefetch(&indices_[offsets[k]]);
+                }
+                pending += kept;
+            }
+            flush();
+        });
+    }
+
+    // Looks the sources of `count` edges up and enters the new ones.
+    template <bool Shared>
+    void gather(Space& space, std::size_t member, std::size_t count, std::uint32_t* slots) {
+        Lane& lane = space.lanes[member];
+        auto& list = space.fresh[member];
+        list.reserve(lane.fresh + count + 1, lane.fresh);
+        std::uint64_t* ids = lane.offsets.data();
+        for (std::size_t k = 0; k < count; ++k) {
+            const auto id = static_cast<std::uint64_t>(indices_[ids[k]]);
+            if (id >= num_nodes())
+                throw std::out_of_range("edge " + std::to_string(ids[k]) + " comes from node " + std::to_string(indices_[ids[k]]) +
+                                        ", which is not one of " + std::to_string(num_nodes()));
+            ids[k] = id;
+            space.table.prefetch(static_cast<Key>(id));
+        }
+        Fresh<Key>* end = list.data() + lane.fresh;
+        for (std::size_t k = 0; k < count; ++k) {
+            bool fresh = false;
+            const auto id = static_cast<Key>(ids[k]);
+            slots[k] = space.table.template insert<Shared>(id, fresh);
+            *end = {id, slots[k]};
+            end += fresh;
+        }
+        lane.fresh = static_cast<std::size_t>(end - list.data());
+    }
+
+    // Gives the new nodes their positions by ascending id, then the edges theirs. Returns the number of nodes.
+    std::size_t place(Space& space, std::size_t count, SampledHop& result) {
+        std::vector<std::size_t> counts;
+        std::size_t fresh = 0;
+        for (const auto& lane : space.lanes) counts.push_back(lane.fresh), fresh += lane.fresh;
+        const Fresh<Key>* sorted = space.sorter.sort(space.team, space.fresh, counts, num_nodes());
+        space.nodes.reserve(count + fresh, count);
+        in_chunks(space, fresh, kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i < last; ++i) {
+                space.nodes[count + i] = static_cast<std::int64_t>(sorted[i].id);
+                space.table.value(sorted[i].slot) = static_cast<std::uint32_t>(count + i);
+            }
+        });
+        std::int32_t* edges = result.indices.data.get();
+        const std::uint32_t* values = space.table.values();
+        in_chunks(space, result.indices.size, 4 * kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i < last; ++i)
+                edges[i] = static_cast<std::int32_t>(values[static_cast<std::uint32_t>(edges[i])]);
+        });
+        return count + fresh;
+    }
+
+    std::span<const std::int64_t> indptr_;
+    std::span<const Index> indices_;
+    SamplerOptions options_;
+    Philox4x32 philox_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Space>> idle_;
+};
+
+}  // namespace
+
+template <class Index>
+std::unique_ptr<NeighborSampler> make_neighbor_sampler(std::span<const std::int64_t> indptr,
+                                                       std::span<const Index> indices, SamplerOptions options) {
+    // The largest 32-bit id marks an empty slot of the table.
+    if (indptr.size() - 1 < 0xFFFFFFFFU && !options.wide_keys)
+        return std::make_unique<SamplerOf<Index, std::uint32_t>>(indptr, indices, std::move(options));
+    return std::make_unique<SamplerOf<Index, std::uint64_t>>(indptr, indices, std::move(options));
+}
+
+template std::unique_ptr<NeighborSampler> make_neighbor_sampler(std::span<const std::int64_t>,
+                                                                std::span<const std::int32_t>, SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_neighbor_sampler(std::span<const std::int64_t>,
+                                                                std::span<const std::int64_t>, SamplerOptions);
+
+}  // namespace outcore
