@@ -73,7 +73,7 @@ class SampledBatch:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        arrays = [self.nodes, self.labels]
+        arrays: list[IntArray] = [self.nodes, self.labels]
         for block in self.blocks:
             arrays += [block.indptr, block.indices]
         return sum(int(array.nbytes) for array in arrays)

@@ -1,0 +1,98 @@
+"""Digests of what a system trained on: XXH3-64 of a batch's structure and of its feature rows, and of an epoch.
+
+Equal digests mean equal bytes, so two faithful systems on one workload must agree. All integers are hashed as
+little-endian int64 with the shapes before the data, so that no two structures share a byte string.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from workloads.errors import InputError
+from workloads.sampling.batch import SampledBatch
+
+_CHUNK_BYTES = 1 << 20
+
+
+def structure_digest(batch: SampledBatch) -> int:
+    """XXH3-64 over the epoch, index, nodes, blocks and labels of a batch, in [0, 2^64)."""
+    digest = xxhash.xxh3_64()
+    digest.update(_words(batch.epoch, batch.index, batch.num_seeds, batch.num_nodes, len(batch.blocks)))
+    _update(digest, batch.nodes, "<i8")
+    for block in batch.blocks:
+        digest.update(_words(block.num_src, block.num_dst, block.num_edges))
+        _update(digest, block.indptr, "<i8")
+        _update(digest, block.indices, "<i4")
+    digest.update(_words(len(batch.labels)))
+    _update(digest, batch.labels, "<i8")
+    return digest.intdigest()
+
+
+def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArray[np.integer] | None = None) -> int:
+    """XXH3-64 over the feature rows of a batch in block order, whatever table they lie in, in [0, 2^64).
+
+    Reads chunks of about 1 MiB, so it needs no second copy of the rows.
+
+    Args:
+        batch: says how many rows there are and their order.
+        table: float32 or float16 [m, D].
+        rows: [num_nodes], the row of `table` that holds `batch.nodes[i]` (the alias list); None: row i.
+
+    Raises:
+        InputError: the table or `rows` cannot hold the batch.
+    """
+    count = batch.num_nodes
+    if table.ndim != 2 or table.dtype not in (np.float32, np.float16):
+        raise InputError(f"the feature table is {table.dtype} {list(table.shape)}", "give float32 or float16 [m, D]")
+    if rows is None and len(table) < count:
+        raise InputError(f"the feature table has {len(table)} rows for {count} nodes", "give one for each node")
+    if rows is not None and len(rows) != count:
+        raise InputError(f"there are {len(rows)} alias rows for {count} nodes", "give one for each node")
+    if rows is not None and count and (int(rows.min()) < 0 or int(rows.max()) >= len(table)):
+        raise InputError(
+            f"alias rows run from {rows.min()} to {rows.max()} in a table of {len(table)}", "give rows of the table"
+        )
+    digest = xxhash.xxh3_64()
+    digest.update(_words(batch.epoch, batch.index, count, table.shape[1], table.dtype.itemsize))
+    row_bytes = max(1, table.shape[1] * table.dtype.itemsize)
+    chunk = max(1, _CHUNK_BYTES // row_bytes)
+    gathered = np.empty((min(chunk, count), table.shape[1]), dtype=table.dtype)
+    for first in range(0, count, chunk):
+        last = min(first + chunk, count)
+        part = table[first:last]
+        if rows is not None:
+            # In range as checked above; mode="clip" is what lets numpy write into `out` without a copy of its own.
+            part = np.take(table, rows[first:last], axis=0, out=gathered[: last - first], mode="clip")
+        _update(digest, part, "<f4" if table.dtype == np.float32 else "<f2")
+    return digest.intdigest()
+
+
+class EpochDigest:
+    """Combines the digests of an epoch's batches so that the order in which they finish does not matter."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+        self.count = 0
+
+    def add(self, digest: int) -> None:
+        """Add one batch's digest (a sum modulo 2^64; a batch's own number is part of its digest)."""
+        self._sum = (self._sum + digest) % (1 << 64)
+        self.count += 1
+
+    def hexdigest(self) -> str:
+        """`xxh3:` and 16 hexadecimal digits."""
+        return f"xxh3:{self._sum:016x}"
+
+
+def _words(*values: int) -> bytes:
+    return np.array(values, dtype="<i8").tobytes()
+
+
+def _update(digest: xxhash.xxh3_64, array: npt.NDArray[Any], dtype: str) -> None:
+    contiguous = np.ascontiguousarray(array, dtype=dtype)
+    if contiguous.size:
+        digest.update(contiguous.reshape(-1).view(np.uint8).data)

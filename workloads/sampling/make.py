@@ -1,0 +1,130 @@
+"""From a workload to its sampler, its seed plan and the bounds of its batches."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import InputError
+from workloads.sampling.neighbor import NeighborSampler
+from workloads.sampling.seeds import SeedPlan
+from workloads.workload import Workload
+
+
+def make_sampler(
+    workload: Workload,
+    *,
+    indptr: npt.NDArray[np.int64] | None = None,
+    indices: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None = None,
+    labels: npt.NDArray[np.int64] | None = None,
+    threads: int = 1,
+) -> NeighborSampler:
+    """The sampler of a workload.
+
+    Args:
+        workload: what to sample.
+        indptr: int64 [N + 1]; by default loaded into memory.
+        indices: [E]; by default memory-mapped for random access, so that the page cache holds what the budget allows.
+        labels: int64 [N]; by default loaded into memory.
+        threads: that share one batch.
+    """
+    if workload.sampler.name != "neighbor":
+        raise InputError(f"there is no sampler {workload.sampler.name!r}", "use neighbor")
+    dataset = workload.dataset
+    if indices is None:
+        indices = dataset.memmap("indices")
+        advise_random(indices)
+    return NeighborSampler(
+        dataset.load("indptr") if indptr is None else indptr,
+        indices,
+        workload.sampler.fanout,
+        seed=workload.seed,
+        replace=workload.sampler.replace,
+        threads=threads,
+        labels=dataset.load("labels") if labels is None else labels,
+        rank=workload.rank,
+        world=workload.world,
+    )
+
+
+def make_seed_plan(workload: Workload) -> SeedPlan:
+    """The seed plan of a workload, over the dataset's training nodes."""
+    sampler = workload.sampler
+    return SeedPlan(
+        workload.dataset.load("train"),
+        sampler.batch_size,
+        seed=workload.seed,
+        shuffle=sampler.shuffle,
+        rank=workload.rank,
+        world=workload.world,
+        max_batches=sampler.max_batches,
+    )
+
+
+def advise_random(array: npt.NDArray[np.integer]) -> None:
+    """Tell the kernel to read no pages ahead in a memory-mapped array; does nothing for one in memory."""
+    mapping = getattr(array, "_mmap", None)
+    if isinstance(mapping, mmap.mmap):
+        mapping.madvise(mmap.MADV_RANDOM)
+
+
+@dataclass(frozen=True)
+class BatchBounds:
+    """The largest batch of a run, by three measures, each over all epochs and batches of this rank.
+
+    Attributes:
+        max_nodes: nodes, that is feature rows.
+        max_edges: edges over all blocks.
+        max_nbytes: bytes of the batch's arrays.
+        largest: (epoch, batch) of the batch with the most nodes.
+        nodes_by_batch: int64 [epochs, num_batches], and
+        edges_by_batch: int64 [epochs, num_batches].
+        scratch_bytes: working memory of a sampler of one thread after these batches.
+    """
+
+    max_nodes: int
+    max_edges: int
+    max_nbytes: int
+    largest: tuple[int, int]
+    nodes_by_batch: npt.NDArray[np.int64]
+    edges_by_batch: npt.NDArray[np.int64]
+    scratch_bytes: int
+
+
+def largest_batch(
+    workload: Workload, *, epochs: int = 1, sampler: NeighborSampler | None = None, plan: SeedPlan | None = None
+) -> BatchBounds:
+    """Exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
+
+    Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
+
+    Args:
+        workload: what to sample.
+        epochs: warm-up epochs and measured ones.
+        sampler: of this workload, if there is one already.
+        plan: its seed plan, if there is one already.
+    """
+    if epochs < 1:
+        raise InputError(f"epochs is {epochs}", "give at least 1")
+    plan = plan or make_seed_plan(workload)
+    sampler = sampler or make_sampler(workload)
+    nodes, edges = (np.zeros((epochs, plan.num_batches), dtype=np.int64) for _ in range(2))
+    max_nbytes = 0
+    for epoch in range(epochs):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            batch = sampler.sample(epoch, index, seeds)
+            nodes[epoch, index], edges[epoch, index] = batch.num_nodes, batch.num_edges
+            max_nbytes = max(max_nbytes, batch.nbytes)
+    first = int(nodes.argmax())
+    return BatchBounds(
+        max_nodes=int(nodes.max()),
+        max_edges=int(edges.max()),
+        max_nbytes=max_nbytes,
+        largest=(first // plan.num_batches, first % plan.num_batches),
+        nodes_by_batch=nodes,
+        edges_by_batch=edges,
+        scratch_bytes=sampler.scratch_bytes,
+    )

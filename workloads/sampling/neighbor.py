@@ -1,0 +1,131 @@
+"""The neighbour sampler: every hop expands its whole destination set, uniformly, the same whoever asks.
+
+The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec 2017, section 3.1) are keyed by
+the run's seed and by (epoch, batch, hop, original node id); `workloads/native/draws.hpp` has the counter layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads import _native
+from workloads.errors import DatasetError, InputError
+from workloads.sampling.batch import Block, SampledBatch
+
+
+class NeighborSampler:
+    """Samples mini-batches from CSC arrays (in-neighbours) in memory or memory-mapped.
+
+    A batch depends on its arguments and the graph alone: not on `threads`, on the index dtype, nor on what was
+    sampled before. Working memory is bounded by the largest batch, not by the number of nodes.
+
+    Args:
+        indptr: int64 [N + 1], where each node's neighbour list begins.
+        indices: int32 or int64 [E], the neighbour lists.
+        fanout: neighbours a node and hop, first entry next to the seed nodes; -1 takes the whole list.
+        seed: of the run; keys every draw.
+        replace: draw with replacement: `fanout` draws from every list that is not empty (-1 still takes it once).
+        threads: that share one batch; more than the cores are of use where `indices` is memory-mapped, since it is
+            they that wait for its pages.
+        labels: int64 [N], or None for labels of -1.
+        rank: this process's rank, and
+        world: the number of ranks: equal batch numbers of different ranks then have draws of their own.
+
+    Raises:
+        InputError: a shape, dtype, fan-out or seed that cannot be.
+        DatasetError: `indptr` does not fit `indices`.
+    """
+
+    def __init__(
+        self,
+        indptr: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        fanout: Sequence[int],
+        *,
+        seed: int,
+        replace: bool = False,
+        threads: int = 1,
+        labels: npt.NDArray[np.int64] | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if indptr.ndim != 1 or indptr.dtype != np.int64 or len(indptr) < 1:
+            raise InputError(f"indptr is {indptr.dtype} {list(indptr.shape)}", "give int64 [N + 1]")
+        if indices.ndim != 1 or indices.dtype not in (np.int32, np.int64):
+            raise InputError(f"indices are {indices.dtype} {list(indices.shape)}", "give int32 or int64 [E]")
+        if not 1 <= len(fanout) < _native.MAX_HOPS or min(fanout) < -1:
+            raise InputError(f"fan-out is {tuple(fanout)}", "give one number >= -1 for each hop, such as 10,10,10")
+        if not 0 <= seed < 1 << 64:
+            raise InputError(f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
+        if threads < 1:
+            raise InputError(f"threads is {threads}", "give at least 1")
+        if not 0 <= rank < world:
+            raise InputError(f"rank is {rank} of {world}", "give a rank from 0 to world - 1")
+        if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
+            raise DatasetError(
+                f"indptr runs from {indptr[0]} to {indptr[-1]} but there are {len(indices)} neighbours",
+                "check the dataset with `outcore data verify`",
+            )
+        if len(indptr) - 1 > _native.MAX_NODE:
+            raise InputError(f"the graph has {len(indptr) - 1} nodes", "at most 2^48 can be sampled")
+        self.num_nodes = len(indptr) - 1
+        self.fanout = tuple(int(neighbours) for neighbours in fanout)
+        self.threads = threads
+        self._rank, self._world = rank, world
+        self._labels = labels
+        self._native = _native.NeighborSampler(
+            _contiguous(indptr), _contiguous(indices), list(self.fanout), seed, replace, threads
+        )
+
+    def sample(self, epoch: int, batch: int, seeds: npt.NDArray[np.int64]) -> SampledBatch:
+        """Sample one mini-batch; any number of threads may call at once, and the GIL is free meanwhile.
+
+        Args:
+            epoch: below 2^16.
+            batch: its place in the epoch's seed plan; times `world` below 2^26.
+            seeds: int64 [n], distinct node ids.
+
+        Raises:
+            InputError: a seed node is repeated or not a node, or a number is out of range.
+            DatasetError: the graph's arrays contradict each other.
+        """
+        name = batch * self._world + self._rank
+        if min(epoch, batch) < 0 or epoch >= _native.MAX_EPOCH or name >= _native.MAX_BATCH:
+            raise InputError(
+                f"epoch {epoch}, batch {batch} cannot be named",
+                f"an epoch is below {_native.MAX_EPOCH} and a batch, over all ranks, below {_native.MAX_BATCH}",
+            )
+        seeds = np.ascontiguousarray(seeds, dtype=np.int64)
+        try:
+            nodes, hops, edge_reads, list_reads = self._native.sample(epoch, name, seeds)
+        except ValueError as error:
+            raise InputError(
+                f"batch {batch} of epoch {epoch}: {error}", "mend its seed nodes, size or fan-out"
+            ) from None
+        except IndexError as error:
+            raise DatasetError(str(error), "check the dataset with `outcore data verify`") from None
+        labels = np.full(len(seeds), -1, dtype=np.int64) if self._labels is None else self._labels[seeds]
+        return SampledBatch(
+            epoch=epoch,
+            index=batch,
+            nodes=nodes,
+            num_seeds=len(seeds),
+            blocks=tuple(Block(*hop) for hop in hops),
+            labels=np.asarray(labels, dtype=np.int64),
+            edge_reads=edge_reads,
+            list_reads=list_reads,
+        )
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of working memory held now, for all threads that sampled so far; none while a batch is under way."""
+        return int(self._native.scratch_bytes())
+
+
+def _contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    # A plain view: the memory map stays behind it, and stays a map.
+    return np.ascontiguousarray(array).view(np.ndarray)

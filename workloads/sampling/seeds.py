@@ -1,0 +1,79 @@
+"""The seed plan: which training nodes start which batch, on which rank, in every epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads import _native
+from workloads.errors import InputError
+
+
+class SeedPlan:
+    """Cuts each epoch's order of the training nodes into batches; a function of its arguments alone.
+
+    The order is a Philox-keyed Fisher-Yates shuffle in native code, so it is the same with every numpy. A *step* is
+    the next `world * batch_size` nodes of it, of which every rank takes an equal part, in rank order; all ranks have
+    the same number of batches. The last step may be short and is then parted as evenly as can be; if it has fewer
+    nodes than there are ranks it is left out (with a shuffle, other nodes each epoch). One rank leaves nothing out.
+
+    Args:
+        train: [n], ids of the training nodes, distinct.
+        batch_size: seed nodes a batch and rank.
+        seed: of the run.
+        shuffle: anew every epoch; otherwise in the order of `train`.
+        rank: this process's rank, and
+        world: the number of ranks.
+        max_batches: at most so many batches an epoch (0: all).
+
+    Raises:
+        InputError: no training nodes for each rank, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        train: npt.NDArray[np.integer],
+        batch_size: int,
+        *,
+        seed: int,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+        max_batches: int = 0,
+    ) -> None:
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}", "give at least 1")
+        if max_batches < 0:
+            raise InputError(f"max_batches is {max_batches}", "give 0 for all batches, or how many")
+        if not 0 <= rank < world:
+            raise InputError(f"rank is {rank} of {world}", "give a rank from 0 to world - 1")
+        if len(train) < world:
+            raise InputError(
+                f"there are {len(train)} training nodes for {world} rank(s)", "use a dataset with more training nodes"
+            )
+        self._train = np.array(train, dtype=np.int64)
+        self._train.setflags(write=False)
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.rank, self.world = rank, world
+        self._seed = seed
+        step = batch_size * world
+        steps, rest = divmod(len(train), step)
+        steps += rest >= world
+        self.num_batches: int = min(steps, max_batches) if max_batches else steps
+
+    def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        """Seed nodes of each batch of this rank, in order: `num_batches` arrays, int64, of `batch_size` or less."""
+        if not 0 <= epoch < _native.MAX_EPOCH:
+            raise InputError(f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
+        order = self._train
+        if self.shuffle:
+            order = order.copy()
+            _native.shuffle(order, self._seed, epoch)
+        step = self.batch_size * self.world
+        parts = []
+        for number in range(self.num_batches):
+            nodes = order[number * step : (number + 1) * step]
+            first, last = (len(nodes) * part // self.world for part in (self.rank, self.rank + 1))
+            parts.append(nodes[first:last].copy())
+        return parts
