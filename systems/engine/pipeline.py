@@ -177,7 +177,9 @@ class Pipeline:
         """Whether the pipeline is ending; long work in a stage looks here now and then."""
         return self._stopping.is_set()
 
-    def channel(self, capacity: int, *, ordered: bool = False, discard: Callable[[T], None] | None = None) -> Channel[T]:
+    def channel(
+        self, capacity: int, *, ordered: bool = False, discard: Callable[[T], None] | None = None
+    ) -> Channel[T]:
         """A channel that ends with the pipeline."""
         channel: Channel[T] = Channel(capacity, ordered=ordered, discard=discard)
         self._channels.append(channel)
@@ -204,7 +206,13 @@ class Pipeline:
         """Start `workers` threads that do `work(number, item)` for each item of `source` and put the result in `sink`.
 
         Items of an iterable are numbered from 0. The sink is closed when the last worker has found the source drained.
+
+        Raises:
+            ValueError: an ordered sink behind an unordered channel, which could deadlock: every worker might wait for
+                room ahead of an item that none has taken yet.
         """
+        if sink is not None and sink.ordered and isinstance(source, Channel) and not source.ordered:
+            raise ValueError(f"stage {name} has an ordered sink, so its source has to be ordered too")
         take = source.get if isinstance(source, Channel) else _Numbered(source).get
         running = [workers]
 
@@ -240,6 +248,7 @@ class Pipeline:
 
         Raises:
             BaseException: what any thread raised.
+            InterruptedError: the pipeline was closed by someone else meanwhile.
         """
         while True:
             try:
@@ -249,7 +258,7 @@ class Pipeline:
             except Stopped:
                 if self._error is not None:
                     raise self._error from None
-                return
+                raise InterruptedError(f"{self.name} was closed before the epoch ended") from None
             yield item
             del item
 

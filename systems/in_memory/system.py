@@ -1,0 +1,116 @@
+"""Graph, features and labels loaded into anonymous memory once; sampling and gathering overlap training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from systems.engine import gather
+from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
+from systems.engine.topology import indptr_item, sampling_items
+from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.make import largest_batch as find_largest_batch
+
+
+class InMemoryOptions(Options):
+    """Options of `in-memory`."""
+
+    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
+    gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
+    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
+
+
+class InMemory(System):
+    """Everything in RAM. Under a cap that is too small it runs out of memory, which is its right answer.
+
+    Its plan states what it needs, but the host budget is not held against it: the kernel is to say no (status `oom`),
+    as the papers' tables have it.
+    """
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="in-memory",
+        paper="–",
+        summary="topology and features in RAM; the oracle and the upper bound",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=InMemoryOptions,
+    )
+    options: InMemoryOptions
+
+    _rows = 0
+    _loader: GatherLoader | None = None
+    _features: npt.NDArray[Any] | None = None
+
+    @property
+    def _workers(self) -> int:
+        return self.options.sampling_workers or self.runtime.cores
+
+    @property
+    def _waiting(self) -> int:
+        return self.options.prefetch * self._workers
+
+    @cached_property
+    def _tables(self) -> Tables:
+        dataset = self.workload.dataset
+        return plan_tables(
+            self.info.name, self.runtime.accelerator,
+            rows=find_largest_batch(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
+            host=2, device=2, device_budget=self.budget.device,
+        )  # fmt: skip
+
+    def plan(self) -> Plan:
+        """Everything it loads and the tables that mini-batches are gathered into."""
+        dataset = self.workload.dataset
+        bounds = find_largest_batch(self.workload)
+        items = (
+            indptr_item(self.workload),
+            PlanItem("indices", dataset.topology_bytes),
+            PlanItem("labels", 8 * dataset.num_nodes),
+            *sampling_items(self.workload, bounds, workers=self._workers, waiting=self._waiting),
+        )
+        if self.runtime.stages != "sample":
+            items += (PlanItem("features", dataset.feature_bytes), *self._tables.items())
+        return Plan(items).require(self.info.name, replace(self.budget, host=None))
+
+    def prepare(self) -> None:
+        """Load all parts."""
+        dataset = self.workload.dataset
+        sampler = make_sampler(
+            self.workload, indptr=dataset.load("indptr"), indices=dataset.load("indices"), labels=dataset.load("labels")
+        )
+        if self.runtime.stages != "sample":
+            self._features = dataset.load("features")
+        self._loader = GatherLoader(
+            self.info.name, sampler, self.runtime, self.clock, self._tables, self._gather,
+            workers=self._workers, waiting=self._waiting,
+        )  # fmt: skip
+
+    def _gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[np.generic]) -> None:
+        assert self._features is not None
+        gather(self._features, nodes, out, self.options.gather_threads or self.runtime.cores)
+        self._rows += len(nodes)
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """The mini-batches of epoch `k`, in the seed plan's order."""
+        if self._loader is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        self._rows = 0
+        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def counters(self) -> Counters:
+        """Every row is a hit in host memory."""
+        return Counters(rows=self._rows, hits={"host": self._rows})
+
+    def close(self) -> None:
+        """End the threads and let go of the arrays."""
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader.close()
+        self._features = None

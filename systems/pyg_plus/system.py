@@ -1,0 +1,151 @@
+"""PyG's pipeline over memory maps, at its strongest: no read-ahead, samplers beside each other, pages faulted in parallel.
+
+As the Ginex and GNNDrive papers run it: `indptr` in memory, `indices` and `features` memory-mapped, read-ahead off, more
+gathering threads than cores so that their page faults keep the disk busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from systems.engine import gather, madvise
+from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
+from systems.engine.topology import MappedFiles, indptr_item, sampling_items
+from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
+from systems.pyg_plus.faults import FaultMeter
+from workloads.sampling.make import largest_batch as find_largest_batch
+from workloads.sampling.make import make_sampler, make_seed_plan
+
+
+class PygPlusOptions(Options):
+    """Options of `pyg+`."""
+
+    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
+    extract_threads: int = Field(
+        0, ge=0, le=1024, description="threads that gather one mini-batch; 0: twice the cores, as the papers set it"
+    )
+    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler (PyG's 2)")
+    host_buffers: int = Field(
+        0, ge=0, le=64, description="gathered mini-batches on the host; 0: two on cpu, one to copy from elsewhere"
+    )
+    device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
+    read_ahead: bool = Field(False, description="leave the kernel's read-ahead on (only to show that it hurts)")
+
+
+class PygPlus(System):
+    """PyG+ of the Ginex and GNNDrive papers."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="pyg+",
+        paper="ginex",
+        summary="PyG over memory-mapped indices and features; the page cache decides",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=PygPlusOptions,
+        deterministic_counters=False,
+    )
+    options: PygPlusOptions
+
+    _rows = 0
+    _meter: FaultMeter
+    _loader: GatherLoader | None = None
+    _features: npt.NDArray[Any] | None = None
+
+    @property
+    def _workers(self) -> int:
+        return self.options.sampling_workers or self.runtime.cores
+
+    @property
+    def _waiting(self) -> int:
+        return self.options.prefetch * self._workers
+
+    @property
+    def _threads(self) -> int:
+        return self.options.extract_threads or 2 * self.runtime.cores
+
+    @cached_property
+    def _tables(self) -> Tables:
+        dataset = self.workload.dataset
+        return plan_tables(
+            self.info.name, self.runtime.accelerator,
+            rows=find_largest_batch(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
+            host=self.options.host_buffers, device=self.options.device_buffers, device_budget=self.budget.device,
+        )  # fmt: skip
+
+    def plan(self) -> Plan:
+        """`indptr`, mini-batches under way and their tables; what is left of the budget is page cache."""
+        bounds = find_largest_batch(self.workload)
+        items = (
+            indptr_item(self.workload),
+            *sampling_items(self.workload, bounds, workers=self._workers, waiting=self._waiting),
+        )
+        if self.runtime.stages != "sample":
+            items += self._tables.items()
+        return Plan(items).require(self.info.name, self.budget, "raise memory or lower the batch size")
+
+    def prepare(self) -> None:
+        """Load `indptr`, map the rest."""
+        dataset = self.workload.dataset
+        advice: Literal["normal", "random"] = "normal" if self.options.read_ahead else "random"
+        indices = dataset.memmap("indices")
+        madvise(indices, advice)
+        sampler = make_sampler(self.workload, indices=indices)
+        parts: list[Literal["indices", "features"]] = ["indices"]
+        if self.runtime.stages != "sample":
+            self._features = dataset.memmap("features")
+            madvise(self._features, advice)
+            parts.append("features")
+        self._files = MappedFiles(self.workload, parts)
+        self._meter = FaultMeter()
+        self._loader = GatherLoader(
+            self.info.name, sampler, self.runtime, self.clock, self._tables, self._gather,
+            workers=self._workers, waiting=self._waiting, around_sample=self._sample,
+        )  # fmt: skip
+
+    def _sample(self, work: Any) -> Any:
+        self._files.check()
+        return self._meter.sample(work)
+
+    def _gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[np.generic]) -> None:
+        assert self._features is not None
+        self._files.check()
+        gather(self._features, nodes, out, self._threads)
+        self._rows += len(nodes)
+        self._meter.extracted(len(nodes))
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """The mini-batches of epoch `k`, in the seed plan's order."""
+        if self._loader is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        self._rows = 0
+        self._meter = FaultMeter()
+        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def counters(self) -> Counters:
+        """All rows count as served by the page cache: what missed it only the kernel knows (`observed`)."""
+        return Counters(
+            rows=self._rows,
+            hits={"page_cache": self._rows},
+            queue_depth=self._threads,
+            observed=self._meter.observed() if self._loader is not None else {},
+        )
+
+    def notes(self) -> dict[str, str]:
+        """How it reads and how many tables fitted."""
+        return {
+            "io": f"memory map, {self._threads} threads, read-ahead {'on' if self.options.read_ahead else 'off'}",
+            "tables": f"{self._tables.host} on the host, {self._tables.device} on the device",
+        }
+
+    def close(self) -> None:
+        """End the threads and drop the maps."""
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader.close()
+        self._features = None
