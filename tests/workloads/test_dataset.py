@@ -109,7 +109,7 @@ def test_load_refuses_a_file_truncated_after_opening(tiny_dataset: Dataset, tmp_
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     with dataset.file("features").open("r+b") as file:
         file.truncate(8192)
-    with pytest.raises(DatasetError, match="features.npy is truncated"):
+    with pytest.raises(DatasetError, match=r"features.npy is truncated"):
         dataset.load("features")
 
 
@@ -213,7 +213,7 @@ def test_a_missing_dataset_is_one_sentence_with_the_nearest_name(tiny_dataset: D
     root = tiny_dataset.path.parent
     assert find_dataset("tiny", root).fingerprint == tiny_dataset.fingerprint
     assert find_dataset(str(tiny_dataset.path), tmp_path).name == "tiny"
-    with pytest.raises(DatasetError, match="there is no dataset 'tinny'.*did you mean 'tiny'"):
+    with pytest.raises(DatasetError, match=r"there is no dataset 'tinny'.*did you mean 'tiny'"):
         find_dataset("tinny", root)
     with pytest.raises(DatasetError, match="outcore data make"):
         find_dataset("tiny", tmp_path)

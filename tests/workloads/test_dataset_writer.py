@@ -68,9 +68,12 @@ def test_a_dataset_that_lacks_a_part_is_never_committed(tmp_path: Path) -> None:
 
 def test_a_part_shorter_or_longer_than_announced_is_refused(tmp_path: Path) -> None:
     for rows in (4, 6):
-        with pytest.raises(ValueError, match="announced"), DatasetWriter(tmp_path / "t") as writer:
-            with writer.stream("labels", np.int64, 5) as stream:
-                stream.write(np.zeros(rows, dtype=np.int64))
+        with (
+            pytest.raises(ValueError, match="announced"),
+            DatasetWriter(tmp_path / "t") as writer,
+            writer.stream("labels", np.int64, 5) as stream,
+        ):
+            stream.write(np.zeros(rows, dtype=np.int64))
     assert leftovers(tmp_path) == []
 
 
@@ -84,10 +87,12 @@ def test_too_little_space_is_refused_before_anything_is_written(tmp_path: Path) 
 
 
 def test_a_disk_full_while_writing_is_one_sentence_and_leaves_nothing(small_disk: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no space for dataset 't': it needs .* are free") as caught:
-        with DatasetWriter(small_disk / "t") as writer:
-            writer.write("labels", np.zeros(1000, dtype=np.int64))
-            writer.write("features", np.zeros((100_000, 32), dtype=np.float32))
+    with (
+        pytest.raises(DatasetError, match=r"no space for dataset 't': it needs .* are free") as caught,
+        DatasetWriter(small_disk / "t") as writer,
+    ):
+        writer.write("labels", np.zeros(1000, dtype=np.int64))
+        writer.write("features", np.zeros((100_000, 32), dtype=np.float32))
     assert caught.value.exit_code == 2 and caught.value.__cause__ is None
     assert leftovers(small_disk) == []
     assert make_tiny(small_disk / "t", nodes=100, edges=300).verify() == []
@@ -157,12 +162,15 @@ def test_a_killed_writers_folder_is_cleaned_by_the_next_and_a_living_ones_is_not
 
 def test_two_writers_of_one_name_do_not_mix(tmp_path: Path) -> None:
     source = make_tiny(tmp_path / "source", nodes=100, edges=300)
-    with pytest.raises(DatasetError, match="exists already"), DatasetWriter(tmp_path / "t") as late:
-        with DatasetWriter(tmp_path / "t") as early:
-            for writer in (early, late):
-                for part in ("indptr", "indices", "features", "labels", "train", "valid", "test"):
-                    writer.write(part, source.load(part))  # type: ignore[arg-type]
-                writer.describe(num_classes=5)
+    with (
+        pytest.raises(DatasetError, match="exists already"),
+        DatasetWriter(tmp_path / "t") as late,
+        DatasetWriter(tmp_path / "t") as early,
+    ):
+        for writer in (early, late):
+            for part in ("indptr", "indices", "features", "labels", "train", "valid", "test"):
+                writer.write(part, source.load(part))  # type: ignore[arg-type]
+            writer.describe(num_classes=5)
     assert Dataset.open(tmp_path / "t").verify() == []
     assert leftovers(tmp_path) == ["source", "t"]
 
