@@ -153,9 +153,9 @@ class Model(nn.Module):
                 f"the model has {len(self.layers)} layers and the batch {len(blocks)} hops",
                 "give as many fan-outs as layers",
             )
-        x = table
+        x = table if rows is not None else table[: blocks[0].num_src]
         if table.dtype != torch.float32:
-            x = (table[: blocks[0].num_src] if rows is None else torch.index_select(table, 0, rows)).float()
+            x = (x if rows is None else torch.index_select(table, 0, rows)).float()
             rows = None
         for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
             x = layer(x, block, rows)
@@ -184,7 +184,7 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     generator = torch.Generator().manual_seed(seed)
     widths = layer_widths(spec, in_dim, num_classes)
     layers: list[Layer] = []
-    for number, (width, out) in enumerate(zip(widths, widths[1:], strict=False)):
+    for number, (width, out) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
         if spec.name == "sage":
             layers.append(SageLayer(width, out, generator))
         elif spec.name == "gcn":

@@ -123,7 +123,7 @@ class _Neighbourhood(torch.autograd.Function):
         return total, x[: graph.num_dst]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_total: torch.Tensor, grad_own: torch.Tensor) -> Any:
         graph: Graph = ctx.graph
         if not ctx.needs_input_grad[0]:
@@ -159,7 +159,7 @@ def neighbourhood(
         [num_dst, dim] twice.
     """
     if rows is None:
-        total, own = _Neighbourhood.apply(x, graph, weights, scale)
+        total, own = _Neighbourhood.apply(x, graph, weights, scale)  # type: ignore[no-untyped-call]
         return total, own
     indices = rows[graph.indices]
     total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
@@ -178,7 +178,7 @@ class _Attention(torch.autograd.Function):
         return _per_head(h, alpha, graph.indptr, graph.indices)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
         h, alpha = ctx.saved_tensors
         graph: Graph = ctx.graph
@@ -203,7 +203,7 @@ def _per_head(x: torch.Tensor, alpha: torch.Tensor, indptr: torch.Tensor, indice
 
 def attend(h: torch.Tensor, alpha: torch.Tensor, graph: Graph) -> torch.Tensor:
     """Attention-weighted sums of [num_src, heads, width] rows by [num_edges, heads]: [num_dst, heads, width]."""
-    result: torch.Tensor = _Attention.apply(h, alpha, graph)
+    result: torch.Tensor = _Attention.apply(h, alpha, graph)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -235,7 +235,7 @@ class _EdgeSoftmax(torch.autograd.Function):
         return alpha
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
         (alpha,) = ctx.saved_tensors
         graph: Graph = ctx.graph
@@ -246,5 +246,5 @@ class _EdgeSoftmax(torch.autograd.Function):
 
 def edge_softmax(scores: torch.Tensor, graph: Graph) -> torch.Tensor:
     """Softmax over each destination's edges: [num_edges, heads]."""
-    result: torch.Tensor = _EdgeSoftmax.apply(scores, graph)
+    result: torch.Tensor = _EdgeSoftmax.apply(scores, graph)  # type: ignore[no-untyped-call]
     return result

@@ -1,0 +1,69 @@
+"""What one training step costs an accelerator, term by term, from the shape of its mini-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workloads.accelerators.profile import Profile
+from workloads.workload import ModelSpec
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """One layer of one mini-batch: its block's sizes and its widths."""
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+    in_dim: int
+    out_dim: int
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of one training step by term."""
+
+    launch: float
+    edges: float
+    dense: float
+
+    @property
+    def total(self) -> float:
+        """Their sum: on one stream kernels run one after the other."""
+        return self.launch + self.edges + self.dense
+
+
+# Kernels a layer launches, forward and backward together (products, sums, activation, their gradients).
+_KERNELS = {"sage": 16, "gcn": 12, "gat": 40}
+# Beside the layers: loss, its gradient, accuracy; and a fused optimiser step.
+_KERNELS_BESIDE = 12
+
+
+def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -> StepCost:
+    """Seconds of a forward and a backward pass over `layers`, input layer first, and of the optimiser step.
+
+    The input layer needs no gradient of its input: one pass over its edges fewer, one product fewer.
+    """
+    passes_over_edges = 0.0
+    flops = 0.0
+    for number, layer in enumerate(layers):
+        back = 0 if number == 0 else 1
+        weights = layer.in_dim * layer.out_dim
+        if spec.name == "sage":
+            passes_over_edges += layer.num_edges * layer.in_dim * (1 + back)
+            flops += 2 * 2 * layer.num_dst * weights * (2 + back)
+        elif spec.name == "gcn":
+            passes_over_edges += (layer.num_edges + layer.num_dst) * layer.in_dim * (1 + back)
+            flops += 2 * layer.num_dst * weights * (2 + back)
+        else:
+            # Rows are multiplied first; sums, their transpose and the edges' dot products each pass over the edges.
+            width = layer.out_dim if number + 1 < len(layers) else layer.out_dim * spec.heads
+            passes_over_edges += (layer.num_edges + layer.num_dst) * width * 3
+            flops += 2 * layer.num_src * layer.in_dim * width * (2 + back)
+    kernels = _KERNELS[spec.name] * len(layers) + _KERNELS_BESIDE
+    return StepCost(
+        launch=profile.step_s.value + kernels * profile.kernel_s.value,
+        edges=passes_over_edges * profile.edge_s.value,
+        dense=flops / profile.flops.value if profile.flops.value else 0.0,
+    )

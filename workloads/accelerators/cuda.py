@@ -1,0 +1,186 @@
+"""A CUDA device: a stream of its own for copies, pinned staging memory of exactly the size asked for, real events."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import torch
+
+from workloads.accelerator import Accelerator, Event, Kind, aligned_host_tensor
+from workloads.errors import BudgetError, HostError
+from workloads.units import format_bytes
+
+
+class CudaEvent(Event):
+    """A copy on the copy stream. `wait` blocks the calling thread, not the device, and releases the GIL."""
+
+    def __init__(self, event: torch.cuda.Event, clock: CudaClock, keep: tuple[torch.Tensor, ...]) -> None:
+        super().__init__(0.0)
+        self._event = event
+        self._clock = clock
+        # The source has to live until the device has read it.
+        self._keep: tuple[torch.Tensor, ...] = keep
+
+    def wait(self) -> None:
+        """Return when the copy is done."""
+        self._event.synchronize()
+        self._keep = ()
+
+    def done(self) -> bool:
+        """Whether the copy is done."""
+        return bool(self._event.query())  # type: ignore[no-untyped-call]
+
+    @property
+    def ended_at(self) -> float:
+        """Monotonic seconds at which the device finished it."""
+        self.wait()
+        return self._clock.monotonic(self._event)
+
+
+class CudaClock:
+    """Places CUDA events on the monotonic clock. The device counts in float32 ms, so it is set anew each minute."""
+
+    _RENEW_S = 60.0
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._set()
+
+    def _set(self) -> None:
+        self._zero = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._zero.record(self._stream)
+        self._zero.synchronize()
+        self._moment = time.monotonic()
+
+    def monotonic(self, event: torch.cuda.Event) -> float:
+        """Seconds on the monotonic clock of a finished event."""
+        with self._lock:
+            moment = self._moment + self._zero.elapsed_time(event) / 1e3
+            if time.monotonic() - self._moment > self._RENEW_S:
+                self._set()
+        return float(moment)
+
+
+class CudaAccelerator(Accelerator):
+    """Tables in device memory; training on the current stream, copies on another.
+
+    A slot may be overwritten by `copy` once the training step that read it has returned: steps end by fetching the
+    loss, which waits for the compute stream.
+    """
+
+    def __init__(self, name: str, memory_bytes: int | None = None) -> None:
+        if not torch.cuda.is_available():
+            raise HostError("device cuda: no CUDA device is usable here", "use cpu or emulated:a10g")
+        index = int(name.partition(":")[2] or 0)
+        if index >= torch.cuda.device_count():
+            raise HostError(f"device {name}: this host has {torch.cuda.device_count()} CUDA devices", "use cuda:0")
+        self.name = name
+        self.kind: Kind = "cuda"
+        self.torch_device = torch.device("cuda", index)
+        free, _ = torch.cuda.mem_get_info(self.torch_device)
+        self.memory_bytes: int | None = free if memory_bytes is None else memory_bytes
+        self._used_bytes = 0
+        self._lock = threading.Lock()
+        self._copy_stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
+        self._clock = CudaClock(self._copy_stream)
+        self._pinned: list[torch.Tensor] = []
+
+    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
+        """A table in device memory. Raises BudgetError past `memory_bytes` or past what the device has."""
+        nbytes = rows * dim * dtype.itemsize
+        with self._lock:
+            assert self.memory_bytes is not None
+            left = self.memory_bytes - self._used_bytes
+            if nbytes > left:
+                raise BudgetError(
+                    f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(left)} is left of "
+                    f"{format_bytes(self.memory_bytes)}",
+                    "lower the device cache or raise --device-memory",
+                )
+            try:
+                table = torch.empty(rows, dim, dtype=dtype, device=self.torch_device)
+            except torch.cuda.OutOfMemoryError as error:
+                raise BudgetError(
+                    f"device memory: a table needs {format_bytes(nbytes)}, which {self.name} has not free",
+                    "end what else uses the device, or lower --device-memory",
+                ) from error
+            # The table may be memory that the compute stream has still to finish with.
+            self._copy_stream.wait_stream(torch.cuda.current_stream(self.torch_device))
+            self._used_bytes += nbytes
+        return table
+
+    def free(self, table: torch.Tensor) -> None:
+        """Count the table's bytes as free; torch frees them with the last reference."""
+        table.record_stream(self._copy_stream)
+        with self._lock:
+            self._used_bytes -= table.numel() * table.element_size()
+
+    def host_buffer(self, nbytes: int) -> torch.Tensor:
+        """Page-aligned pinned memory of exactly `nbytes` (torch's own pinned pool rounds up to a power of two)."""
+        buffer = aligned_host_tensor(nbytes)
+        if nbytes:
+            runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+            code = runtime.cudaHostRegister(buffer.data_ptr(), nbytes, 0)
+            if int(code) != 0:
+                raise HostError(
+                    f"{format_bytes(nbytes)} of staging memory cannot be pinned (CUDA error {int(code)})",
+                    "raise the memlock limit or make the staging buffer smaller",
+                )
+            with self._lock:
+                self._pinned.append(buffer)
+        return buffer
+
+    def copy(
+        self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
+    ) -> Event:
+        """Copy on the copy stream; with `dst_rows` into a device buffer of the same size first, then to their places."""
+        with torch.cuda.stream(self._copy_stream):
+            if dst_rows is None:
+                dst[: src.shape[0]].copy_(src, non_blocking=True)
+            else:
+                # Made and used on one stream, so torch hands their memory on in the right order.
+                arrived = torch.empty(src.shape, dtype=src.dtype, device=self.torch_device)
+                arrived.copy_(src, non_blocking=True)
+                dst.index_copy_(0, dst_rows.to(self.torch_device), arrived)
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record(self._copy_stream)
+        return CudaEvent(event, self._clock, (src,))
+
+    def gather(self, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """`table[rows]` on the current stream."""
+        return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
+
+    def map_host(self, buffer: torch.Tensor) -> torch.Tensor:
+        """A pinned host tensor of `host_buffer` as the device sees it: reading it crosses the bus row by row."""
+        return torch.as_tensor(_Mapped(buffer), device=self.torch_device)
+
+    def synchronize(self) -> None:
+        """Wait for every stream of the device."""
+        torch.cuda.synchronize(self.torch_device)
+
+    def close(self) -> None:
+        """Wait for copies, then unpin what was pinned."""
+        self._copy_stream.synchronize()
+        with self._lock:
+            pinned, self._pinned = self._pinned, []
+        for buffer in pinned:
+            runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+            runtime.cudaHostUnregister(buffer.data_ptr())
+
+
+class _Mapped:
+    """Host memory under unified addressing, described so that torch makes a device tensor over it without a copy."""
+
+    def __init__(self, buffer: torch.Tensor) -> None:
+        self._buffer = buffer
+        kinds = {torch.uint8: "|u1", torch.float16: "<f2", torch.float32: "<f4"}
+        self.__cuda_array_interface__ = {
+            "shape": tuple(buffer.shape),
+            "typestr": kinds[buffer.dtype],
+            "data": (buffer.data_ptr(), False),
+            "strides": None,
+            "version": 2,
+        }

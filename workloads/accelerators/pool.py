@@ -1,0 +1,191 @@
+"""Shared memory that stands for an emulated device's memory: made and touched outside the run's memory cap.
+
+Pages of shared memory are charged to the cgroup that first touches them (methodology rule 5). The orchestrator makes
+the pool with `DevicePool.create`, the worker inside the cap maps it with `DevicePool.attach`. It is an unnamed memory
+file (memfd), found through its creator's open files: whatever happens to either process, nothing stays behind.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from pathlib import Path
+
+import torch
+
+from workloads.errors import BudgetError, HostError
+from workloads.units import format_bytes
+
+_ALIGNMENT = 4096
+
+
+class DevicePool:
+    """One device's memory. The allocator lives in the attached process: one pool, one worker.
+
+    Attributes:
+        name: what `attach` finds it by, unique on the host.
+        nbytes: capacity in bytes.
+    """
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self.name = name
+        self.nbytes = os.fstat(descriptor).st_size
+        self._descriptor = descriptor
+        self._memory: mmap.mmap | None = mmap.mmap(descriptor, self.nbytes) if self.nbytes else None
+        self._lock = threading.Lock()
+        self._used: dict[int, int] = {}
+
+    @classmethod
+    def create(cls, nbytes: int, name: str) -> DevicePool:
+        """Make a pool of `nbytes` and touch every page of it; keep it open while workers use it.
+
+        Raises:
+            HostError: the host has not that much memory free.
+        """
+        descriptor = os.memfd_create(f"outcore-{name}", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, nbytes)
+            if nbytes:
+                # fallocate charges every page to this process's cgroup, and fails instead of killing.
+                os.posix_fallocate(descriptor, 0, nbytes)
+            return cls(descriptor, name)
+        except OSError as error:
+            os.close(descriptor)
+            raise HostError(
+                f"the emulated device's {format_bytes(nbytes)} of shared memory cannot be had ({error.strerror})",
+                "lower --device-memory or free memory",
+            ) from error
+
+    @classmethod
+    def attach(cls, name: str) -> DevicePool:
+        """Map the pool that another process of this user made under `name` and still holds.
+
+        Raises:
+            HostError: no such pool, or its owner's files may not be looked at.
+        """
+        for link in _open_memory_files(f"/memfd:outcore-{name} (deleted)"):
+            try:
+                return cls(os.open(link, os.O_RDWR | os.O_CLOEXEC), name)
+            except OSError:
+                continue
+        raise HostError(
+            f"no device pool called {name!r} can be opened", "keep its creator alive, and run both as the same user"
+        )
+
+    def allocate(self, nbytes: int) -> torch.Tensor:
+        """uint8 [nbytes] of the pool at an offset aligned to 4096 bytes; first place that fits.
+
+        Raises:
+            BudgetError: the pool has no stretch that long.
+        """
+        with self._lock:
+            memory = self._open_memory()
+            place = 0
+            for offset, used in sorted(self._used.items()):
+                if offset - place >= nbytes:
+                    break
+                place = _round_up(offset + used)
+            if nbytes > self.nbytes - place:
+                taken = sum(self._used.values())
+                raise BudgetError(
+                    f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(self.nbytes - taken)} is left "
+                    f"of {format_bytes(self.nbytes)}",
+                    "lower the device cache or raise --device-memory",
+                )
+            if nbytes == 0 or memory is None:
+                return torch.empty(0, dtype=torch.uint8)
+            self._used[place] = nbytes
+            return torch.frombuffer(memory, dtype=torch.uint8, offset=place, count=nbytes)
+
+    def free(self, table: torch.Tensor) -> None:
+        """Give back what `allocate` gave (any view that starts where it starts).
+
+        Raises:
+            ValueError: nothing was allocated there.
+        """
+        with self._lock:
+            offset = self.offset_of(table)
+            if offset is None or self._used.pop(offset, None) is None:
+                if table.numel():
+                    raise ValueError("the table was not allocated from this pool, or was freed before")
+
+    def offset_of(self, table: torch.Tensor) -> int | None:
+        """Where in the pool the tensor's storage begins; None if it lies elsewhere."""
+        if self._memory is None:
+            return None
+        offset = table.data_ptr() - self._base()
+        return offset if 0 <= offset < self.nbytes else None
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes allocated now."""
+        with self._lock:
+            return sum(self._used.values())
+
+    def close(self, unlink: bool = True) -> None:
+        """Let go of it; its memory is freed once no process holds it. `unlink` is there for callers' clarity."""
+        if self._descriptor < 0:
+            return
+        os.close(self._descriptor)
+        self._descriptor = -1
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            try:
+                memory.close()
+            except BufferError:
+                pass  # tensors still look into it: the mapping goes with the last of them
+
+    def __enter__(self) -> DevicePool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_memory(self) -> mmap.mmap | None:
+        if self._descriptor < 0:
+            raise ValueError("the device pool is closed")
+        return self._memory
+
+    def _base(self) -> int:
+        if not hasattr(self, "_base_address"):
+            assert self._memory is not None
+            self._base_address = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr()
+        return self._base_address
+
+
+def _round_up(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
+
+
+def _open_memory_files(target: str) -> list[Path]:
+    """Open files of processes that are the memory file `target`: this process and its ancestors first."""
+    found: list[Path] = []
+    ancestors: list[int] = []
+    pid = os.getpid()
+    while pid > 0:
+        ancestors.append(pid)
+        pid = _parent(pid)
+    others = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    for pid in dict.fromkeys(ancestors + sorted(others)):
+        try:
+            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            try:
+                if os.readlink(descriptor) == target:
+                    found.append(descriptor)
+            except OSError:
+                continue
+        if found:
+            break
+    return found
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])
