@@ -1,0 +1,116 @@
+"""SSD classes: the IOPS and bandwidth that a run's device is held to, so that results of different machines compare."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.isolation.base import IoLimit
+from harness.ssd.device import BlockDevice
+from workloads.errors import HostError, InputError
+
+_FILE = Path(__file__).with_name("classes.yaml")
+_NAME = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)(?:/([0-9]+(?:\.[0-9]+)?))?$")
+
+
+class DiskClass(BaseModel):
+    """One class of SSD; None leaves a limit off. Reads as `--disk-class`, divided by k as `NAME/k`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    read_iops: int | None = Field(default=None, gt=0)
+    read_bytes_per_s: int | None = Field(default=None, gt=0)
+    write_iops: int | None = Field(default=None, gt=0)
+    write_bytes_per_s: int | None = Field(default=None, gt=0)
+    source: str = Field(min_length=1)
+    assumed: bool = False
+    divided_by: float = 1.0
+
+    def divided(self, k: float) -> DiskClass:
+        """IOPS and bandwidth divided by `k` together, so that their ratio stays the class's own."""
+        changed = {
+            field: max(1, round(value / k))
+            for field in ("read_iops", "read_bytes_per_s", "write_iops", "write_bytes_per_s")
+            if (value := getattr(self, field)) is not None
+        }
+        return self.model_copy(update={**changed, "name": f"{self.name}/{k:g}", "divided_by": self.divided_by * k})
+
+    def limits(self, device: BlockDevice) -> tuple[IoLimit, ...]:
+        """The limits to put on the disk under the data.
+
+        An array's members each get an equal share of what the class gives.
+
+        Raises:
+            HostError: the file system is on no block device.
+        """
+        if not device.numbers:
+            raise HostError(
+                f"the data lie on {device.file_system}, which has no block device to limit",
+                "move them to a disk, or use --disk-class none",
+            )
+        share = self.divided(len(device.numbers)) if len(device.numbers) > 1 else self
+        return tuple(
+            IoLimit(number, share.read_iops, share.read_bytes_per_s, share.write_iops, share.write_bytes_per_s)
+            for number in device.numbers
+        )
+
+
+def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
+    """The classes we ship, and those of `user_file` (the same YAML), which may replace ours by name.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or has an unknown key or a wrong value.
+    """
+    found: dict[str, DiskClass] = {}
+    for path in [_FILE, *([user_file] if user_file else [])]:
+        try:
+            content = yaml.safe_load(path.read_text())
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror})", "give a YAML file of disk classes") from error
+        except yaml.YAMLError as error:
+            raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{path} has no disk classes", "write `name: {read_iops: …, source: …}`")
+        for name, values in content.items():
+            if not isinstance(values, dict):
+                raise InputError(f"{path}: {name} is not a mapping", "write `name: {read_iops: …, source: …}`")
+            try:
+                found[str(name)] = DiskClass(name=str(name), **values)
+            except (ValidationError, TypeError) as error:
+                raise InputError(f"{path}: {name}: {_first(error)}", f"keys are {', '.join(_keys())}") from error
+    return found
+
+
+def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | None:
+    """`aws-nvme/16` as a class; None for `none`.
+
+    Raises:
+        InputError: unknown name (with the nearest), or k is not a number above 0.
+    """
+    if text == "none":
+        return None
+    classes = load_classes(user_file)
+    match = _NAME.match(text)
+    name = match.group(1) if match else text.partition("/")[0]
+    if name not in classes:
+        near = difflib.get_close_matches(name, classes, n=1, cutoff=0.0)
+        raise InputError(f"disk class is {name!r}", f"did you mean {near[0]}? known: none, {', '.join(classes)}")
+    if match is None or (match.group(2) is not None and float(match.group(2)) <= 0):
+        raise InputError(f"disk class is {text!r}, and k is not a number above 0", f"write it like {name}/16")
+    return classes[name].divided(float(match.group(2))) if match.group(2) else classes[name]
+
+
+def _keys() -> list[str]:
+    return [key for key in DiskClass.model_fields if key not in ("name", "divided_by")]
+
+
+def _first(error: ValidationError | TypeError) -> str:
+    if isinstance(error, ValidationError):
+        what = error.errors()[0]
+        return f"{'.'.join(map(str, what['loc']))}: {what['msg']}"
+    return str(error)

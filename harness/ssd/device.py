@@ -1,0 +1,188 @@
+"""The block device under a path: through partitions, volumes and overlays down to the disk that can be limited."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.errors import HostError, InputError
+
+_LAYERED = ("overlay", "fuse.fuse-overlayfs")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Where a path is mounted: file-system type, options, and its device as `major:minor`."""
+
+    point: Path
+    kind: str
+    options: str
+    device: str
+    upper: str = ""
+
+
+@dataclass(frozen=True)
+class BlockDevice:
+    """The disk under a path.
+
+    Attributes:
+        name: kernel name of the whole disk (`nvme0n1`), empty where the file system has none (tmpfs, network).
+        number: `major:minor` of the whole disk, which is what limits are put on.
+        numbers: every disk under the path; more than one for a volume or an array.
+        holder: `major:minor` of the device that the file system is on (a partition, a volume).
+    """
+
+    name: str
+    number: str
+    numbers: tuple[str, ...]
+    holder: str
+    model: str
+    file_system: str
+    mount_options: str
+    logical_block_bytes: int
+    physical_block_bytes: int
+    scheduler: str
+    read_ahead_kib: int
+    rotational: bool
+    size_bytes: int
+    max_request_kib: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for the run record."""
+        return asdict(self) | {"numbers": list(self.numbers)}
+
+
+def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
+    """The mount that holds `path` (or, where it does not exist yet, its nearest parent that does)."""
+    real = existing(path).resolve()
+    best: Mount | None = None
+    for line in (proc / "self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(" "), right.split(" ")
+        point = Path(fields[4].replace("\\040", " "))
+        # Later lines cover earlier ones on the same point.
+        if real.is_relative_to(point) and (best is None or len(point.parts) >= len(best.point.parts)):
+            upper = next((option[9:] for option in kind[2].split(",") if option.startswith("upperdir=")), "")
+            best = Mount(point, kind[0], f"{fields[5]},{kind[2]}" if len(kind) > 2 else fields[5], fields[2], upper)
+    if best is None:
+        raise HostError(f"no mount holds {path}", "give a path on a disk")
+    return best
+
+
+def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> BlockDevice:
+    """The disk under `path`.
+
+    Raises:
+        InputError: neither the path nor any parent of it exists.
+    """
+    mount = mount_of(path, proc)
+    if mount.kind in _LAYERED and mount.upper and Path(mount.upper).is_dir():
+        lower = mount_of(Path(mount.upper), proc)
+        mount = Mount(mount.point, f"{mount.kind} on {lower.kind}", mount.options, lower.device)
+    holder = mount.device
+    if holder.startswith("0:"):
+        # btrfs and some others show an anonymous device; the file's own says no more, so ask the mount's source.
+        source = _source(path, proc)
+        if source is not None:
+            number = source.stat().st_rdev
+            holder = f"{os.major(number)}:{os.minor(number)}"
+    disks = _whole_disks(holder, sys)
+    queue = disks[0] / "queue" if disks else None
+    numbers = tuple((disk / "dev").read_text().strip() for disk in disks)
+
+    def read(name: str, default: str = "0") -> str:
+        try:
+            return (queue / name).read_text().strip() if queue else default
+        except OSError:
+            return default
+
+    scheduler = read("scheduler", "")
+    return BlockDevice(
+        name=disks[0].name if disks else "",
+        number=numbers[0] if numbers else "",
+        numbers=numbers,
+        holder=holder,
+        model=_model(disks[0]) if disks else "",
+        file_system=mount.kind,
+        mount_options=mount.options,
+        logical_block_bytes=int(read("logical_block_size", "512")),
+        physical_block_bytes=int(read("physical_block_size", "512")),
+        scheduler=scheduler[scheduler.find("[") + 1 : scheduler.find("]")] if "[" in scheduler else scheduler,
+        read_ahead_kib=int(read("read_ahead_kb")),
+        rotational=read("rotational") == "1",
+        size_bytes=int((disks[0] / "size").read_text()) * 512 if disks else 0,
+        max_request_kib=int(read("max_sectors_kb")),
+    )
+
+
+def direct_block_bytes(path: Path) -> int | None:
+    """Smallest aligned read that O_DIRECT gives at `path` (an existing file of 64 KiB or more), found by reading.
+
+    None where the file system refuses O_DIRECT. The rounding of the device and of the file system both count, so the
+    device's logical block size alone does not answer it.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with mmap.mmap(-1, 1 << 16) as buffer:
+            for block in (512, 1024, 2048, 4096, 8192, 16384):
+                try:
+                    if os.preadv(fd, [memoryview(buffer)[:block]], block) == block:
+                        return block
+                except OSError:
+                    continue
+        return None
+    finally:
+        os.close(fd)
+
+
+def existing(path: Path) -> Path:
+    """`path` or its nearest parent that exists."""
+    for candidate in (path, *path.absolute().parents):
+        if candidate.exists():
+            return candidate
+    raise InputError(f"{path} does not exist", "give an existing folder")
+
+
+def _source(path: Path, proc: Path) -> Path | None:
+    """The device node that a mount names as its source."""
+    point = mount_of(path, proc).point
+    for line in (proc / "self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        kind = right.split(" ")
+        if Path(left.split(" ")[4]) == point and len(kind) > 1 and Path(kind[1]).is_block_device():
+            return Path(kind[1])
+    return None
+
+
+def _whole_disks(number: str, sys: Path) -> list[Path]:
+    """/sys folders of the whole disks under `major:minor`: a partition's disk, a volume's or array's members."""
+    link = sys / "dev/block" / number
+    if not link.exists():
+        return []
+    folder = link.resolve()
+    if (folder / "partition").exists():
+        folder = folder.parent
+    slaves = sorted((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
+    if not slaves:
+        return [folder]
+    found: list[Path] = []
+    for slave in slaves:
+        found += [disk for disk in _whole_disks((slave / "dev").read_text().strip(), sys) if disk not in found]
+    return found
+
+
+def _model(disk: Path) -> str:
+    """Model of a disk; never its serial number."""
+    for name in ("device/model", "dm/name", "md/level"):
+        try:
+            return (disk / name).read_text().strip()
+        except OSError:
+            continue
+    driver = disk / "device/driver"
+    return driver.resolve().name if driver.exists() else ""
