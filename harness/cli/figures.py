@@ -1,0 +1,70 @@
+"""`outcore figures`: draw figures from run records alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def figures(
+    names: Annotated[str, typer.Argument(help="headline, all, or ids separated by commas")] = "all",
+    list_: Annotated[bool, typer.Option("--list", help="list the figures and the runs they have")] = False,
+    out: Annotated[Path | None, typer.Option(help="folder to draw into (default: RESULTS/figures)")] = None,
+    results_root: Annotated[Path, typer.Option(envvar="OUTCORE_RESULTS", help="where records lie")] = Path("results"),
+    json_: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
+) -> None:
+    """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
+    from harness.figures.base import chosen, render
+    from harness.results import load
+
+    frame = load(results_root)
+    selected = chosen(names)
+    folder = out or results_root / "figures"
+    rendered = {entry.id: entry for entry in render(selected, frame, folder)}
+    if list_:
+        listed = [
+            {
+                "id": figure.id,
+                "paper": figure.paper,
+                "title": figure.title,
+                "runs_present": len(frame),
+                "status": rendered[figure.id].status,
+                "reason": rendered[figure.id].reason,
+            }
+            for figure in selected
+        ]
+        if json_:
+            print(json.dumps({"figures": listed}))
+            return
+        for entry in listed:
+            print(
+                f"{entry['id']:18} {entry['status']:10} {entry['title']}"
+                + (f" ({entry['reason']})" if entry["reason"] else "")
+            )
+        return
+    if json_:
+        content = [
+            {
+                "id": entry.id,
+                "status": entry.status,
+                "reason": entry.reason,
+                "files": [str(file) for file in entry.files],
+            }
+            for entry in rendered.values()
+        ]
+        print(json.dumps({"figures": content}))
+        return
+    for result in rendered.values():
+        if result.status == "drawn":
+            print(f"{result.id}: {result.files[0]}")
+        else:
+            print(f"{result.id}: not drawn: {result.reason}", file=sys.stderr)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("figures")(figures)

@@ -1,0 +1,1 @@
+"""The papers' figures, regenerated from run records: one file a figure, found by listing this folder."""

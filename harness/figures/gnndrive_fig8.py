@@ -1,0 +1,34 @@
+"""GNNDrive Fig. 8: epoch time over the feature dimension."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.figures.base import Drawing, Figure, Plain, only_systems, register, unlabelled, with_dims
+from harness.figures.lines import draw_lines
+from harness.figures.query import group_runs
+
+DIMS = [64, 128, 256, 512]
+
+
+def needs(profile: Plain) -> Plain:
+    """The profile's capped systems on its graph with each dimension."""
+    changed, names = with_dims(profile, DIMS)
+    systems = only_systems(profile, ["pyg+", "ginex", "gnndrive"])
+    return {**changed, "name": "gnndrive-fig8", "systems": systems, "grid": {"dataset": names}}
+
+
+def draw(frame: pd.DataFrame) -> Drawing:
+    """One line a system over the dimension."""
+    group = group_runs(
+        frame,
+        axis=lambda config: config["dataset"]["dim"],
+        ignore=["dataset"],
+        where=lambda config: unlabelled(config) and config["memory"] != "none",
+    )
+    return draw_lines(
+        group, title="Epoch time over feature dimension", xlabel="feature dimension", ylabel="epoch time (s)"
+    )
+
+
+register(Figure("gnndrive-fig8", "gnndrive", "Epoch time over feature dimension", needs, draw))

@@ -1,0 +1,121 @@
+"""Figures come from records alone: altered records change them, missing ones give the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.figures.base import catalogue, chosen, render
+from harness.results import load
+from tests.harness.records import make_record, save
+from workloads.errors import InputError
+
+IDS = list(catalogue())
+
+
+def fill(root: Path, factor: float = 1.0) -> None:
+    """Runs that every figure of the catalogue can be drawn from."""
+    for dim in (64, 128, 256, 512):
+        for system, base in (("pyg+", 40.0), ("gnndrive", 24.0)):
+            seconds = [base * factor * (dim / 128) ** 0.5 * noise for noise in (1.0, 1.1)]
+            save(root, make_record(system, seconds, dim=dim, sample_s=base / 10 * factor))
+            only = make_record(system, seconds, dim=dim, sample_s=base / 40 * factor, stages="sample")
+            save(root, only)
+    for size in (12, 25, 50):
+        for system, base in (("pyg+", 40.0), ("gnndrive", 24.0)):
+            if size != 50:
+                save(root, make_record(system, [base * factor * 40 / size], batch_size=size))
+    for memory in (32, 128, 256):
+        for system, base in (("pyg+", 60.0), ("gnndrive", 25.0)):
+            save(root, make_record(system, [base * factor * 64 / memory, 30.0], dim=512, memory=f"+{memory * 2**20}"))
+        save(root, make_record("in-memory", [], status="oom", dim=512, memory=f"+{memory * 2**20}"))
+    save(root, make_record("gnndrive", [50.0 * factor], device="cpu", device_memory_bytes=None))
+
+
+@pytest.mark.parametrize("figure", IDS)
+def test_a_figure_without_records_prints_the_reason(figure: str, tmp_path: Path) -> None:
+    result = render(chosen(figure), load(tmp_path), tmp_path / "figures")[0]
+    assert result.status == "not drawn"
+    assert len(result.reason) > 10
+    assert list((tmp_path / "figures").iterdir()) == []
+
+
+@pytest.mark.parametrize("figure", IDS)
+def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> None:
+    drawn = []
+    for name, factor in (("a", 1.0), ("b", 2.0)):
+        fill(tmp_path / name, factor)
+        result = render(chosen(figure), load(tmp_path / name), tmp_path / name / "figures")[0]
+        assert result.status == "drawn", result.reason
+        assert [file.suffix for file in result.files] == [".png", ".svg", ".csv"]
+        assert all(file.stat().st_size > 100 for file in result.files)
+        drawn.append((result.files[0].read_bytes(), pd.read_csv(result.files[2]).drop(columns="run", errors="ignore")))
+    assert drawn[0][0] != drawn[1][0]
+    assert not drawn[0][1].equals(drawn[1][1])
+
+
+def test_an_invalid_run_is_never_drawn(tmp_path: Path) -> None:
+    for dim in (64, 128):
+        save(tmp_path, make_record("gnndrive", [1.0], dim=dim))
+        save(tmp_path, make_record("pyg+", [9.0], dim=dim, verdict="INVALID"))
+    result = render(chosen("gnndrive-fig8"), load(tmp_path), tmp_path / "out")[0]
+    table = pd.read_csv(result.files[2])
+    assert set(table["system"]) == {"gnndrive"}
+    assert "invalid runs left out" in result.files[1].read_text()
+
+
+def test_out_of_memory_is_marked_and_not_a_number(tmp_path: Path) -> None:
+    for memory in (32, 64):
+        save(tmp_path, make_record("gnndrive", [1.0], memory=f"+{memory * 2**20}"))
+        save(tmp_path, make_record("in-memory", [], status="oom", memory=f"+{memory * 2**20}"))
+    result = render(chosen("gnndrive-fig9"), load(tmp_path), tmp_path / "out")[0]
+    table = pd.read_csv(result.files[2])
+    failed = table[table["system"] == "in-memory"]
+    assert list(failed["status"]) == ["oom", "oom"]
+    assert failed["value"].isna().all()
+    assert "OOM" in result.files[1].read_text()
+
+
+def test_rounds_are_pooled_and_warm_up_left_out(tmp_path: Path) -> None:
+    for round_ in (0, 1):
+        for dim in (64, 128):
+            save(tmp_path, make_record("gnndrive", [1.0 + round_, 2.0 + round_], dim=dim, round=round_))
+    result = render(chosen("gnndrive-fig8"), load(tmp_path), tmp_path / "out")[0]
+    table = pd.read_csv(result.files[2])
+    assert list(table["samples"]) == [4, 4]
+    assert list(table["value"]) == [2.0, 2.0]
+
+
+def test_different_settings_are_never_mixed(tmp_path: Path) -> None:
+    for dim in (64, 128):
+        save(tmp_path, make_record("gnndrive", [1.0], dim=dim))
+    save(tmp_path, make_record("gnndrive", [99.0], dim=256, disk_class="none"))
+    result = render(chosen("gnndrive-fig8"), load(tmp_path), tmp_path / "out")[0]
+    assert 99.0 not in set(pd.read_csv(result.files[2])["value"])
+
+
+def test_the_caption_says_emulated_and_names_the_caveats(tmp_path: Path) -> None:
+    for dim in (64, 128):
+        save(tmp_path, make_record("gnndrive", [1.0], dim=dim, verdict="CAVEATS"))
+    result = render(chosen("gnndrive-fig8"), load(tmp_path), tmp_path / "out")[0]
+    text = " ".join(result.files[1].read_text().split())
+    assert "EMULATED" in text
+    assert "CAVEATS" in text
+
+
+def test_an_unknown_figure_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="gnndrive-fig9"):
+        chosen("gnndrive-fig99")
+
+
+@pytest.mark.parametrize("figure", IDS)
+def test_the_needs_of_a_figure_are_a_valid_experiment(figure: str) -> None:
+    import yaml
+
+    from harness.experiment import PROFILES, cells, parse_experiment
+
+    profile = yaml.safe_load((PROFILES / "quick.yaml").read_text())
+    experiment = parse_experiment(catalogue()[figure].needs(profile))
+    assert sum(1 for _ in cells(experiment)) >= 1

@@ -1,0 +1,219 @@
+"""Each verdict rule holds for a sound run and is broken by a run that breaks it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.context import Calibration, Eviction, RunContext
+from harness.isolation.base import MemoryStats
+from harness.metrics import least_device_seconds, needed_seconds, storage_class, summarise
+from harness.record import DatasetConfig, EpochRecord, Memory, PlannedBuffer, Record, RunConfig
+from harness.trace import trace_of
+from harness.verdict import judge, rules
+from systems.interface import DiskPoint, DiskProfile
+from tests.support import make_tiny
+from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+MIB = 2**20
+PROFILE = DiskProfile(
+    points=(
+        DiskPoint(512, 64, 40_000, 40_000 * 512),
+        DiskPoint(4096, 64, 40_000, 40_000 * 4096),
+        DiskPoint(65536, 64, 3_000, 3_000 * 65536),
+        DiskPoint(MIB, 16, 200, 200 * MIB, "sequential"),
+    ),
+    tool="fio 3.33",
+)
+Run = tuple[Record, RunContext]
+
+
+@pytest.fixture()
+def sound(tmp_path: Path) -> Run:
+    """A run that keeps every rule."""
+    dataset = make_tiny(tmp_path / "tiny", dim=128)
+    workload = Workload(dataset, SamplerSpec(fanout=(3, 3), batch_size=64), ModelSpec(layers=2))
+    trace = trace_of(workload, 2)
+    assert trace is not None
+    batches = trace.epochs[0][2]
+    rows = 1000
+    epochs = [
+        EpochRecord(
+            epoch=k, warmup=k == 0, seconds=2.0, start_s=2.0 * k, batches=batches, digest=trace.digests[k],
+            stages_s={"sample": 0.1, "extract": 0.05, "train": 0.5}, device_bytes=rows * 512, device_requests=rows,
+            counters={"rows": 2 * rows, "hits": {"device": rows}, "misses": rows, "io_requests": rows,
+                      "bytes_read": rows * 512, "bytes_useful": rows * 512, "requests_by_size": {"512": rows}},
+        )
+        for k in range(2)
+    ]  # fmt: skip
+    config = RunConfig(
+        system="gnndrive", batch_size=64, fanout=[3, 3], layers=2, epochs=2, disk_class="aws-nvme/16",
+        device="emulated:a10g", device_memory_bytes=100_000,
+        dataset=DatasetConfig(name="tiny", fingerprint=dataset.fingerprint, num_nodes=2000, num_edges=20000, dim=128,
+                              dtype="float32"),
+    )  # fmt: skip
+    record = Record(
+        run_id="r", config_hash="c", system="gnndrive", status="ok", config=config, epochs=epochs,
+        environment={"git_commit": "abc", "python": "3", "kernel": "6", "torch": "2"},
+        memory=Memory(cap_bytes=300 * MIB, floor_bytes=200 * MIB, training_bytes=10 * MIB, budget_bytes=100_000,
+                      peak_bytes=290 * MIB, demand_peak_bytes=220 * MIB, plan=[PlannedBuffer(name="x", bytes=MIB)]),
+        notes={"io": "io_uring registered"},
+    )  # fmt: skip
+    probe = SimpleNamespace(page_cache_charged=True, allocation_stopped=True, escapes=[])
+    context = RunContext(
+        workload=workload, profile=PROFILE, bare_profile=PROFILE, limits=(), io_limited=True, probe=probe,
+        calibration=Calibration(1, 1, {1: 0.5}, {1: 0.6}), telemetry=None, stages=None, batches=None, spans=[],
+        boundaries=[], memory_end=MemoryStats(), evictions=[Eviction("before", 3, 1000 * MIB, 0)], isolation="cgroup1",
+        isolation_caveats=[], proves_memory=True, environment={},
+    )  # fmt: skip
+    record.summary, record.class_ = summarise(record, context)
+    return record, context
+
+
+def warm(run: Run) -> None:
+    run[1].evictions.append(Eviction("after_prepare", 3, 100, 50))
+
+
+def no_kernel_cap(run: Run) -> None:
+    run[1].proves_memory = False
+
+
+def above_the_cap(run: Run) -> None:
+    run[0].memory.peak_bytes = 400 * MIB
+
+
+def greedy(run: Run) -> None:
+    run[0].memory.demand_peak_bytes = 280 * MIB
+
+
+def escaped(run: Run) -> None:
+    run[1].probe = SimpleNamespace(page_cache_charged=True, allocation_stopped=True, escapes=["managed memory"])
+
+
+def classless(run: Run) -> None:
+    run[0].class_ = None
+
+
+def read_from_nowhere(run: Run) -> None:
+    run[0].epochs[1].device_bytes = 100
+
+
+def too_fast(run: Run) -> None:
+    run[0].summary.engine_efficiency = 1.5
+
+
+def no_fio(run: Run) -> None:
+    run[1].profile = dataclasses.replace(PROFILE, tool="in-process")
+
+
+def unlimited(run: Run) -> None:
+    run[1].io_limited = False
+
+
+def fell_back(run: Run) -> None:
+    run[0].notes["io"] = "pread pool (io_uring forbidden: EPERM)"
+
+
+def failed(run: Run) -> None:
+    run[0].status = "failed"
+
+
+def no_warmup(run: Run) -> None:
+    run[0].epochs[0].warmup = False
+
+
+def lost_a_batch(run: Run) -> None:
+    run[0].epochs[1].batches -= 1
+
+
+def other_batches(run: Run) -> None:
+    run[0].epochs[1].digest = "xxh3:0000000000000000"
+
+
+def pretends_accuracy(run: Run) -> None:
+    run[0].epochs[1].accuracy = 0.9
+
+
+def no_commit(run: Run) -> None:
+    del run[0].environment["git_commit"]
+
+
+def host_caveat(run: Run) -> None:
+    run[1].isolation_caveats.append("swap could not be switched off")
+
+
+BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
+    "cap_is_a_kernel_cap": (no_kernel_cap, "CAVEATS"),
+    "peak_within_cap": (above_the_cap, "INVALID"),
+    "started_cold": (warm, "INVALID"),
+    "memory_as_asked": (greedy, "INVALID"),
+    "cap_was_proven": (escaped, "CAVEATS"),
+    "class_is_known": (classless, "CAVEATS"),
+    "device_reads_cover_own_count": (read_from_nowhere, "INVALID"),
+    "no_faster_than_the_device": (too_fast, "INVALID"),
+    "device_profile_by_fio": (no_fio, "CAVEATS"),
+    "disk_class_was_enforced": (unlimited, "CAVEATS"),
+    "reads_are_asynchronous": (fell_back, "CAVEATS"),
+    "run_ended_well": (failed, "INVALID"),
+    "warmed_up": (no_warmup, "CAVEATS"),
+    "every_batch_once": (lost_a_batch, "INVALID"),
+    "digests_equal_the_workload": (other_batches, "INVALID"),
+    "emulated_is_not_accuracy": (pretends_accuracy, "CAVEATS"),
+    "provenance_is_complete": (no_commit, "CAVEATS"),
+    "host_keeps_its_promises": (host_caveat, "CAVEATS"),
+}
+
+
+def test_a_sound_run_is_valid(sound: Run) -> None:
+    verdict, outcomes = judge(*sound)
+    assert [outcome for outcome in outcomes if not outcome.ok] == []
+    assert verdict == "VALID"
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in rules()])
+def test_every_rule_is_broken_by_a_run_that_breaks_it(name: str, sound: Run) -> None:
+    break_it, expected = BREAKS[name]
+    break_it(sound)
+    verdict, outcomes = judge(*sound)
+    assert {outcome.name: outcome.ok for outcome in outcomes}[name] is False
+    assert verdict == expected
+
+
+@pytest.mark.parametrize("entry", rules(), ids=lambda entry: entry.name)
+def test_every_rule_says_why(entry: object) -> None:
+    assert len(entry.why) > 40  # type: ignore[attr-defined]
+
+
+def test_the_class_follows_working_set_over_memory() -> None:
+    assert [storage_class(ratio) for ratio in (None, 0.9, 1.0, 1.5, 2.0, 10.0)] == [
+        "cached", "cached", "cached", "mixed", "storage-bound", "storage-bound",
+    ]  # fmt: skip
+
+
+def test_needed_seconds_counts_each_size_at_its_own_rate() -> None:
+    assert needed_seconds(PROFILE, {"512": 40_000, "65536": 3_000}) == pytest.approx(2.0)
+
+
+def test_the_least_device_time_takes_the_cheaper_of_random_and_scan() -> None:
+    rate = 200 * MIB
+    few = least_device_seconds(PROFILE, 400, 512, 0, 10**9)
+    assert few == pytest.approx(400 / 40_000)
+    many = least_device_seconds(PROFILE, 10**7, 512, rate, 10**9)
+    assert many == pytest.approx((10**9 + 2 * 10**7 * 512) / rate + 1.0)
+
+
+def test_the_summary_follows_the_records_own_numbers(sound: Run) -> None:
+    record, context = sound
+    summary, kind = summarise(record, context)
+    assert summary.epoch_s is not None and summary.epoch_s.median == 2.0
+    assert summary.read_amplification == pytest.approx(1.0)
+    assert summary.accelerator_utilisation == pytest.approx(0.25)
+    assert summary.storage_efficiency == pytest.approx(0.3)
+    assert summary.engine_efficiency == pytest.approx(1000 / 40_000 / 0.05)
+    record.epochs[1].device_bytes = 2 * (record.epochs[1].device_bytes or 0)
+    assert summarise(record, context)[0].read_amplification == pytest.approx(2.0)
+    assert kind == "storage-bound"
