@@ -57,21 +57,20 @@ def _draw_system(axes: Any, points: list[Point], place: dict[Any, int], shift: f
 
 
 def _mark_failures(axes: Any, points: list[Point], place: dict[Any, int], systems: list[str]) -> None:
-    top = axes.get_ylim()[1]
+    failed = sorted((point for point in points if point.value is None), key=lambda point: systems.index(point.system))
+    if not failed:
+        return
     level: dict[int, int] = {}
-    for point in points:
-        if point.value is not None:
-            continue
-        at = place[point.x]
-        height = level.get(at, 0)
-        level[at] = height + 1
+    for point in failed:
+        height = level.get(place[point.x], 0)
+        level[place[point.x]] = height + 1
         axes.annotate(
-            f"✗ {MARK.get(point.status, point.status)} {point.system}", (at, top), xytext=(0, -8.0 * height),
-            textcoords="offset points", ha="center", va="top", fontsize=6.0, color=style.look(point.system).color,
+            f"{MARK.get(point.status, point.status)}\n{point.system}", (place[point.x], 1.0),
+            xycoords=("data", "axes fraction"), xytext=(0, -15.0 * height), textcoords="offset points",
+            ha="center", va="top", fontsize=5.5, color=style.look(point.system).color,
         )  # fmt: skip
-    if level:
-        low, high = axes.get_ylim()
-        axes.set_ylim(low, high * (high / low) ** (0.12 * max(level.values())))
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** (0.13 * max(level.values())))
 
 
 def _order(value: Any) -> tuple[int, float, str]:
