@@ -1,0 +1,68 @@
+"""Page-aligned memory, madvise, and what the page cache holds of a file."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systems import _native
+from systems.engine.arrays import Array, as_rows
+from workloads.errors import DataIOError
+
+Advice = Literal["random", "willneed", "dontneed", "normal"]
+_ADVICE = {
+    "normal": mmap.MADV_NORMAL,
+    "random": mmap.MADV_RANDOM,
+    "willneed": mmap.MADV_WILLNEED,
+    "dontneed": mmap.MADV_DONTNEED,
+}
+
+
+def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
+    """Zeroed uint8 [nbytes] whose address is a multiple of `alignment`; its pages exist once they are touched."""
+    spare = max(0, alignment - mmap.PAGESIZE)
+    memory = np.frombuffer(mmap.mmap(-1, max(1, nbytes + spare)), dtype=np.uint8)
+    start = -memory.__array_interface__["data"][0] % alignment
+    return memory[start : start + nbytes]
+
+
+def madvise(array: Array, advice: Advice) -> None:
+    """Tell the kernel how `array`'s pages will be used: `random` turns read-ahead off for a memory map."""
+    if array.nbytes:
+        _native.advise(as_rows(array, 1).reshape(-1), _ADVICE[advice])
+
+
+def resident_bytes(path: Path | str) -> int:
+    """Bytes of the file in the page cache, by cachestat(2), else mincore(2).
+
+    Raises:
+        DataIOError: the file cannot be opened.
+    """
+    try:
+        return _native.resident_bytes(str(path))
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def evict(path: Path | str) -> int:
+    """Write the file's dirty pages out and drop it from the page cache; returns the bytes still resident.
+
+    Pages that a process has mapped and touched stay: unmap first.
+
+    Raises:
+        DataIOError: the file cannot be opened or synced.
+    """
+    try:
+        return _native.evict(str(path))
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _failed(path: Path | str, error: OSError) -> DataIOError:
+    code = error.errno or 0
+    return DataIOError(f"cannot look at {path} in the page cache: {os.strerror(code)}", path=str(path), errno=code)

@@ -1,0 +1,158 @@
+// Bindings of the reader: plain tuples and dicts; `systems/engine/reader.py` gives them types and errors.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <optional>
+#include <string>
+#include <system_error>
+#include <tuple>
+
+#include "bind.hpp"
+#include "group_read.hpp"
+#include "reader.hpp"
+
+namespace outcore {
+namespace {
+
+nb::dict dict_of(const ReadCounts& counts) {
+    nb::dict result;
+    result["requests"] = counts.requests;
+    result["bytes_read"] = counts.bytes_read;
+    result["bytes_useful"] = counts.bytes_useful;
+    result["rows"] = counts.rows;
+    result["unique_rows"] = counts.unique_rows;
+    nb::dict sizes;
+    for (const auto& [size, count] : counts.requests_by_size) sizes[nb::int_(size)] = count;
+    result["requests_by_size"] = sizes;
+    return result;
+}
+
+using FailurePair = std::optional<std::tuple<int, std::uint64_t>>;
+
+FailurePair pair_of(const std::optional<ReadFailure>& failure) {
+    if (!failure) return std::nullopt;
+    return std::tuple{failure->code, failure->offset};
+}
+
+nb::tuple tuple_of(const ReadResult& result) {
+    return nb::make_tuple(dict_of(result.counts), pair_of(result.failure));
+}
+
+// OSError with errno and path, as Python's own open raises it.
+void raise_os_error(const std::system_error& error, const std::string& path) {
+    errno = error.code().value();
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
+    throw nb::python_error();
+}
+
+}  // namespace
+
+void bind_reader(nb::module_& m) {
+    nb::class_<Reader>(m, "Reader")
+        .def(
+            "__init__",
+            [](Reader* self, const std::string& path, std::uint64_t data_offset, std::uint64_t num_rows,
+               std::uint64_t row_bytes, std::uint32_t depth, std::uint32_t granularity, bool merge,
+               std::uint64_t max_request_bytes, std::uint64_t merge_gap_bytes, const std::string& mode,
+               std::uint32_t threads, bool register_buffers, std::uint64_t buffer_bytes) {
+                ReaderOptions options;
+                options.data_offset = data_offset;
+                options.num_rows = num_rows;
+                options.row_bytes = row_bytes;
+                options.depth = depth;
+                options.granularity = granularity;
+                options.rule = {merge, max_request_bytes, merge_gap_bytes};
+                options.want_ring = mode != "pread";
+                options.need_ring = mode == "io_uring";
+                options.register_buffers = register_buffers;
+                options.threads = threads;
+                options.buffer_bytes = buffer_bytes;
+                try {
+                    new (self) Reader(path, options);
+                } catch (const std::system_error& error) {
+                    raise_os_error(error, path);
+                }
+            },
+            nb::arg("path"), nb::kw_only(), nb::arg("data_offset"), nb::arg("num_rows"), nb::arg("row_bytes"),
+            nb::arg("depth"), nb::arg("granularity"), nb::arg("merge"), nb::arg("max_request_bytes"),
+            nb::arg("merge_gap_bytes"), nb::arg("mode"), nb::arg("threads"), nb::arg("register_buffers"),
+            nb::arg("buffer_bytes"))
+        .def_prop_ro("mode", &Reader::mode)
+        .def_prop_ro("memory_bytes", &Reader::memory_bytes)
+        .def_prop_ro("block_bytes", [](const Reader& self) { return self.layout().block_bytes; })
+        .def_prop_ro("file_bytes", [](const Reader& self) { return self.file().size(); })
+        .def("read",
+             [](Reader& self, const Ids& ids, const Bytes& out, const std::optional<Ids>& out_rows) {
+                 if (out.shape(1) != self.layout().row_bytes) {
+                     throw std::invalid_argument("out's rows have another size than the file's");
+                 }
+                 ReadResult result;
+                 {
+                     const nb::gil_scoped_release release;
+                     const OutTable table{reinterpret_cast<std::byte*>(out.data()), out.shape(0)};
+                     result = self.read(span_of(ids), table, out_rows ? span_of(*out_rows) : std::span<const std::int64_t>{});
+                 }
+                 return tuple_of(result);
+             },
+             nb::arg("ids"), nb::arg("out"), nb::arg("out_rows").none())
+        .def("read_range",
+             [](Reader& self, std::uint64_t offset, const FlatBytes& out, std::uint32_t request_bytes) {
+                 ReadResult result;
+                 {
+                     const nb::gil_scoped_release release;
+                     result = self.read_range(offset, {reinterpret_cast<std::byte*>(out.data()), out.size()}, request_bytes);
+                 }
+                 return tuple_of(result);
+             },
+             nb::arg("offset"), nb::arg("out"), nb::arg("request_bytes"));
+
+    nb::class_<GroupRead>(m, "GroupRead")
+        .def(
+            "__init__",
+            [](GroupRead* self, Reader& reader, const Ids& ids, const FlatBytes& staging, std::uint32_t group_rows) {
+                const nb::gil_scoped_release release;
+                new (self) GroupRead(reader, span_of(ids), {reinterpret_cast<std::byte*>(staging.data()), staging.size()},
+                                     group_rows);
+            },
+            nb::arg("reader"), nb::arg("ids"), nb::arg("staging"), nb::arg("group_rows"),
+            nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
+        // (slice, positions) of a group, None at the end, or a str: "starved" | "failed".
+        .def("next",
+             [](GroupRead& self) -> nb::object {
+                 GroupRead::Group group{};
+                 GroupRead::State state{};
+                 std::vector<std::int64_t> positions;
+                 {
+                     const nb::gil_scoped_release release;
+                     state = self.next(group);
+                     positions.reserve(group.rows.size());
+                     for (const RowRef& row : group.rows) positions.push_back(row.position);
+                 }
+                 switch (state) {
+                     case GroupRead::State::group:
+                         return nb::make_tuple(group.slice, to_numpy(std::move(positions)));
+                     case GroupRead::State::failed: return nb::str("failed");
+                     case GroupRead::State::starved: return nb::str("starved");
+                     default: return nb::none();
+                 }
+             })
+        .def("give_back", &GroupRead::give_back, nb::arg("slice"))
+        .def("close", &GroupRead::close, nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("counts", [](const GroupRead& self) { return dict_of(self.counts()); })
+        .def_prop_ro("failure", [](const GroupRead& self) { return pair_of(self.failure()); });
+
+    m.def(
+        "reader_buffer_bytes",
+        [](std::uint64_t data_offset, std::uint64_t row_bytes, std::uint32_t block_bytes,
+           std::uint64_t max_request_bytes, std::uint32_t depth) {
+            const std::uint64_t covering = ReadPlan::covering_bytes({data_offset, 0, row_bytes, 0, block_bytes});
+            return (Reader::default_buffer_bytes(covering, max_request_bytes, depth, block_bytes) + 4095) / 4096 * 4096;
+        },
+        nb::arg("data_offset"), nb::arg("row_bytes"), nb::arg("block_bytes"), nb::arg("max_request_bytes"),
+        nb::arg("depth"));
+    m.def("plan_bytes", &ReadPlan::bytes, nb::arg("num_ids"));
+}
+
+}  // namespace outcore

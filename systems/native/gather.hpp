@@ -1,0 +1,20 @@
+// Copies rows of a table in memory or memory-mapped, in parallel, so that page faults overlap.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace outcore {
+
+struct Table {
+    const std::byte* data;
+    std::uint64_t num_rows;
+    std::uint64_t row_bytes;
+};
+
+// Row rows[i] of `table` to out + i * row_bytes. Returns the byte of the table at which the kernel raised SIGBUS (the
+// mapped file was cut, or its device failed), or -1. Throws std::out_of_range.
+std::int64_t gather(const Table& table, std::span<const std::int64_t> rows, std::byte* out, unsigned threads);
+
+}  // namespace outcore

@@ -1,0 +1,53 @@
+// Reads rows into a bounded staging buffer and hands them over group by group while later reads are in flight: the
+// first phase of GNNDrive's extraction for a device with its own memory (GNNDrive, Section 4.2).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "reader.hpp"
+
+namespace outcore {
+
+class GroupRead {
+public:
+    struct Group {
+        std::uint32_t slice;         // its rows lie at staging + slice * group_rows * row_bytes
+        std::span<const RowRef> rows;  // staging row k of the slice is the row ids[rows[k].position]
+    };
+    enum class State { group, finished, failed, starved };  // starved: every slice is out, none was given back
+
+    // The reader is taken until this is destroyed. Throws std::out_of_range, std::invalid_argument, std::logic_error.
+    GroupRead(Reader& reader, std::span<const std::int64_t> ids, std::span<std::byte> staging, std::uint32_t group_rows);
+    GroupRead(const GroupRead&) = delete;
+    GroupRead& operator=(const GroupRead&) = delete;
+    ~GroupRead() { close(); }
+
+    // Waits for the next complete group, in whatever order they complete.
+    State next(Group& group);
+    void give_back(std::uint32_t slice) { free_slices_.push_back(slice); }
+    // Waits for what is in flight; afterwards nothing writes to the staging buffer.
+    void close();
+
+    const ReadCounts& counts() const { return reader_.plan_.counts(); }
+    const std::optional<ReadFailure>& failure() const { return reader_.window_->failure(); }
+
+private:
+    Target admit(const Request& request);
+    void deliver(const Request& request, const std::byte* bytes);
+    std::byte* staging_row(std::uint32_t index) const;
+
+    Reader& reader_;
+    std::optional<Reader::Claim> claim_;
+    std::span<std::byte> staging_;
+    std::uint32_t group_rows_;
+    std::vector<std::uint32_t> slice_of_group_;
+    std::vector<std::uint32_t> rows_left_;
+    std::vector<std::uint32_t> free_slices_;
+    std::deque<std::uint32_t> ready_;
+};
+
+}  // namespace outcore

@@ -1,0 +1,20 @@
+// What the page cache holds of a file, and how to throw it out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace outcore {
+
+// Bytes of the file in the page cache: cachestat(2), else mincore(2). Throws std::system_error.
+std::uint64_t resident_bytes(const std::string& path);
+
+// Writes dirty pages out and drops the file's clean ones; returns the bytes still resident (pages that a process has
+// mapped cannot be dropped). Throws std::system_error.
+std::uint64_t evict(const std::string& path);
+
+// madvise over the whole pages inside [data, data + bytes). Throws std::system_error.
+void advise(const void* data, std::size_t bytes, int advice);
+
+}  // namespace outcore

@@ -1,0 +1,96 @@
+// io_uring with RAII: the ring, its registered file and its registered bounce buffer.
+#pragma once
+
+#ifdef OUTCORE_HAS_LIBURING
+
+#include <liburing.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+
+#include "io_backend.hpp"
+
+namespace outcore {
+
+class Ring final : public IoBackend {
+public:
+    // Throws std::system_error where io_uring is missing or forbidden (ENOSYS, EPERM).
+    Ring(std::uint32_t depth, int fd) : fd_(fd) {
+        // COOP_TASKRUN: completions are processed when the reader enters the kernel anyway, without an interrupt to it.
+        int code = -EINVAL;
+        for (const unsigned flags : {IORING_SETUP_COOP_TASKRUN | IORING_SETUP_CQSIZE, IORING_SETUP_CQSIZE + 0U}) {
+            io_uring_params params{};
+            params.flags = flags;
+            params.cq_entries = 2 * depth;
+            code = io_uring_queue_init_params(depth, &ring_, &params);
+            if (code != -EINVAL) break;
+        }
+        if (code < 0) throw std::system_error(-code, std::generic_category(), "io_uring_setup");
+        registered_file_ = io_uring_register_files(&ring_, &fd_, 1) == 0;
+    }
+    Ring(const Ring&) = delete;
+    Ring& operator=(const Ring&) = delete;
+    ~Ring() override { io_uring_queue_exit(&ring_); }
+
+    // 0, or the errno of the kernel's refusal (ENOMEM: the memlock limit).
+    int register_bounce(std::byte* data, std::size_t bytes) {
+        const iovec memory{data, bytes};
+        const int code = io_uring_register_buffers(&ring_, &memory, 1);
+        registered_buffer_ = code == 0;
+        return -code;
+    }
+
+    void queue(const Io& io) override {
+        io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+        if (entry == nullptr) {
+            submit(0);
+            entry = io_uring_get_sqe(&ring_);
+        }
+        const int file = registered_file_ ? 0 : fd_;
+        if (io.in_bounce && registered_buffer_) {
+            io_uring_prep_read_fixed(entry, file, io.destination, io.length, io.offset, 0);
+        } else {
+            io_uring_prep_read(entry, file, io.destination, io.length, io.offset);
+        }
+        if (registered_file_) entry->flags |= IOSQE_FIXED_FILE;
+        entry->user_data = io.tag;
+    }
+
+    std::size_t wait(std::span<Completion> out, std::uint32_t at_least) override {
+        if (io_uring_cq_ready(&ring_) < at_least || io_uring_sq_ready(&ring_) > 0) submit(at_least);
+        unsigned head = 0;
+        std::size_t count = 0;
+        io_uring_cqe* entry = nullptr;
+        io_uring_for_each_cqe(&ring_, head, entry) {
+            if (count == out.size()) break;
+            out[count++] = {static_cast<std::uint32_t>(entry->user_data), entry->res};
+        }
+        io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
+        return count;
+    }
+
+private:
+    void submit(std::uint32_t at_least) {
+        for (;;) {
+            const int code = io_uring_submit_and_wait(&ring_, at_least);
+            if (code >= 0) {
+                if (io_uring_sq_ready(&ring_) == 0 && io_uring_cq_ready(&ring_) >= at_least) return;
+            } else if (code != -EINTR && code != -EAGAIN && code != -EBUSY) {
+                throw std::system_error(-code, std::generic_category(), "io_uring_enter");
+            }
+            // Completions must be taken before the kernel accepts more.
+            if (code < 0 && io_uring_cq_ready(&ring_) > 0) return;
+        }
+    }
+
+    io_uring ring_{};
+    int fd_;
+    bool registered_file_ = false;
+    bool registered_buffer_ = false;
+};
+
+}  // namespace outcore
+
+#endif

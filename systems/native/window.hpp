@@ -1,0 +1,144 @@
+// A rolling window of reads: as one completes the next is queued, so that the device's queue stays full to the end.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "aligned_memory.hpp"
+#include "buddy.hpp"
+#include "io_backend.hpp"
+#include "progress.hpp"
+#include "read_plan.hpp"
+
+namespace outcore {
+
+struct ReadFailure {
+    int code;              // errno; 0 where the file ended too early
+    std::uint64_t offset;  // first byte that could not be read
+};
+
+// Where a request's bytes go: into the caller's memory, or through the bounce buffer, or it cannot start yet.
+struct Target {
+    enum class Kind { direct, bounce, later } kind;
+    std::byte* address = nullptr;
+};
+
+class Window {
+public:
+    Window(IoBackend& backend, const AlignedMemory& bounce, std::uint32_t unit_bytes, std::uint32_t depth,
+           std::uint32_t block_bytes)
+        : backend_(backend), bounce_(bounce), buddy_(bounce.size(), unit_bytes), depth_(depth),
+          block_bytes_(block_bytes), flights_(depth), completions_(depth) {
+        free_.reserve(depth);
+        for (std::uint32_t i = 0; i < depth; ++i) free_.push_back(depth - 1 - i);
+    }
+
+    void begin(std::span<const Request> requests) {
+        requests_ = requests;
+        next_ = 0;
+        failure_.reset();
+    }
+
+    bool idle() const { return free_.size() == depth_; }
+    bool finished() const { return idle() && (failure_ || next_ == requests_.size()); }
+    const std::optional<ReadFailure>& failure() const { return failure_; }
+
+    // Starts what may start, then takes completions, waiting for one at least where `block`. `admit(request)` gives
+    // the Target; `deliver(request, bytes)` is called once for each request that is complete.
+    template <class Admit, class Deliver>
+    void step(bool block, Admit&& admit, Deliver&& deliver) {
+        fill(admit);
+        const auto in_flight = static_cast<std::uint32_t>(depth_ - free_.size());
+        // One entry into the kernel serves several completions; the device still has 15/16 of its queue meanwhile.
+        const std::uint32_t at_least = block ? std::min(in_flight, std::max(1U, depth_ / 16)) : 0;
+        const std::size_t count = backend_.wait(completions_, at_least);
+        for (std::size_t i = 0; i < count; ++i) handle(completions_[i], deliver);
+    }
+
+    // Waits for everything in flight and forgets the rest.
+    void drain() {
+        next_ = static_cast<std::uint32_t>(requests_.size());
+        const auto nobody = [](const Request&) { return Target{Target::Kind::later}; };
+        while (!idle()) step(true, nobody, [](const Request&, const std::byte*) {});
+    }
+
+private:
+    struct Flight {
+        std::uint32_t request;
+        bool direct;
+        std::byte* at;
+        Progress progress;
+    };
+
+    template <class Admit>
+    void fill(Admit&& admit) {
+        while (!free_.empty() && next_ < requests_.size() && !failure_) {
+            const Request& request = requests_[next_];
+            Target target = admit(request);
+            if (target.kind == Target::Kind::later) return;
+            if (target.kind == Target::Kind::bounce) {
+                const std::size_t offset = buddy_.allocate(request.length);
+                if (offset == SIZE_MAX) return;
+                target.address = bounce_.data() + offset;
+            }
+            const std::uint32_t tag = free_.back();
+            free_.pop_back();
+            flights_[tag] = {next_++, target.kind == Target::Kind::direct, target.address, {block_bytes_, request.need}};
+            submit(tag);
+        }
+    }
+
+    void submit(std::uint32_t tag) {
+        const Flight& flight = flights_[tag];
+        const Request& request = requests_[flight.request];
+        const std::uint32_t base = flight.progress.base;
+        backend_.queue({request.offset + base, flight.at + base, request.length - base, tag, !flight.direct});
+    }
+
+    template <class Deliver>
+    void handle(const Completion& completion, Deliver&& deliver) {
+        Flight& flight = flights_[completion.tag];
+        const Request& request = requests_[flight.request];
+        if (completion.result < 0) {
+            const int code = -completion.result;
+            if (code == EAGAIN || code == EINTR) {
+                submit(completion.tag);
+                return;
+            }
+            fail({code, request.offset + flight.progress.base});
+        } else {
+            switch (flight.progress.advance(static_cast<std::uint32_t>(completion.result))) {
+                case Progress::Next::again: submit(completion.tag); return;
+                case Progress::Next::ended: fail({0, request.offset + flight.progress.got}); break;
+                case Progress::Next::done:
+                    if (!failure_) deliver(request, static_cast<const std::byte*>(flight.at));
+                    break;
+            }
+        }
+        if (!flight.direct) buddy_.release(static_cast<std::size_t>(flight.at - bounce_.data()), request.length);
+        free_.push_back(completion.tag);
+    }
+
+    // Of several failures the one nearest the file's start is told, so that the message is the same every time.
+    void fail(ReadFailure failure) {
+        if (!failure_ || failure.offset < failure_->offset) failure_ = failure;
+    }
+
+    IoBackend& backend_;
+    const AlignedMemory& bounce_;
+    Buddy buddy_;
+    std::uint32_t depth_;
+    std::uint32_t block_bytes_;
+    std::vector<Flight> flights_;
+    std::vector<Completion> completions_;
+    std::vector<std::uint32_t> free_;
+    std::span<const Request> requests_;
+    std::uint32_t next_ = 0;
+    std::optional<ReadFailure> failure_;
+};
+
+}  // namespace outcore
