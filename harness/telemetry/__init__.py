@@ -1,0 +1,6 @@
+"""Samples the host, the cap, the disk and the GPU, from outside the cap."""
+
+from harness.telemetry.frame import COLUMNS, align, at_peak, with_busy_lanes
+from harness.telemetry.recorder import Recorder, Sample
+
+__all__ = ["COLUMNS", "Recorder", "Sample", "align", "at_peak", "with_busy_lanes"]

@@ -1,0 +1,145 @@
+"""Telemetry as a table: differences of counters, the run's zero and epochs, and the busy share of emulated lanes.
+
+A row says what happened in the interval that ends at its `t` (percentages, counts, bytes) or stood there (memory).
+What is not known is NaN, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from harness.telemetry.recorder import Sample
+
+COLUMNS = (
+    "t", "epoch", "monotonic", "cpu_percent", "iowait_percent", "ctx_switches", "major_faults", "mem_usage", "mem_anon",
+    "mem_page_cache", "mem_shmem", "psi_io", "psi_memory", "disk_read_bytes", "disk_read_requests", "disk_queue",
+    "disk_latency_s", "gpu_percent", "gpu_memory_bytes",
+)  # fmt: skip
+_SECTOR = 512
+
+
+def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
+    """Samples as rows. `t` counts from the first sample and `epoch` is -1 until `align` is called.
+
+    The first row's differences are NaN. `psi_*` are percent of the interval; `disk_queue` is the mean number of
+    requests in flight; `disk_latency_s` the mean time of a read that ended in the interval.
+    """
+    if not samples:
+        return pd.DataFrame({column: pd.Series(dtype="float64") for column in COLUMNS})
+    when = np.array([sample.monotonic for sample in samples])
+    disk = [sample.disk for sample in samples]
+    memory = [sample.memory for sample in samples]
+    seconds = _step(when)
+    cpu = np.stack([sample.cpu for sample in samples]).astype(np.float64)
+    busy, waiting, total = (_step(cpu[:, :, field]) for field in range(3))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Between two samples closer than a clock tick no time is accounted: unknown, not idle.
+        busy, waiting = (np.where(total > 0, 100 * part / total, np.nan) for part in (busy, waiting))
+        reads = _column(disk, "reads")
+        read_count = _step(reads)
+        read_ms = _step(_column(disk, "read_ms"))
+        queue_ms = _step(_column(disk, "queue_ms"))
+        latency = np.where(read_count > 0, read_ms / 1e3 / read_count, np.nan)
+        frame = {
+            "t": when - when[0],
+            "epoch": np.full(len(samples), -1, np.int64),
+            "monotonic": when,
+            "cpu_percent": busy[:, 0],
+            "iowait_percent": waiting[:, 0],
+            "ctx_switches": _step(np.array([float(s.switches) for s in samples])),
+            "major_faults": _step(_column(memory, "major_faults")),
+            "mem_usage": _column(memory, "usage"),
+            "mem_anon": _column(memory, "anon"),
+            "mem_page_cache": _column(memory, "page_cache"),
+            "mem_shmem": _column(memory, "shmem"),
+            "psi_io": _step(_column(samples, "psi_io")) / seconds / 1e4,
+            "psi_memory": _step(_column(samples, "psi_memory")) / seconds / 1e4,
+            "disk_read_bytes": _step(_column(disk, "read_sectors")) * _SECTOR,
+            "disk_read_requests": read_count,
+            "disk_queue": queue_ms / 1e3 / seconds,
+            "disk_latency_s": latency,
+            "gpu_percent": _column(samples, "gpu_percent"),
+            "gpu_memory_bytes": _column(samples, "gpu_memory"),
+        }
+    for core in range(1, cpu.shape[1]):
+        frame[f"cpu{core - 1}_percent"] = busy[:, core]
+    return pd.DataFrame(frame)
+
+
+def align(frame: pd.DataFrame, zero: float, epochs: Iterable[tuple[int, float, float]] = ()) -> pd.DataFrame:
+    """The frame with `t` counted from `zero`, and `epoch` set in each (epoch, start, end); monotonic seconds."""
+    moved = frame.copy()
+    moved["t"] = moved["monotonic"] - zero
+    when = moved["monotonic"].to_numpy(dtype=np.float64)
+    number = np.full(len(moved), -1, np.int64)
+    for epoch, start, end in epochs:
+        number[(when > start) & (when <= end)] = epoch
+    moved["epoch"] = number
+    return moved
+
+
+def with_busy_lanes(
+    frame: pd.DataFrame, spans: Sequence[tuple[float, float]], memory_bytes: int | None = None
+) -> pd.DataFrame:
+    """The frame with `gpu_percent` as the share of each interval in which at least one span was open.
+
+    For emulated accelerators, whose lanes are known only afterwards (methodology rule 20).
+
+    Args:
+        spans: (start, end) of every busy span of every lane, monotonic seconds, in any order.
+        memory_bytes: device memory in use, where known.
+    """
+    filled = frame.copy()
+    ends = filled["monotonic"].to_numpy(dtype=np.float64)
+    covered = _covered(spans, ends)
+    filled["gpu_percent"] = 100 * _step(covered) / _step(ends)
+    if memory_bytes is not None:
+        filled["gpu_memory_bytes"] = float(memory_bytes)
+    return filled
+
+
+def at_peak(frame: pd.DataFrame) -> dict[str, float]:
+    """The memory columns of the row with the highest usage: the sample nearest to the peak, which it may miss."""
+    known = frame["mem_usage"].dropna()
+    if known.empty:
+        return {}
+    row = frame.iloc[int(np.nanargmax(frame["mem_usage"].to_numpy(dtype=np.float64)))]
+    return {name: float(row[name]) for name in ("t", "mem_usage", "mem_anon", "mem_page_cache", "mem_shmem")}
+
+
+def _covered(spans: Sequence[tuple[float, float]], moments: np.ndarray) -> np.ndarray:
+    """Seconds before each moment in which at least one span was open."""
+    starts: list[float] = []
+    ends: list[float] = []
+    for start, end in sorted(spans):
+        if ends and start <= ends[-1]:
+            ends[-1] = max(ends[-1], end)
+        else:
+            starts.append(start)
+            ends.append(end)
+    if not starts:
+        return np.zeros(len(moments))
+    first, last = np.array(starts), np.array(ends)
+    before = np.concatenate([[0.0], np.cumsum(last - first)])
+    index = np.searchsorted(first, moments, side="right")
+    # Of the span that began last, only what lies before the moment counts.
+    overshoot = np.where(index > 0, np.maximum(0.0, last[index - 1] - moments), 0.0)
+    return np.asarray(before[index] - overshoot)
+
+
+def _step(values: np.ndarray) -> np.ndarray:
+    """Difference to the row before; NaN in the first."""
+    out = np.full(values.shape, np.nan)
+    out[1:] = values[1:] - values[:-1]
+    return out
+
+
+def _column(parts: Sequence[object], name: str) -> np.ndarray:
+    """One attribute of each part, NaN where the part or its attribute is None."""
+    values = (None if part is None else getattr(part, name) for part in parts)
+    return np.array([np.nan if value is None else float(value) for value in values])

@@ -1,0 +1,116 @@
+"""Sampling the host, the cap, the disk and the GPU at 10 Hz from outside the cap (methodology rule 3)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from harness.isolation.base import Cap, MemoryStats
+from harness.telemetry.frame import to_frame
+from harness.telemetry.sources import CpuSource, DiskSample, DiskSource, GpuSource, PressureSource
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Raw counters at one moment; rates are taken from the difference of two, after the run."""
+
+    monotonic: float
+    cpu: np.ndarray
+    switches: int
+    memory: MemoryStats | None
+    psi_io: int | None
+    psi_memory: int | None
+    disk: DiskSample | None
+    gpu_percent: float | None
+    gpu_memory: int | None
+
+
+class Recorder:
+    """Samples in its own thread until stopped. Costs under 1 % of one core (`benchmarks/telemetry_cost.py`).
+
+    Lives through the death of the cap: its last memory reading is then repeated.
+
+    Args:
+        cap: the run's cap, None for the host alone.
+        device: the disk under the dataset, `major:minor` or kernel name; several for an array; None for none.
+        hz: samples a second.
+        gpu: index of the GPU to watch through NVML, None for none.
+    """
+
+    def __init__(
+        self, cap: Cap | None, device: str | Sequence[str] | None, hz: float = 10.0, gpu: int | None = None
+    ) -> None:
+        self._cap = cap
+        devices = [device] if isinstance(device, str) else list(device or [])
+        self._cpu, self._disk, self._pressure = CpuSource(), DiskSource(devices), PressureSource()
+        self._gpu = GpuSource(gpu) if gpu is not None else None
+        self._period = 1.0 / hz
+        self._samples: list[Sample] = []
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.cpu_seconds = 0.0
+        """Processor time that sampling itself took so far."""
+
+    def start(self) -> Recorder:
+        """Begin sampling."""
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> pd.DataFrame:
+        """End sampling and give everything as a frame; the columns are those of `frame.COLUMNS` and one per core."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            for source in (self._cpu, self._disk, self._pressure, self._gpu):
+                if source is not None:
+                    source.close()
+        return to_frame(self._samples)
+
+    def latest(self) -> Sample | None:
+        """The sample taken last, for watching a run while it goes."""
+        return self._samples[-1] if self._samples else None
+
+    def __enter__(self) -> Recorder:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while True:
+            self._samples.append(self._sample())
+            self.cpu_seconds = time.thread_time()
+            # A fixed grid, so that a late sample does not push all that follow.
+            due += self._period
+            late = time.monotonic() - due
+            if late > 0:
+                due += self._period * int(late / self._period)
+            if self._stopping.wait(max(0.0, due - time.monotonic())):
+                self._samples.append(self._sample())
+                return
+
+    def _sample(self) -> Sample:
+        cpu, switches = self._cpu.read()
+        psi_io, psi_memory = self._cap.pressure() if self._cap else (None, None)
+        if psi_io is None:
+            psi_io, psi_memory = self._pressure.read()
+        gpu_percent, gpu_memory = self._gpu.read() if self._gpu else (None, None)
+        return Sample(
+            monotonic=time.monotonic(),
+            cpu=cpu,
+            switches=switches,
+            memory=self._cap.memory() if self._cap else None,
+            psi_io=psi_io,
+            psi_memory=psi_memory,
+            disk=self._disk.read(),
+            gpu_percent=gpu_percent,
+            gpu_memory=gpu_memory,
+        )
