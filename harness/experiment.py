@@ -299,9 +299,9 @@ def check_settings(settings: RunSettings) -> None:
     if settings.disk_class != "none":
         if settings.isolation == "none":
             raise InputError("disk_class needs a cgroup, and isolation is none", "use isolation auto")
-        from harness.ssd.classes import parse_class
+        from harness.ssd.classes import parse_disk_class
 
-        parse_class(settings.disk_class)
+        parse_disk_class(settings.disk_class)
 
 
 def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.protocol import Channel, WorkerSpec
+    from harness.record import RunConfig
     from systems.interface import Batch, StageSpan, System
     from workloads.accelerator import Accelerator, LaneSpan
+    from workloads.dataset import Dataset
     from workloads.training import Trainer
     from workloads.workload import Workload
 
@@ -37,11 +39,16 @@ def die_with_parent(parent: int) -> None:
 def build_workload(spec: WorkerSpec) -> Workload:
     """Dataset, sampler, seed plan and model of a run."""
     from workloads.dataset import Dataset
+
+    return workload_of(spec.config, Dataset.open(Path(spec.dataset)))
+
+
+def workload_of(config: RunConfig, dataset: Dataset) -> Workload:
+    """The workload that a configuration and its dataset make."""
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
-    config = spec.config
     return Workload(
-        dataset=Dataset.open(Path(spec.dataset)),
+        dataset=dataset,
         sampler=SamplerSpec(
             fanout=tuple(config.fanout),
             replace=config.replace,
@@ -102,7 +109,7 @@ class Run:
         cores = cores_of(spec)
         self._system_class = load(spec.config.system)
         self._workload = build_workload(spec)
-        prime_bounds(spec, self._workload)
+        hand_over_bounds(spec, self._workload)
         self._accelerator = build_accelerator(spec)
         self._trainer = build_trainer(spec, self._workload, self._accelerator)
         self._clock = StageClock()
@@ -291,13 +298,19 @@ def send_epoch_tables(
         channel.send(Spans(epoch=epoch, kind="lane", rows=lane_rows[at : at + CHUNK_ROWS]))
 
 
-def prime_bounds(spec: WorkerSpec, workload: Workload) -> None:
-    """Hand the batch bounds that the harness found outside the cap to systems that size buffers by them."""
-    from workloads.sampling import make
+def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
+    """Give systems, which size buffers by them, the batch bounds that the harness found outside the cap."""
+    import numpy as np
 
-    remember = getattr(make, "remember_bounds", None)
-    if remember is not None and spec.bounds is not None:
-        remember(workload, make.BatchBounds(**spec.bounds))
+    from workloads.sampling.make import BatchBounds, keep_bounds
+
+    if spec.bounds is None:
+        return
+    content = dict(spec.bounds)
+    content["largest"] = tuple(content["largest"])
+    for name in ("nodes_by_batch", "edges_by_batch"):
+        content[name] = np.asarray(content[name], dtype=np.int64)
+    keep_bounds(workload, BatchBounds(**content))
 
 
 def disk_profile(content: dict[str, Any]) -> Any:

@@ -1,0 +1,205 @@
+"""Calibration from outside the cap: floor, training working set and training time, measured once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.context import Calibration
+from harness.experiment import parse_memory
+from harness.isolation.base import Cap, Isolation, Limits
+from harness.launch import Ending, Worker
+from harness.protocol import Calibrated, Event, Gate, WorkerSpec
+from harness.record import RunConfig
+from workloads.errors import HostError, InputError
+from workloads.units import format_bytes
+
+if TYPE_CHECKING:
+    from workloads.dataset import Dataset
+    from workloads.workload import Workload
+
+CALIBRATION_TIMEOUT_S = 600.0
+# What the floor, the step and the batches depend on.
+_KEYS = (
+    "system", "dataset", "model", "layers", "hidden", "heads", "sampler", "fanout", "replace", "shuffle", "batch_size",
+    "max_batches", "epochs", "device", "device_memory_bytes", "stages", "cores", "seed", "isolation",
+)  # fmt: skip
+_BATCH_KEYS = ("dataset", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "seed")
+
+
+class Cache:
+    """Small JSON files under `<results root>/cache`, by fingerprint; a damaged one is measured again."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "cache"
+
+    def get(self, kind: str, key: str) -> dict[str, Any] | None:
+        """What was kept, or None."""
+        try:
+            content = json.loads((self._folder / f"{kind}-{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def put(self, kind: str, key: str, content: dict[str, Any]) -> None:
+        """Keep it, whole or not at all; a full disk only costs the next run the time to measure again."""
+        file = self._folder / f"{kind}-{key}.json"
+        partial = file.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(content), encoding="utf-8")
+            partial.rename(file)
+        except OSError:
+            partial.unlink(missing_ok=True)
+
+
+def fingerprint(config: RunConfig, keys: tuple[str, ...]) -> str:
+    """16 hex digits over some fields of a configuration and over the code that runs them."""
+    import torch
+
+    content = {
+        **config.model_dump(mode="json", include=set(keys)),
+        "python": sys.version,
+        "torch": torch.__version__,
+        "code": _code_fingerprint(),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _code_fingerprint() -> str:
+    """Changes with any source of the lower layers: what was measured with other code is measured again."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for layer in ("workloads", "systems"):
+        for file in sorted((root / layer).rglob("*")):
+            if file.suffix in (".py", ".so", ".toml"):
+                stat = file.stat()
+                digest.update(f"{file.relative_to(root)}:{stat.st_size}:{stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> dict[str, Any]:
+    """Bounds over all batches of a run as plain data (`workloads.sampling.make.BatchBounds`), found once."""
+    from workloads.sampling.make import largest_batch
+
+    key = fingerprint(config, _BATCH_KEYS)
+    found = cache.get("bounds", key)
+    if found is None:
+        found = _plain(asdict(largest_batch(workload, epochs=config.epochs)))
+        cache.put("bounds", key, found)
+    return found
+
+
+def _plain(content: Any) -> Any:
+    """Arrays and tuples as lists, numpy's numbers as Python's."""
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    return content.tolist() if hasattr(content, "tolist") else content
+
+
+def calibrate(
+    config: RunConfig,
+    spec: WorkerSpec,
+    isolation: Isolation,
+    folder: Path,
+    cache: Cache,
+    on_measure: Callable[[str], None] = lambda text: None,
+) -> Calibration:
+    """Floor, training working set and times of `config`, from an empty run in a measured, unlimited cap.
+
+    Args:
+        config: the run to come; its budget and options do not matter here.
+        spec: its worker spec, `mode` excepted, with bounds and largest batch.
+        isolation: the backend; its cap tells the memory.
+        folder: a scratch folder for spec and log.
+        cache: where it is kept by fingerprint.
+        on_measure: told when it is measured, not read.
+
+    Raises:
+        HostError: the empty run failed; names the reason.
+        OutcoreError: what the run itself would say (no such device, a damaged dataset).
+    """
+    key = fingerprint(config, _KEYS)
+    kept = cache.get("calibration", key)
+    if kept is not None:
+        kept["train_s"] = {int(epoch): value for epoch, value in kept["train_s"].items()}
+        kept["null_s"] = {int(epoch): value for epoch, value in kept["null_s"].items()}
+        return Calibration(**kept)
+    on_measure("measuring floor and training working set")
+    with isolation.create(f"calibrate-{key}", Limits()) as cap:
+        reading = _Readings(cap)
+        with Worker(cap, spec.model_copy(update={"mode": "calibrate"}), folder, folder / "calibrate.log") as worker:
+            ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
+    if ending.status != "ok":
+        raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")
+    found = Calibration(
+        floor_bytes=reading.floor,
+        training_bytes=max(0, reading.after - reading.before),
+        train_s=reading.times.train_s if reading.times else {},
+        null_s=reading.times.null_s if reading.times else {},
+        max_nodes=int((spec.bounds or {}).get("max_nodes", 0)),
+        max_edges=int((spec.bounds or {}).get("max_edges", 0)),
+        how=reading.times.how if reading.times else "",
+    )
+    cache.put("calibration", key, asdict(found))
+    return found
+
+
+def _why(ending: Ending, folder: Path) -> str:
+    log = folder / "calibrate.log"
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
+    return "; ".join([ending.reason, *last])
+
+
+class _Readings:
+    """Reads the cap at the calibration's gates."""
+
+    def __init__(self, cap: Cap) -> None:
+        self._cap = cap
+        self.floor = self.before = self.after = 0
+        self.times: Calibrated | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Calibrated):
+            self.times = event
+        if not isinstance(event, Gate):
+            return
+        memory = self._cap.memory()
+        if event.at == "floor":
+            self.floor = memory.usage
+        elif event.at == "before step":
+            self.before = memory.usage
+            self._cap.reset_peak()
+        elif event.at == "after step":
+            self.after = max(memory.peak, memory.usage)
+
+
+def memory_of(config: RunConfig, dataset: Dataset, calibration: Calibration) -> tuple[int | None, int | None]:
+    """(cap, budget) in bytes of a run: cap = floor + training working set + budget (methodology rule 4).
+
+    Raises:
+        InputError: the cap asked for is below the floor and the training working set.
+    """
+    wanted = parse_memory(config.memory, dataset.feature_bytes)
+    least = calibration.floor_bytes + calibration.training_bytes
+    if wanted.cap_bytes is not None:
+        budget = wanted.cap_bytes - least
+        if budget <= 0:
+            raise InputError(
+                f"memory is {format_bytes(wanted.cap_bytes)}, and an empty run takes {format_bytes(least)} already "
+                f"(floor {format_bytes(calibration.floor_bytes)}, training {format_bytes(calibration.training_bytes)})",
+                f"raise memory above {format_bytes(least)}, or give a budget on top of it, like +64MiB or 0.25x",
+            )
+        return wanted.cap_bytes, budget
+    if wanted.budget_bytes is not None:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return -(-(least + wanted.budget_bytes) // page) * page, wanted.budget_bytes
+    return None, None

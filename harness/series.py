@@ -1,0 +1,286 @@
+"""A series of runs on this host: one lock, isolation backend, probe, device profile, holder and cache for all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from harness import results
+from harness.calibrate import Cache
+from harness.holder import Holder
+from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits
+from harness.isolation.owner import cap_name, is_left_over
+from harness.isolation.select import select, sweep_all
+from harness.record import RunConfig
+from systems.interface import DiskProfile, SystemInfo
+from workloads.errors import HostError, InputError
+
+if TYPE_CHECKING:
+    from harness.telemetry.recorder import Recorder
+    from workloads.dataset import Dataset
+    from workloads.workload import Workload
+
+_LOCK = ".lock"
+_SCRATCH = ".outcore"
+_DEPTHS = (1, 32, 256)
+
+
+class Series:
+    """What all runs of one `bench` or `run` share. A context manager; leaving it leaves nothing behind."""
+
+    def __init__(
+        self,
+        results_root: Path,
+        data_root: Path,
+        *,
+        isolation: str = "auto",
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.results_root = results_root
+        self.data_root = data_root
+        self._progress = progress
+        self._selection = select(isolation)
+        self.isolation: Isolation = self._selection.backend
+        self.availability: Availability = self._selection.availability
+        self.cache = Cache(results_root)
+        self.probe: Any | None = None
+        self.bare_profile: DiskProfile | None = None
+        self._profiles: dict[tuple[IoLimit, ...], DiskProfile] = {}
+        self._limits: dict[str, tuple[IoLimit, ...]] = {}
+        self._holder: Holder | None = None
+        self._lock: IO[str] | None = None
+        self._data_path: Path | None = None
+
+    def __enter__(self) -> Series:
+        self._take_lock()
+        try:
+            self.sweep()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the holder, give the lock back."""
+        if self._holder is not None:
+            self._holder.close()
+            self._holder = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        """One orchestrator per results root: two at once would disturb each other's measurements and records."""
+        try:
+            self.results_root.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.results_root / _LOCK).open("a")
+        except OSError as error:
+            raise InputError(
+                f"results root {self.results_root} cannot be written: {error.strerror}", "choose another --results-root"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            self._lock = None
+            raise InputError(
+                f"another outcore is running on results root {self.results_root}",
+                "wait for it, or choose another --results-root",
+            ) from error
+
+    def sweep(self) -> list[str]:
+        """Remove what killed orchestrators left: caps and their processes, half-written runs, scratch folders."""
+        left = sweep_all()
+        left += results.sweep_partial(self.results_root)
+        for folder in sorted(self.scratch_root.iterdir()):
+            if is_left_over(folder.name.rpartition("-")[0]):
+                shutil.rmtree(folder, ignore_errors=True)
+                left.append(folder.name)
+        return left
+
+    def prepare(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
+        """Probe the cap, profile the device, start the holder: once, before the first run."""
+        from harness.ssd.profile import quick_profile
+
+        self._data_path = dataset.path
+        systems = sorted({config.system for config in configs})
+        self._holder = Holder(systems)
+        features = dataset.file("features")
+        cache = self.results_root / "cache"
+        if any(config.memory != "none" for config in configs) and self.availability.proves_memory:
+            self._progress("proving the cap")
+            self.probe = self._probe()
+        self._progress("profiling the device")
+        self.bare_profile = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache))
+        for limits in {self.limits(config) for config in configs}:
+            if limits:
+                self._profiles[limits] = (
+                    self._profile(
+                        lambda limits=limits: quick_profile(  # type: ignore[misc]
+                            features, Limits(io=limits), _DEPTHS, isolation=self.isolation, cache=cache
+                        )
+                    )
+                    or DiskProfile()
+                )
+        if not self._holder.wait_ready():
+            self._progress("the holder did not start; runs pay for their own library pages")
+
+    def _probe(self) -> Any | None:
+        from harness.isolation.probe import probe
+
+        try:
+            return probe(self.isolation, self.scratch_root)
+        except HostError as error:
+            self._progress(str(error))
+            return None
+
+    def _profile(self, measure: Callable[[], DiskProfile]) -> DiskProfile | None:
+        """A profile, or None where the device cannot be measured: the record's rule 10 then says so."""
+        try:
+            return measure()
+        except HostError as error:
+            self._progress(str(error))
+            return None
+
+    def limits(self, config: RunConfig) -> tuple[IoLimit, ...]:
+        """I/O limits of a run's disk class; none where this host keeps none (a caveat)."""
+        name = config.disk_class
+        if name not in self._limits:
+            self._limits[name] = self._find_limits(name)
+        return self._limits[name]
+
+    def _find_limits(self, name: str) -> tuple[IoLimit, ...]:
+        from harness.ssd.classes import parse_disk_class
+        from harness.ssd.device import block_device
+
+        disk_class = parse_disk_class(name)
+        if disk_class is None or not self.availability.io_limits:
+            return ()
+        try:
+            return disk_class.limits(block_device(self._data_path or self.data_root))
+        except HostError:
+            return ()
+
+    def profile(self, config: RunConfig) -> DiskProfile | None:
+        """The device under the run's limits."""
+        limits = self.limits(config)
+        return self._profiles.get(limits) if limits else self.bare_profile
+
+    def disk_plain(self, config: RunConfig) -> dict[str, Any]:
+        """The profile as plain data for the worker."""
+        profile = self.profile(config)
+        return asdict(profile) if profile else {}
+
+    def disk_record(self, config: RunConfig) -> dict[str, Any]:
+        """Both profiles and the limits, for the record."""
+        profile = self.profile(config)
+        return {
+            "bare": asdict(self.bare_profile) if self.bare_profile else None,
+            "limited": asdict(profile) if profile else None,
+            "limits": [asdict(limit) for limit in self.limits(config)],
+        }
+
+    def caveats(self, config: RunConfig) -> list[str]:
+        """What this host cannot do for this run."""
+        found = list(self.isolation.caveats)
+        if config.disk_class != "none" and not self.limits(config):
+            found.append(f"disk class {config.disk_class} is not in force: this host cannot limit the device")
+        return found
+
+    def info(self, system: str) -> SystemInfo:
+        """What a system says of itself."""
+        from systems.registry import load
+
+        return load(system).info
+
+    def unsupported(self, config: RunConfig) -> str:
+        """Why a system cannot run on a device at all; empty where it can."""
+        kind = config.device.partition(":")[0]
+        devices = self.info(config.system).devices
+        if kind not in devices:
+            return f"{config.system} runs on {', '.join(devices)}, not on {kind}"
+        if kind == "cuda":
+            import torch
+
+            if not torch.cuda.is_available():
+                return "this host has no CUDA device that torch can use"
+        return ""
+
+    def workload(self, config: RunConfig, dataset: Dataset) -> Workload:
+        """The workload of a run, as its worker builds it."""
+        from harness.worker import workload_of
+
+        return workload_of(config, dataset)
+
+    @contextmanager
+    def device_pool(self, config: RunConfig, run_id: str) -> Iterator[str | None]:
+        """Shared memory of an emulated device, made and touched outside the cap, new for each run; its name."""
+        if not config.device.startswith("emulated:"):
+            yield None
+            return
+        from workloads.accelerators.pool import DevicePool
+
+        with DevicePool.create(config.device_memory_bytes or 0, run_id) as pool:
+            yield pool.name
+
+    def recorder(self, cap: Cap, config: RunConfig) -> Recorder:
+        """Telemetry of one run, from outside the cap."""
+        from harness.telemetry import Recorder
+
+        kind, _, index = config.device.partition(":")
+        return Recorder(cap, self._disks, gpu=int(index or 0) if kind == "cuda" else None)
+
+    def disk_io(self) -> IoStats | None:
+        """Reads of the whole device under the data, since boot."""
+        from harness.telemetry.sources import DiskSource
+
+        source = DiskSource(self._disks)
+        try:
+            sample = source.read()
+        finally:
+            source.close()
+        return None if sample is None else IoStats(512 * sample.read_sectors, sample.reads)
+
+    @cached_property
+    def _disks(self) -> list[str]:
+        from harness.ssd.device import block_device
+
+        return list(block_device(self._data_path or self.data_root).numbers)
+
+    def environment(self) -> dict[str, Any]:
+        """The host, versions and device, for the record."""
+        return self._environment
+
+    @cached_property
+    def _environment(self) -> dict[str, Any]:
+        from harness.environment import describe
+
+        return describe(self._data_path or self.data_root)
+
+    @property
+    def scratch_root(self) -> Path:
+        """Scratch folders of runs, on the disk of the data."""
+        folder = self.data_root / _SCRATCH / "scratch"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @cached_property
+    def scratch_prefix(self) -> str:
+        """Names the owner, so that what a dead one left can be told."""
+        return f"{cap_name('run')}-"
+
+    def artefacts(self, system: str) -> Path:
+        """Where a system keeps what it prepared, by fingerprints of its own."""
+        folder = self.data_root / _SCRATCH / "artefacts" / system.replace(":", "-").replace(os.sep, "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
