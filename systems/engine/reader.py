@@ -165,17 +165,28 @@ class RowReader:
         *,
         row_bytes: int,
         data_offset: int = 4096,
+        num_rows: int = 0,
         depth: int = 256,
-        block_bytes: int = 512,
+        granularity: Granularity = "logical",
+        merge: bool = True,
         max_request_bytes: int = 131072,
-        rows_per_read: int = 0,
+        merge_gap_bytes: int = 0,
         buffer_bytes: int = 0,
+        num_ids: int = 0,
+        path: Path | str | None = None,
     ) -> int:
-        """Bytes of host memory that a reader takes: its bounce buffer and the plan of `rows_per_read` ids."""
+        """Bytes of host memory of a reader with these arguments: its bounce buffer, and the plan of `num_ids` ids.
+
+        Args:
+            num_ids: most ids of one read.
+            path: the file, whose device's logical block counts; without it blocks of 512 bytes are taken.
+        """
+        block = _native.block_bytes(str(path)) if path is not None else 512
+        block = max(block, 4096 if granularity == "4096" else 0)
         buffer = buffer_bytes or _native.reader_buffer_bytes(
-            data_offset, row_bytes, block_bytes, max(max_request_bytes, block_bytes), depth
+            data_offset, row_bytes, block, max(max_request_bytes, block), depth
         )
-        return buffer + _native.plan_bytes(rows_per_read)
+        return buffer + _native.plan_bytes(num_ids)
 
     def read(
         self,

@@ -41,7 +41,7 @@ nb::tuple tuple_of(const ReadResult& result) {
 }
 
 // OSError with errno and path, as Python's own open raises it.
-void raise_os_error(const std::system_error& error, const std::string& path) {
+[[noreturn]] void raise_os_error(const std::system_error& error, const std::string& path) {
     errno = error.code().value();
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
     throw nb::python_error();
@@ -152,6 +152,16 @@ void bind_reader(nb::module_& m) {
         },
         nb::arg("data_offset"), nb::arg("row_bytes"), nb::arg("block_bytes"), nb::arg("max_request_bytes"),
         nb::arg("depth"));
+    m.def(
+        "block_bytes",
+        [](const std::string& path) {
+            try {
+                return DirectFile(path).block_bytes();
+            } catch (const std::system_error& error) {
+                raise_os_error(error, path);
+            }
+        },
+        nb::arg("path"));
     m.def("plan_bytes", &ReadPlan::bytes, nb::arg("num_ids"));
 }
 

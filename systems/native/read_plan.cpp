@@ -57,6 +57,7 @@ void ReadPlan::build(std::span<const std::int64_t> ids, const RowLayout& layout,
     requests_.clear();
     counts_ = {};
     rows_.reserve(ids.size());
+    requests_.reserve(ids.size());  // address space; only what is used becomes memory
     std::uint64_t largest = 0;
     for (std::uint32_t i = 0; i < ids.size(); ++i) {
         const auto id = static_cast<std::uint64_t>(ids[i]);
