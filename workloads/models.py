@@ -6,6 +6,7 @@ processor from a generator of their own, so they depend on the seed alone.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ from torch.nn import functional
 
 from workloads.errors import InputError
 from workloads.sampling.batch import Block
-from workloads.sparse import Graph, attend, edge_softmax, neighbourhood
+from workloads.sparse import Graph, attend, edge_softmax, neighbourhood, relu_
 from workloads.workload import ModelSpec
 
 
@@ -161,7 +162,7 @@ class Model(nn.Module):
             x = layer(x, block, rows)
             rows = None
             if number + 1 < len(self.layers):
-                x = functional.elu_(x) if self.elu else torch.relu_(x)
+                x = functional.elu_(x) if self.elu else relu_(x)
                 if self.dropout and generator is not None:
                     keep = 1.0 - self.dropout
                     x = x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
@@ -184,7 +185,7 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     generator = torch.Generator().manual_seed(seed)
     widths = layer_widths(spec, in_dim, num_classes)
     layers: list[Layer] = []
-    for number, (width, out) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    for number, (width, out) in enumerate(itertools.pairwise(widths)):
         if spec.name == "sage":
             layers.append(SageLayer(width, out, generator))
         elif spec.name == "gcn":

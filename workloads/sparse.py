@@ -168,6 +168,34 @@ def neighbourhood(
     return total, torch.index_select(x, 0, rows[: graph.num_dst])
 
 
+class _Relu(torch.autograd.Function):
+    """ReLU in place, and its gradient in place too: at the input layer that saves hidden floats a destination."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        x.relu_()
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (out,) = ctx.saved_tensors
+        result: torch.Tensor = torch.ops.aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+        return result
+
+
+def relu_(x: torch.Tensor) -> torch.Tensor:
+    """ReLU that overwrites `x`, and in the backward pass the gradient that comes in.
+
+    Only for use between the layers here: what comes after must hand its gradient over, not keep or share it, as the
+    products and sums above do.
+    """
+    result: torch.Tensor = _Relu.apply(x)  # type: ignore[no-untyped-call]
+    return result
+
+
 class _Attention(torch.autograd.Function):
     """out[i, k] = sum over edges e of i: alpha[e, k] * h[source of e, k]."""
 

@@ -1,7 +1,8 @@
-"""The training step that every system shares: same model, same initial weights, same optimiser (methodology rule 18)."""
+"""The training step that every system shares: same model, same initial weights, same optimiser (rule 18)."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -133,7 +134,7 @@ class Trainer:
                 f"the model has {self.spec.layers} layers and the batch {len(sampled.blocks)} hops",
                 "give as many fan-outs as layers",
             )
-        widths = zip(self._widths[:-1], self._widths[1:], strict=True)
+        widths = itertools.pairwise(self._widths)
         return [
             LayerShape(block.num_src, block.num_dst, block.num_edges, in_dim, out_dim)
             for block, (in_dim, out_dim) in zip(sampled.blocks, widths, strict=True)

@@ -146,3 +146,28 @@ def test_wrong_models_are_refused_in_a_sentence() -> None:
         make_model(ModelSpec(name="gat", hidden=8, heads=3), 4, 2)
     with pytest.raises(InputError, match="1 layers and the batch 2 hops"):
         make_model(ModelSpec(layers=1), 12, 3)(torch.randn(60, 12), two_blocks())
+
+
+def test_gradients_of_the_whole_model_equal_those_of_pygs_layers_in_a_row() -> None:
+    """In-place activations and shared buffers between layers change nothing."""
+    blocks = two_blocks()
+    model = make_model(ModelSpec(name="sage", layers=2, hidden=8), 12, 3, seed=4)
+    convs = [pyg.SAGEConv(12, 8), pyg.SAGEConv(8, 3)]
+    with torch.no_grad():
+        for layer, conv in zip(model.layers, convs, strict=True):
+            assert isinstance(layer, SageLayer)
+            conv.lin_l.weight.copy_(layer.neighbour_weight)
+            conv.lin_l.bias.copy_(layer.bias)
+            conv.lin_r.weight.copy_(layer.root_weight)
+    x = torch.randn(60, 12)
+    hidden = convs[0]((x, x[:20]), edge_index(blocks[0])).relu()
+    expected = convs[1]((hidden, hidden[:5]), edge_index(blocks[1]))
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    out = model(x, blocks)
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+    gradients = torch.autograd.grad(torch.nn.functional.cross_entropy(out, labels), list(model.parameters()))
+    torch.nn.functional.cross_entropy(expected, labels).backward()
+    reference = [p.grad for conv in convs for p in (conv.lin_l.weight, conv.lin_r.weight, conv.lin_l.bias)]
+    for mine, theirs in zip(gradients, reference, strict=True):
+        assert theirs is not None
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)

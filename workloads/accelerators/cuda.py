@@ -136,7 +136,7 @@ class CudaAccelerator(Accelerator):
     def copy(
         self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
     ) -> Event:
-        """Copy on the copy stream; with `dst_rows` into a device buffer of the same size first, then to their places."""
+        """Copy on the copy stream; with `dst_rows` by way of a device buffer of the same size."""
         with torch.cuda.stream(self._copy_stream):
             if dst_rows is None:
                 dst[: src.shape[0]].copy_(src, non_blocking=True)

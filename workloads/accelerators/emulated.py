@@ -1,8 +1,8 @@
 """The emulated accelerator: bytes really move into its memory, time is that of a named device (methodology rule 20).
 
-It has a copy lane and a compute lane that run beside each other, each a timeline on which work takes turns. A copy moves
-its bytes at once on the caller's thread and is over when its lane says so, or when the bytes have moved, if that took
-longer. Nothing is computed: a training step holds the compute lane for the modelled time.
+It has a copy lane and a compute lane that run beside each other, each a timeline on which work takes turns. A copy
+moves its bytes at once on the caller's thread and is over when its lane says so, or when the bytes have moved, if that
+took longer. Nothing is computed: a training step holds the compute lane for the modelled time.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ class DevicePool:
         """
         with self._lock:
             offset = self.offset_of(table)
-            if offset is None or self._used.pop(offset, None) is None:
-                if table.numel():
-                    raise ValueError("the table was not allocated from this pool, or was freed before")
+            known = offset is not None and self._used.pop(offset, None) is not None
+            if not known and table.numel():
+                raise ValueError("the table was not allocated from this pool, or was freed before")
 
     def offset_of(self, table: torch.Tensor) -> int | None:
         """Where in the pool the tensor's storage begins; None if it lies elsewhere."""
@@ -174,7 +174,7 @@ def _open_memory_files(target: str) -> list[Path]:
             continue
         for descriptor in descriptors:
             try:
-                if os.readlink(descriptor) == target:
+                if str(descriptor.readlink()) == target:
                     found.append(descriptor)
             except OSError:
                 continue
