@@ -1,0 +1,166 @@
+"""What a run ran on, for its record (methodology rule 23): code, versions, processor, memory, kernel, disk, cgroup.
+
+Nothing in it names a person or a machine: no host name, no user, no home folder, no serial number, no address.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from harness.isolation import mounts
+from harness.isolation.files import read_text
+from harness.ssd.device import block_device
+from harness.ssd.fio import fio_path
+from workloads.errors import OutcoreError
+
+_PACKAGES = ("outcore", "torch", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "torch_geometric", "dgl")
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def environment(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, Any]:
+    """Everything needed to judge a run and to run it again.
+
+    Args:
+        data: a path on the device that holds the dataset; without it there is no `disk`.
+    """
+    return {
+        "code": code(),
+        "versions": versions(),
+        "cpu": cpu(proc),
+        "memory": memory(proc),
+        "kernel": {
+            "release": platform.release(),
+            "machine": platform.machine(),
+            "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+            "transparent_hugepages": _chosen(read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))),
+            "swappiness": read_text(proc / "sys/vm/swappiness").strip(),
+            "psi": (proc / "pressure/io").exists(),
+            "virtual_machine": "hypervisor" in read_text(proc / "cpuinfo"),
+        },
+        "cgroup": mounts.version(proc),
+        "memlock_bytes": memlock_bytes(),
+        "gpu": gpus(),
+        "disk": disk(data),
+    }
+
+
+@functools.cache
+def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
+    """The git commit, and whether tracked files differ from it; None where this is not a checkout."""
+    commit = _run(["git", "-C", str(repository), "rev-parse", "HEAD"])
+    if not commit:
+        return {"commit": None, "dirty": None}
+    return {
+        "commit": commit,
+        "dirty": bool(_run(["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=no"])),
+    }
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of every package that can move a number; absent ones are left out."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if fio_path():
+        found["fio"] = _run(["fio", "--version"]).removeprefix("fio-")
+    found["libc"] = " ".join(platform.libc_ver())
+    return found
+
+
+def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
+    """Model, processors this process may use, sockets, frequency governor."""
+    text = read_text(proc / "cpuinfo")
+    model = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
+    governor = read_text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
+    return {
+        "model": model.group(1).strip() if model else platform.machine(),
+        "processors": os.cpu_count() or 1,
+        "usable": len(os.sched_getaffinity(0)),
+        "sockets": len(set(re.findall(r"^physical id\s*:\s*(\d+)$", text, re.MULTILINE))) or 1,
+        "governor": governor or None,
+    }
+
+
+def memory(proc: Path = Path("/proc")) -> dict[str, int]:
+    """Bytes of memory and of swap that the host has."""
+    text = read_text(proc / "meminfo")
+    values = {key: int(value) * 1024 for key, value in re.findall(r"^(MemTotal|SwapTotal):\s+(\d+) kB", text, re.M)}
+    return {"total_bytes": values.get("MemTotal", 0), "swap_bytes": values.get("SwapTotal", 0)}
+
+
+def memlock_bytes() -> int | None:
+    """How much this process may lock in memory, which io_uring's registered buffers need; None for no limit."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def disk(data: Path | None) -> dict[str, Any] | None:
+    """The device under the dataset: model, file system, mount options, read-ahead, scheduler; None without one."""
+    if data is None:
+        return None
+    try:
+        found = block_device(data).as_dict()
+    except (OutcoreError, OSError):
+        return None
+    # Mount options may name folders (overlays) or numbers of users.
+    found["mount_options"] = ",".join(
+        option
+        for option in found["mount_options"].split(",")
+        if not re.match(r"(\w*dir|\w*uid|\w*gid|\w*user\w*|\w*name|\w*addr)=", option)
+    )
+    return found
+
+
+@functools.cache
+def gpus() -> list[dict[str, Any]]:
+    """Model, memory and driver of each GPU; empty where there is none."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        return []
+    try:
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            name = pynvml.nvmlDeviceGetName(handle)
+            found.append(
+                {
+                    "model": name.decode() if isinstance(name, bytes) else str(name),
+                    "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                    "driver": driver.decode() if isinstance(driver, bytes) else str(driver),
+                }
+            )
+        return found
+    except pynvml.NVMLError:
+        return []
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _chosen(text: str) -> str:
+    """`always [madvise] never` as `madvise`."""
+    return text[text.find("[") + 1 : text.find("]")] if "[" in text else text.strip()

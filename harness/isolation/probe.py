@@ -1,0 +1,160 @@
+"""Proof that a cap holds (methodology rule 6): inside it a process reads, allocates and pins past it, for real.
+
+Takes about a second without a GPU; with one, as long as its driver takes to start, three times.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.isolation.base import Cap, Isolation, Limits
+from harness.ssd.device import mount_of
+from workloads.errors import HostError
+
+CAP_BYTES = 48 << 20
+FILE_BYTES = 96 << 20
+_CHILD = Path(__file__).with_name("probe_child.py")
+_MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs")
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What the kernel did.
+
+    Attributes:
+        page_cache_charged: a file larger than the cap was read; its pages were charged to the cap and reclaimed in it.
+        allocation_stopped: touching more memory than the cap ended the process, and the kernel counted it.
+        pinned_stopped: the same for pinned memory; None without a GPU.
+        escapes: what was not stopped, one sentence each, for the record.
+    """
+
+    page_cache_charged: bool
+    allocation_stopped: bool
+    pinned_stopped: bool | None
+    escapes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def proven(self) -> bool:
+        """Whether runs may rely on the cap."""
+        return self.page_cache_charged and self.allocation_stopped and self.pinned_stopped is not False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for the record."""
+        return asdict(self) | {"escapes": list(self.escapes), "proven": self.proven}
+
+
+def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
+    """Try to break a small cap of `isolation`, with a file of 96 MiB made in `folder` (on a disk) and removed again.
+
+    Raises:
+        HostError: the probe itself could not run (no space, a file system in memory).
+    """
+    begin = time.monotonic()
+    escapes: list[str] = []
+    read = _reads(isolation, folder, escapes)
+    allocated = _allocates(isolation, escapes)
+    pinned = _pins(isolation, escapes) if gpu else None
+    return ProbeResult(read, allocated, pinned, tuple(escapes), time.monotonic() - begin)
+
+
+def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
+    if (mount := mount_of(folder)).kind in _MEMORY_FILE_SYSTEMS:
+        raise HostError(f"{folder} is on {mount.kind}, whose pages are memory", "give a folder on a disk")
+    file = _cold_file(folder)
+    try:
+        with isolation.create("probe-read", Limits(CAP_BYTES)) as cap:
+            child = _start(cap, "read", str(file))
+            try:
+                said = _line(child)
+                now = cap.memory()
+            finally:
+                _end(child)
+    finally:
+        file.unlink(missing_ok=True)
+    if not said.startswith("read"):
+        escapes.append("reading a file inside the cap did not end well")
+        return False
+    # Charged: the cache is in the cap. Reclaimed: twice the cap was read, and it never held more than the cap.
+    charged = now.page_cache > CAP_BYTES // 4 and now.peak <= CAP_BYTES
+    if not charged:
+        escapes.append("page cache: a file read inside the cap is not charged to it")
+    return charged
+
+
+def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
+    with isolation.create("probe-allocate", Limits(CAP_BYTES)) as cap:
+        # Where nothing stops it, it takes no more than twice the cap from the host.
+        child = _start(cap, "allocate", str(2 * CAP_BYTES))
+        output, _ = child.communicate(timeout=_TIMEOUT_S)
+        kills = cap.memory().oom_kills
+    stopped = b"escaped" not in output and child.returncode < 0 and kills > 0
+    if not stopped:
+        escapes.append("anonymous memory: allocating past the cap is not stopped")
+    return stopped
+
+
+def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
+    """Pin past a cap of 256 MiB above what a CUDA context takes; managed memory is tried too, but only reported."""
+    results = {}
+    for kind in ("pinned", "managed"):
+        with isolation.create(f"probe-{kind}", Limits()) as cap:
+            child = _start(cap, kind, str(1 << 30))
+            if not _line(child).startswith("ready"):
+                _end(child)
+                return None  # no CUDA device after all
+            cap.set_memory(cap.memory().usage + (256 << 20))
+            assert child.stdin is not None
+            child.stdin.write(b"g")
+            child.stdin.flush()
+            output, _ = child.communicate(timeout=_TIMEOUT_S)
+            # Refused with an error is as good as ended: the bytes were not given out.
+            results[kind] = b"escaped" not in output
+            if not results[kind]:
+                escapes.append(f"{kind} CUDA memory: it is not charged to the cap on this host")
+    return results["pinned"]
+
+
+def _start(cap: Cap, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        cap.command([sys.executable, "-S", "-E", str(_CHILD), *arguments]),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def _line(child: subprocess.Popen[bytes]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().decode().strip()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.communicate()
+
+
+def _cold_file(folder: Path) -> Path:
+    """A file that is on the disk and not in the page cache: pages that another cgroup holds are charged to nobody."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".outcore-probe-", dir=folder)
+    try:
+        block = b"\1" * (1 << 20)
+        for _ in range(FILE_BYTES >> 20):
+            os.write(handle, block)
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise HostError(
+            f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder} ({error.strerror})", "free some space"
+        ) from error
+    finally:
+        os.close(handle)
+    return Path(name)
