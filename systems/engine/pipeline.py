@@ -275,12 +275,18 @@ class Pipeline:
         for channel in self._channels:
             channel.stop()
 
-    def join(self) -> None:
-        """Wait for threads whose sources are drained to end by themselves."""
+    def finish(self) -> None:
+        """The regular end: wait until every thread has found its source drained.
+
+        Raises:
+            BaseException: what any thread raised.
+        """
         for thread in self._threads:
             thread.join()
         if self._error is not None:
             raise self._error
+        self._threads.clear()
+        self._on_stop.clear()
 
     def close(self) -> None:
         """Stop, wait for every thread, discard what nobody took. Safe to call twice.

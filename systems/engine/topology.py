@@ -1,14 +1,16 @@
-"""How systems hold the graph's structure: `indptr` in memory, `indices` memory-mapped (or loaded), and what that costs."""
+"""How systems hold the graph: `indptr` in memory, `indices` memory-mapped (or loaded), and what that costs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
+from typing import Literal
 
+from systems.engine.bounds import Bounds
 from systems.interface import PlanItem
 from workloads.errors import DataIOError
-from workloads.sampling.make import BatchBounds
+from workloads.sampling.make import advise_random, make_sampler
+from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
 
@@ -17,17 +19,22 @@ def indptr_item(workload: Workload) -> PlanItem:
     return PlanItem("indptr", 8 * (workload.dataset.num_nodes + 1))
 
 
-def sampled_bytes(workload: Workload, bounds: BatchBounds) -> int:
-    """Bytes of the largest sampled mini-batch: node ids, the blocks' index pointers and indices, labels."""
-    nodes = 8 * bounds.max_nodes
-    pointers = 8 * (bounds.max_nodes + len(workload.sampler.fanout))
-    return nodes + pointers + 4 * bounds.max_edges + 8 * workload.sampler.batch_size
+def mapped_sampler(workload: Workload, *, read_ahead: bool = False) -> NeighborSampler:
+    """A sampler with `indptr` in memory and `indices` and labels memory-mapped, without read-ahead unless asked for."""
+    dataset = workload.dataset
+    indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
+    if not read_ahead:
+        advise_random(indices)
+        advise_random(labels)
+    return make_sampler(workload, indices=indices, labels=labels)
 
 
-def sampling_items(workload: Workload, bounds: BatchBounds, *, workers: int, waiting: int) -> tuple[PlanItem, ...]:
-    """Sampled mini-batches under way: in `workers` samplers (twice: result and working space) and `waiting` in queues."""
-    one = sampled_bytes(workload, bounds)
-    return (PlanItem("sampling workspace", 2 * workers * one), PlanItem("sampled mini-batches", waiting * one))
+def sampling_items(bounds: Bounds, *, workers: int, waiting: int) -> tuple[PlanItem, ...]:
+    """Sampled mini-batches under way: with `workers` samplers, `waiting` in queues, and the one in training."""
+    return (
+        PlanItem("sampling workspace", workers * (bounds.scratch_bytes + bounds.sampled_bytes)),
+        PlanItem("sampled mini-batches", (waiting + 1) * bounds.sampled_bytes),
+    )
 
 
 def row_bytes(workload: Workload) -> int:
@@ -42,13 +49,10 @@ class MappedFiles:
     before each mini-batch.
     """
 
-    def __init__(self, workload: Workload, parts: Iterable[str]) -> None:
+    def __init__(self, workload: Workload, parts: Iterable[Literal["indices", "labels", "features"]]) -> None:
         dataset = workload.dataset
-        count = {"indices": dataset.num_edges, "features": dataset.num_nodes * dataset.dim}
-        item = {"indices": dataset.index_dtype.itemsize, "features": dataset.feature_dtype.itemsize}
-        self._expected: list[tuple[Path, int]] = [
-            (dataset.file(part), dataset.data_offset(part) + count[part] * item[part]) for part in parts
-        ]
+        data = {"indices": dataset.topology_bytes, "labels": 8 * dataset.num_nodes, "features": dataset.feature_bytes}
+        self._expected = [(dataset.file(part), dataset.data_offset(part) + data[part]) for part in parts]
 
     def check(self) -> None:
         """Raises DataIOError: a file is shorter than its map, or gone; names it and the offset where it ends."""

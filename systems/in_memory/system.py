@@ -12,11 +12,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from systems.engine import gather
+from systems.engine.bounds import batch_bounds
 from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
 from systems.engine.topology import indptr_item, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
 from workloads.sampling.make import make_sampler, make_seed_plan
-from workloads.sampling.make import largest_batch as find_largest_batch
 
 
 class InMemoryOptions(Options):
@@ -61,19 +61,19 @@ class InMemory(System):
         dataset = self.workload.dataset
         return plan_tables(
             self.info.name, self.runtime.accelerator,
-            rows=find_largest_batch(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
+            rows=batch_bounds(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
             host=2, device=2, device_budget=self.budget.device,
         )  # fmt: skip
 
     def plan(self) -> Plan:
         """Everything it loads and the tables that mini-batches are gathered into."""
         dataset = self.workload.dataset
-        bounds = find_largest_batch(self.workload)
+        bounds = batch_bounds(self.workload)
         items = (
             indptr_item(self.workload),
             PlanItem("indices", dataset.topology_bytes),
             PlanItem("labels", 8 * dataset.num_nodes),
-            *sampling_items(self.workload, bounds, workers=self._workers, waiting=self._waiting),
+            *sampling_items(bounds, workers=self._workers, waiting=self._waiting),
         )
         if self.runtime.stages != "sample":
             items += (PlanItem("features", dataset.feature_bytes), *self._tables.items())

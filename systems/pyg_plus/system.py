@@ -1,7 +1,7 @@
-"""PyG's pipeline over memory maps, at its strongest: no read-ahead, samplers beside each other, pages faulted in parallel.
+"""PyG's pipeline over memory maps, at its strongest: no read-ahead, parallel sampling, pages faulted in parallel.
 
-As the Ginex and GNNDrive papers run it: `indptr` in memory, `indices` and `features` memory-mapped, read-ahead off, more
-gathering threads than cores so that their page faults keep the disk busy.
+As the Ginex and GNNDrive papers run it: `indptr` in memory, `indices` and `features` memory-mapped, read-ahead off,
+and more gathering threads than cores, so that their page faults keep the disk busy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy.typing as npt
 from pydantic import Field
 
 from systems.engine import gather, madvise
+from systems.engine.bounds import batch_bounds
 from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
-from systems.engine.topology import MappedFiles, indptr_item, sampling_items
+from systems.engine.topology import MappedFiles, indptr_item, mapped_sampler, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
 from systems.pyg_plus.faults import FaultMeter
-from workloads.sampling.make import largest_batch as find_largest_batch
-from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.make import make_seed_plan
 
 
 class PygPlusOptions(Options):
@@ -74,16 +74,16 @@ class PygPlus(System):
         dataset = self.workload.dataset
         return plan_tables(
             self.info.name, self.runtime.accelerator,
-            rows=find_largest_batch(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
+            rows=batch_bounds(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
             host=self.options.host_buffers, device=self.options.device_buffers, device_budget=self.budget.device,
         )  # fmt: skip
 
     def plan(self) -> Plan:
         """`indptr`, mini-batches under way and their tables; what is left of the budget is page cache."""
-        bounds = find_largest_batch(self.workload)
+        bounds = batch_bounds(self.workload)
         items = (
             indptr_item(self.workload),
-            *sampling_items(self.workload, bounds, workers=self._workers, waiting=self._waiting),
+            *sampling_items(bounds, workers=self._workers, waiting=self._waiting),
         )
         if self.runtime.stages != "sample":
             items += self._tables.items()
@@ -92,14 +92,12 @@ class PygPlus(System):
     def prepare(self) -> None:
         """Load `indptr`, map the rest."""
         dataset = self.workload.dataset
-        advice: Literal["normal", "random"] = "normal" if self.options.read_ahead else "random"
-        indices = dataset.memmap("indices")
-        madvise(indices, advice)
-        sampler = make_sampler(self.workload, indices=indices)
-        parts: list[Literal["indices", "features"]] = ["indices"]
+        sampler = mapped_sampler(self.workload, read_ahead=self.options.read_ahead)
+        parts: list[Literal["indices", "labels", "features"]] = ["indices", "labels"]
         if self.runtime.stages != "sample":
             self._features = dataset.memmap("features")
-            madvise(self._features, advice)
+            if not self.options.read_ahead:
+                madvise(self._features, "random")
             parts.append("features")
         self._files = MappedFiles(self.workload, parts)
         self._meter = FaultMeter()

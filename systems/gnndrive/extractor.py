@@ -1,0 +1,172 @@
+"""One extractor: brings the missing rows of a mini-batch from disk into the feature buffer's table.
+
+Three ways, by where the table lies and how the file is read: straight into a host table (the paper's CPU variant), over
+a bounded staging buffer with asynchronous copies to a device (GPU variant), or over the page cache (`direct=False`).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine import Group, ReadStats, RowReader, gather
+from systems.engine.topology import MappedFiles
+from workloads.accelerator import Accelerator, Event
+
+Ids = npt.NDArray[np.int64]
+
+
+class Extractor(ABC):
+    """Loads rows; one thread at a time uses it."""
+
+    mode: str
+
+    @abstractmethod
+    def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
+        """Rows `nodes` (int64 [m]) are in the table's rows `slots` when this returns.
+
+        Returns:
+            What was read, and the moment (monotonic) when the last read was over and only copies were left.
+        """
+
+    def close(self) -> None:  # noqa: B027 - some hold nothing
+        """Free what it holds."""
+
+
+class HostExtractor(Extractor):
+    """Reads land in the feature buffer itself."""
+
+    def __init__(self, reader: RowReader, table: torch.Tensor) -> None:
+        self._reader = reader
+        self._table = table
+        self.mode = reader.mode
+
+    def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
+        """One read of all rows."""
+        stats = self._reader.read(nodes, self._table, slots)
+        return stats, time.monotonic()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+
+class StagedExtractor(Extractor):
+    """Reads land in the staging buffer; each group is copied to the device while later groups are being read.
+
+    Args:
+        staging: uint8 host buffer (pinned on CUDA), whole rows.
+        slices: parts of the staging buffer: one is read into while others are copied away.
+    """
+
+    SLICES = 8
+
+    def __init__(self, reader: RowReader, table: torch.Tensor, staging: torch.Tensor, accelerator: Accelerator) -> None:
+        self._reader = reader
+        self._table = table
+        rows = staging.nbytes // reader.row_bytes
+        self._slices = min(self.SLICES, rows)
+        self._group_rows = rows // self._slices
+        self._staging = staging[: rows * reader.row_bytes]
+        self._rows = self._staging.view(table.dtype).view(rows, table.shape[1])
+        self._accelerator = accelerator
+        self.mode = reader.mode
+
+    def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
+        """Read and copy group by group; all copies are over on return."""
+        stats = ReadStats()
+        copies: deque[tuple[Event, Group]] = deque()
+        groups = self._reader.read_groups(nodes, self._staging, self._group_rows, stats)
+        try:
+            for group in groups:
+                count = len(group.positions)
+                source = self._rows[group.start : group.start + count]
+                target = torch.from_numpy(slots[group.positions])
+                copies.append((self._accelerator.copy(self._table, source, target, batch=batch), group))
+                while copies and (copies[0][0].done() or len(copies) == self._slices):
+                    self._finish(copies)
+            read_at = time.monotonic()
+        finally:
+            # Also on an error: nothing may still write to the table or read the staging buffer afterwards.
+            while copies:
+                self._finish(copies)
+            groups.close()  # type: ignore[attr-defined]
+        return stats, read_at
+
+    @staticmethod
+    def _finish(copies: deque[tuple[Event, Group]]) -> None:
+        event, group = copies.popleft()
+        event.wait()
+        group.release()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+
+class CachedExtractor(Extractor):
+    """Buffered reads: rows come through the page cache, by threads that fault them in parallel.
+
+    No read is submitted by the system, so none is counted.
+    """
+
+    THREADS = 32
+
+    def __init__(
+        self, features: npt.NDArray[np.generic], files: MappedFiles, table: torch.Tensor, staging: torch.Tensor,
+        accelerator: Accelerator,
+    ) -> None:  # fmt: skip
+        self._features = features
+        self._files = files
+        self._table = table
+        rows = staging.nbytes // (table.shape[1] * table.element_size())
+        self._rows = (
+            staging[: rows * table.shape[1] * table.element_size()].view(table.dtype).view(rows, table.shape[1])
+        )
+        self._accelerator = accelerator
+        self.mode = f"page cache, {self.THREADS} threads"
+
+    def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
+        """Gather and copy, a staging buffer at a time."""
+        self._files.check()
+        size = len(self._rows)
+        for begin in range(0, len(nodes), size):
+            part = nodes[begin : begin + size]
+            gather(self._features, part, self._rows, self.THREADS)
+            target = torch.from_numpy(slots[begin : begin + size])
+            self._accelerator.copy(self._table, self._rows[: len(part)], target, batch=batch).wait()
+        return ReadStats(rows=len(nodes), unique_rows=len(nodes)), time.monotonic()
+
+
+class ExtractorPool:
+    """As many extractors as threads; each thread borrows one for a mini-batch."""
+
+    def __init__(self, make: Callable[[], Extractor], count: int) -> None:
+        self._all = [make() for _ in range(count)]
+        self._idle = deque(self._all)
+
+    @property
+    def mode(self) -> str:
+        """How they read."""
+        return ", ".join(sorted({extractor.mode for extractor in self._all}))
+
+    def borrow(self) -> Extractor:
+        """One that nobody uses; there are as many as threads."""
+        return self._idle.popleft()
+
+    def give_back(self, extractor: Extractor) -> None:
+        """The thread is done with it."""
+        self._idle.append(extractor)
+
+    def close(self) -> None:
+        """Close them all."""
+        for extractor in self._all:
+            extractor.close()
+        self._all.clear()
+        self._idle.clear()

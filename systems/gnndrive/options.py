@@ -1,0 +1,47 @@
+"""GNNDrive's options; defaults are the paper's (Section 5, Platform and Baselines)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from systems.interface import Options
+from workloads.units import parse_bytes
+
+
+class GnnDriveOptions(Options):
+    """Options of `gnndrive`."""
+
+    samplers: int = Field(4, ge=1, le=256, description="threads that sample, a mini-batch each")
+    extractors: int = Field(4, ge=1, le=256, description="threads that extract, a mini-batch each")
+    extracting_queue: int = Field(6, ge=1, le=1024, description="sampled mini-batches that wait for an extractor")
+    training_queue: int = Field(4, ge=1, le=1024, description="extracted mini-batches that wait for training")
+    keep_order: bool = Field(False, description="train in the seed plan's order instead of as extraction finishes")
+    feature_buffer: str = Field(
+        "auto",
+        description="`auto`: rows of as many largest mini-batches as extractors and training queue hold (Section 4.2), "
+        "fewer where its tier is smaller; `max`: all that is left of its tier; or a size such as 32MiB",
+    )
+    feature_buffer_scale: float = Field(1.0, gt=0, le=64, description="times the `auto` size (Fig. 12: 1 to 8)")
+    direct: bool = Field(True, description="direct I/O; False reads through the page cache (Section 4.4)")
+    io_depth: int = Field(256, ge=1, le=4096, description="reads in flight for each extractor")
+    io_granularity: Literal["logical", "4096"] = Field(
+        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
+    )
+    merge: bool = Field(True, description="read neighbouring rows together (joint extraction, Section 4.4)")
+    merge_gap_bytes: int = Field(0, ge=0, le=1 << 20, description="bytes between two rows that may be read needlessly")
+    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
+    staging_bytes: int = Field(
+        0, ge=0, description="staging buffer of each extractor on a device with its own memory; 0: 2 MiB or one batch"
+    )
+
+    @field_validator("feature_buffer")
+    @classmethod
+    def _size(cls, value: str) -> str:
+        if value not in ("auto", "max"):
+            try:
+                parse_bytes(value, "feature_buffer")
+            except Exception as error:
+                raise ValueError(f"{error}; or write auto or max") from None
+        return value

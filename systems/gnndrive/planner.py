@@ -1,0 +1,180 @@
+"""Sizes of GNNDrive's buffers from the workload and the budget: feature buffer first, everything else around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from systems.engine import FeatureBuffer, RowReader
+from systems.engine.bounds import Bounds, batch_bounds
+from systems.engine.topology import indptr_item, row_bytes, sampling_items
+from systems.gnndrive.options import GnnDriveOptions
+from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
+from workloads.errors import BudgetError
+from workloads.units import format_bytes, parse_bytes
+from workloads.workload import Workload
+
+NAME = "gnndrive"
+_STAGING = 2 << 20
+_PAGE = 4096
+
+
+class ReaderArguments(TypedDict):
+    """What decides how an extractor's reader reads, and how large it is."""
+
+    data_offset: int
+    num_rows: int
+    row_bytes: int
+    depth: int
+    granularity: Literal["logical", "4096"]
+    merge: bool
+    max_request_bytes: int
+    merge_gap_bytes: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the planner decided.
+
+    Attributes:
+        slots: rows of the feature buffer.
+        max_nodes: rows of the largest mini-batch.
+        on_device: the feature buffer lies on a device with memory of its own (the paper's GPU variant).
+        staging_bytes: staging buffer of each extractor, 0 where reads land in the feature buffer itself.
+        plan: all buffers.
+    """
+
+    slots: int
+    max_nodes: int
+    on_device: bool
+    staging_bytes: int
+    plan: Plan
+
+
+def reader_arguments(workload: Workload, options: GnnDriveOptions) -> ReaderArguments:
+    """Arguments of one extractor's row reader."""
+    return {
+        "data_offset": workload.dataset.data_offset("features"),
+        "num_rows": workload.dataset.num_nodes,
+        "row_bytes": row_bytes(workload),
+        "depth": options.io_depth,
+        "granularity": options.io_granularity,
+        "merge": options.merge,
+        "max_request_bytes": options.max_request_bytes,
+        "merge_gap_bytes": options.merge_gap_bytes,
+    }
+
+
+def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GnnDriveOptions) -> Sizes:
+    """Size every buffer.
+
+    Raises:
+        BudgetError: the feature buffer cannot hold the largest mini-batch of every extractor, below which extraction
+            could deadlock (Section 4.2), or another part does not fit.
+    """
+    bounds = batch_bounds(workload)
+    on_device = runtime.accelerator.kind != "cpu"
+    topology = [indptr_item(workload), *_sampling(bounds, options)]
+    if runtime.stages == "sample":
+        return Sizes(0, bounds.max_nodes, on_device, 0, Plan(tuple(topology)).require(NAME, budget))
+    staging = _staging_bytes(workload, bounds, options, on_device)
+    host = [
+        *topology,
+        PlanItem("reader buffers", options.extractors * _reader_bytes(workload, options, bounds)),
+    ]
+    if staging:
+        host.append(PlanItem("staging buffer", options.extractors * staging))
+    host.append(_page_cache(workload, budget))
+    if on_device:
+        slots = _slots(workload, options, bounds, _device_bytes(runtime, budget), 0, "device")
+        host.append(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)))
+    else:
+        left = None if budget.host is None else budget.host - sum(item.bytes for item in host)
+        slots = _slots(workload, options, bounds, left, 1, "host")
+        host.append(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)))
+    tier: Tier = "device" if on_device else "host"
+    items = (*host, PlanItem("feature buffer", _table_bytes(slots * row_bytes(workload)), tier))
+    plan = Plan(items).require(NAME, budget, "raise memory, or lower extractors, io_depth, batch size or fan-out")
+    return Sizes(slots, bounds.max_nodes, on_device, staging, plan)
+
+
+def _sampling(bounds: Bounds, options: GnnDriveOptions) -> tuple[PlanItem, ...]:
+    waiting = options.extracting_queue + options.extractors + options.training_queue
+    return sampling_items(bounds, workers=options.samplers, waiting=waiting)
+
+
+def _staging_bytes(workload: Workload, bounds: Bounds, options: GnnDriveOptions, on_device: bool) -> int:
+    """Bounded by what one extractor may have in flight between disk and device; at least one row."""
+    if options.direct and not on_device:
+        return 0
+    row = row_bytes(workload)
+    wanted = options.staging_bytes or min(_STAGING, bounds.max_nodes * row)
+    return max(row, wanted // row * row)
+
+
+def _reader_bytes(workload: Workload, options: GnnDriveOptions, bounds: Bounds) -> int:
+    if not options.direct:
+        return 0
+    path = workload.dataset.file("features")
+    return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=bounds.max_nodes, path=path)
+
+
+def _page_cache(workload: Workload, budget: MemoryBudget) -> PlanItem:
+    """What the feature buffer must leave for `indices`, which sampling reads through the page cache."""
+    share = workload.dataset.topology_bytes if budget.host is None else budget.host // 8
+    return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))
+
+
+def _device_bytes(runtime: Runtime, budget: MemoryBudget) -> int | None:
+    limits = [limit for limit in (budget.device, runtime.accelerator.memory_bytes) if limit is not None]
+    return min(limits) if limits else None
+
+
+def _table_bytes(nbytes: int) -> int:
+    return -(-nbytes // _PAGE) * _PAGE
+
+
+def _slots(
+    workload: Workload, options: GnnDriveOptions, bounds: Bounds, left: int | None, mapped: int, tier: str
+) -> int:
+    """Slots of the feature buffer: as many as wanted, or as `left` bytes hold, with their mapping table if `mapped`."""
+    row = row_bytes(workload)
+    least = options.extractors * bounds.max_nodes
+    fitting = workload.dataset.num_nodes if left is None else _fitting(left, row, mapped)
+    if options.feature_buffer == "auto":
+        rule = (options.extractors + options.training_queue) * bounds.max_nodes * options.feature_buffer_scale
+        wanted = max(least, int(rule))
+    elif options.feature_buffer == "max":
+        wanted = fitting
+    else:
+        wanted = parse_bytes(options.feature_buffer, "feature_buffer") // row
+        if wanted > fitting and left is not None:
+            raise BudgetError(
+                f"{NAME}: feature buffer of {options.feature_buffer} does not fit, {format_bytes(max(0, left))} is "
+                f"left of the {tier} budget",
+                "lower feature_buffer or raise memory",
+            )
+    # More slots than nodes are never used; then every extractor's batch finds room whatever its size.
+    slots = min(wanted, fitting, workload.dataset.num_nodes)
+    if slots < min(least, workload.dataset.num_nodes):
+        raise BudgetError(
+            f"{NAME}: feature buffer needs {format_bytes(least * row)} for {options.extractors} extractors x "
+            f"{bounds.max_nodes} rows of the largest mini-batch, {format_bytes(max(0, left or 0))} is left of the "
+            f"{tier} budget",
+            "raise memory, or lower extractors, batch size or fan-out",
+        )
+    return slots
+
+
+def _fitting(left: int, row: int, mapped: int) -> int:
+    """Most slots whose rows (and mapping, if `mapped`) take at most `left` bytes."""
+    if left <= 0:
+        return 0
+    low, high = 0, left // row
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _table_bytes(middle * row) + mapped * FeatureBuffer.plan_bytes(middle) <= left:
+            low = middle
+        else:
+            high = middle - 1
+    return low

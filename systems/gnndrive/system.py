@@ -1,0 +1,244 @@
+"""GNNDrive's four stages (Section 4.1): samplers, extractors, the trainer (the harness's loop) and a releaser.
+
+Sampling reads `indices` through the page cache, extraction reads features with direct I/O into a feature buffer whose
+rows are shared by all mini-batches: a row wanted again soon is not read again, one that another extractor is reading
+is waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine import FeatureBuffer, RowReader, madvise
+from systems.engine.gather_loader import torch_dtype
+from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
+from systems.engine.topology import MappedFiles, mapped_sampler
+from systems.gnndrive.extractor import CachedExtractor, Extractor, ExtractorPool, HostExtractor, StagedExtractor
+from systems.gnndrive.options import GnnDriveOptions
+from systems.gnndrive.planner import Sizes, plan_sizes, reader_arguments
+from systems.gnndrive.tally import Tally
+from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
+
+Slots = npt.NDArray[np.int64]
+
+
+class GnnDrive(System):
+    """GNNDrive, CPU and GPU variants."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="gnndrive",
+        paper="gnndrive",
+        summary="asynchronous direct-I/O extraction into a shared feature buffer",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=GnnDriveOptions,
+        # Which rows are still buffered depends on when mini-batches are released; rows and hits + misses do not.
+        deterministic_counters=False,
+    )
+    options: GnnDriveOptions
+
+    _sampler: NeighborSampler | None = None
+    _table: torch.Tensor | None = None
+    _buffer: FeatureBuffer | None = None
+    _extractors: ExtractorPool | None = None
+    _pipeline: Pipeline | None = None
+    _tally: Tally | None = None
+    _evicted_before = 0
+    _mode = "not prepared"
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return plan_sizes(self.workload, self.runtime, self.budget, self.options)
+
+    @property
+    def _in_order(self) -> bool:
+        return self.options.keep_order or self.runtime.keep_order
+
+    def plan(self) -> Plan:
+        """All buffers; see `planner.py`."""
+        return self._sizes.plan
+
+    def prepare(self) -> None:
+        """Load `indptr`, map `indices`, allocate the feature buffer, open the readers."""
+        sizes = self._sizes
+        self._topology = MappedFiles(self.workload, ["indices", "labels"])
+        self._sampler = mapped_sampler(self.workload)
+        if self.runtime.stages == "sample":
+            return
+        dataset, accelerator = self.workload.dataset, self.runtime.accelerator
+        self._table = accelerator.allocate(sizes.slots, dataset.dim, torch_dtype(dataset.feature_dtype))
+        self._buffer = FeatureBuffer(sizes.slots)
+        self._extractors = ExtractorPool(self._make_extractor, self.options.extractors)
+        self._mode = self._extractors.mode
+
+    def _make_extractor(self) -> Extractor:
+        dataset, options, accelerator = self.workload.dataset, self.options, self.runtime.accelerator
+        assert self._table is not None
+        if not options.direct:
+            features = dataset.memmap("features")
+            madvise(features, "random")
+            staging = accelerator.host_buffer(self._sizes.staging_bytes)
+            return CachedExtractor(
+                features, MappedFiles(self.workload, ["features"]), self._table, staging, accelerator
+            )
+        reader = RowReader(dataset.file("features"), **reader_arguments(self.workload, options))
+        if not self._sizes.on_device:
+            return HostExtractor(reader, self._table)
+        return StagedExtractor(reader, self._table, accelerator.host_buffer(self._sizes.staging_bytes), accelerator)
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """The mini-batches of epoch `k`, as their extraction finishes, or in the seed plan's order if asked for."""
+        if self._sampler is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        tier = "device" if self._sizes.on_device else "host"
+        self._tally = Tally(tier, self.options.io_depth * self.options.extractors)
+        if self._buffer is not None:
+            self._evicted_before = self._buffer.evictions
+        return self._run(k, self._sampler, self._tally)
+
+    def _run(self, k: int, sampler: NeighborSampler, tally: Tally) -> Iterator[Batch]:
+        options = self.options
+        seeds = make_seed_plan(self.workload).batches(k)
+        with Pipeline(self.info.name) as pipe:
+            self._pipeline = pipe
+
+            def sample(index: int, nodes: npt.NDArray[np.int64]) -> SampledBatch:
+                self._topology.check()
+                with self.clock.stage("sample", index):
+                    return sampler.sample(k, index, nodes)
+
+            extracting: Channel[SampledBatch] = pipe.channel(options.extracting_queue, ordered=self._in_order)
+            pipe.stage("sample", options.samplers, sample, seeds, extracting)
+            if self._buffer is None:
+                for structure in pipe.results(extracting):
+                    yield Batch(structure, None)
+                return
+            yield from self._extract_all(pipe, extracting, self._fresh_buffer(pipe), tally)
+
+    def _fresh_buffer(self, pipe: Pipeline) -> FeatureBuffer:
+        """The feature buffer, kept from epoch to epoch; an epoch that stops early wakes its waiters by closing it."""
+        buffer = self._buffer
+        assert buffer is not None
+
+        def replace() -> None:
+            # All threads of this pipeline are told to end and none of its batches is used again, so starting from an
+            # empty mapping is right, and much simpler than undoing what was under way.
+            buffer.close()
+            self._buffer = FeatureBuffer(buffer.num_slots)
+            self._evicted_before = 0
+
+        pipe.on_stop(replace)
+        return buffer
+
+    def _extract_all(
+        self, pipe: Pipeline, extracting: Channel[SampledBatch], buffer: FeatureBuffer, tally: Tally
+    ) -> Iterator[Batch]:
+        options = self.options
+        turnstile = pipe.turnstile() if self._in_order else None
+        releasing: Channel[Slots] = pipe.channel(options.extractors + options.training_queue + 1)
+        training: Channel[Batch] = pipe.channel(options.training_queue, ordered=self._in_order)
+
+        def extract(number: int, sampled: SampledBatch) -> Batch:
+            return self._extract(number, sampled, buffer, tally, turnstile, releasing)
+
+        pipe.stage("extract", options.extractors, extract, extracting, training)
+        pipe.stage("release", 1, lambda _, slots: buffer.release_slots(slots), releasing)
+        yield from pipe.results(training)
+        releasing.close()
+        pipe.finish()
+
+    def _extract(
+        self,
+        number: int,
+        sampled: SampledBatch,
+        buffer: FeatureBuffer,
+        tally: Tally,
+        turnstile: Turnstile | None,
+        releasing: Channel[Slots],
+    ) -> Batch:
+        """Algorithm 1 of the paper for one mini-batch."""
+        assert self._table is not None and self._extractors is not None
+        began = time.monotonic()
+        if turnstile is not None:
+            # In order, a later mini-batch must not take the slots that the one to be trained next waits for.
+            turnstile.enter(number)
+        got = buffer.acquire(sampled.nodes)
+        if turnstile is not None:
+            turnstile.leave()
+        start = time.monotonic()
+        tally.acquired(sampled.num_nodes, len(got.load), len(got.waiting), start - began)
+        if len(got.load):
+            # An error here stops the pipeline, which closes the feature buffer: nobody waits for these rows in vain.
+            extractor = self._extractors.borrow()
+            try:
+                stats, read_at = extractor.load(sampled.nodes[got.load], got.load_slots, sampled.index)
+            finally:
+                self._extractors.give_back(extractor)
+            tally.loaded(stats)
+            self.clock.add("extract", sampled.index, start, read_at)
+            if self._sizes.on_device:
+                self.clock.add("transfer", sampled.index, read_at, time.monotonic())
+            # Only now: the bytes are in the table, so whoever finds the row valid may read it.
+            buffer.publish(got.load_slots)
+        if len(got.waiting):
+            waiting = time.monotonic()
+            buffer.wait(got)
+            tally.waited(time.monotonic() - waiting)
+        return Batch(
+            sampled,
+            self._table,
+            torch.from_numpy(got.alias),
+            on_release=lambda: _release(releasing, buffer, number, got.alias),
+        )
+
+    def counters(self) -> Counters:
+        """What the last epoch's extractors asked for, found in the feature buffer and read."""
+        if self._tally is None:
+            return Counters()
+        evictions = self._buffer.evictions - self._evicted_before if self._buffer is not None else 0
+        return self._tally.counters(evictions)
+
+    def notes(self) -> dict[str, str]:
+        """How it reads and how large the feature buffer is."""
+        sizes = self._sizes
+        batches = sizes.slots / sizes.max_nodes if sizes.max_nodes else 0.0
+        return {
+            "io": self._mode,
+            "feature_buffer": f"{sizes.slots} slots, {batches:.1f} largest mini-batches",
+            "variant": "GPU (staging buffer)" if sizes.on_device else "CPU (reads into the feature buffer)",
+            "order": "seed plan" if self._in_order else "as extraction finishes",
+        }
+
+    def close(self) -> None:
+        """End the threads, close the files, free the feature buffer."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+        if self._buffer is not None:
+            self._buffer.close()
+            self._buffer = None
+        if self._extractors is not None:
+            self._extractors.close()
+            self._extractors = None
+        if self._table is not None:
+            self.runtime.accelerator.free(self._table)
+            self._table = None
+        self._sampler = None
+
+
+def _release(releasing: Channel[Slots], buffer: FeatureBuffer, number: int, slots: Slots) -> None:
+    """Hand a trained mini-batch's slots to the releaser, or release them here once it has gone home."""
+    try:
+        releasing.put(number, slots)
+    except Stopped:
+        buffer.release_slots(slots)
