@@ -1,6 +1,235 @@
-// Bindings of the generate part of workloads._native.
+// Bindings of the generate part of workloads._native: numpy arrays in and out, the GIL released around every loop.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+
+#include <memory>
+#include <span>
+#include <stdexcept>
+
+#include "features.hpp"
+#include "fractal.hpp"
+#include "graph_measures.hpp"
+#include "kronecker.hpp"
+#include "rmat.hpp"
 
 namespace nb = nanobind;
 
-void bind_generate(nb::module_& m) { (void)m; }
+namespace outcore {
+namespace {
+
+template <typename T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using In64 = In<std::int64_t>;
+
+template <typename T>
+std::span<const T> view(const In<T>& array) {
+    return {array.data(), array.size()};
+}
+
+template <typename T>
+std::span<T> view(const Out<T>& array) {
+    return {array.data(), array.size()};
+}
+
+template <typename T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> give(std::vector<T>&& values) {
+    auto owned = std::make_unique<std::vector<T>>(std::move(values));
+    T* const data = owned->data();
+    const std::size_t size = owned->size();
+    nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner);
+}
+
+// A base graph is read by native code that trusts it, so it is checked once, here.
+void check_graph(std::span<const std::int64_t> indptr, std::span<const std::int32_t> indices, std::int64_t sources) {
+    if (indptr.empty() || indptr.front() != 0 || indptr.back() != static_cast<std::int64_t>(indices.size())) {
+        throw std::invalid_argument("indptr does not fit indices");
+    }
+    for (std::size_t u = 0; u + 1 < indptr.size(); ++u) {
+        if (indptr[u] > indptr[u + 1]) throw std::invalid_argument("indptr decreases");
+    }
+    for (const std::int32_t v : indices) {
+        if (v < 0 || v >= sources) throw std::invalid_argument("a neighbour id is out of range");
+    }
+}
+
+struct KroneckerStream {
+    In64 base_indptr, seed_indptr;  // kept alive
+    In<std::int32_t> base_indices, seed_indices;
+    Kronecker product;
+
+    static Kronecker checked(std::span<const std::int64_t> base_indptr, std::span<const std::int32_t> base_indices,
+                             std::span<const std::int64_t> seed_indptr, std::span<const std::int32_t> seed_indices,
+                             std::int64_t num_nodes) {
+        check_graph(base_indptr, base_indices, static_cast<std::int64_t>(base_indptr.size()) - 1);
+        check_graph(seed_indptr, seed_indices, static_cast<std::int64_t>(seed_indptr.size()) - 1);
+        return {base_indptr, base_indices, seed_indptr, seed_indices, num_nodes};
+    }
+
+    KroneckerStream(In64 bp, In<std::int32_t> bi, In64 sp, In<std::int32_t> si, std::int64_t num_nodes)
+        : base_indptr(bp),
+          seed_indptr(sp),
+          base_indices(bi),
+          seed_indices(si),
+          product(checked(view(base_indptr), view(base_indices), view(seed_indptr), view(seed_indices), num_nodes)) {}
+};
+
+struct FractalStream {
+    In64 base_indptr;  // kept alive
+    In<std::int32_t> base_indices;
+    Fractal expansion;
+
+    static Fractal checked(std::span<const std::int64_t> indptr, std::span<const std::int32_t> indices,
+                           std::span<const double> keep, std::uint64_t seed) {
+        check_graph(indptr, indices, static_cast<std::int64_t>(indptr.size()) - 1);
+        return {indptr, indices, keep, seed};
+    }
+
+    FractalStream(In64 bp, In<std::int32_t> bi, In<double> keep, std::uint64_t seed)
+        : base_indptr(bp), base_indices(bi), expansion(checked(view(base_indptr), view(base_indices), view(keep), seed)) {}
+
+    template <typename Index>
+    auto columns(std::int64_t first, std::int64_t last, int threads) const {
+        Columns<Index> result;
+        {
+            const nb::gil_scoped_release release;
+            result = expansion.columns<Index>(first, last, threads);
+        }
+        return std::pair(give(std::move(result.degrees)), give(std::move(result.edges)));
+    }
+};
+
+template <typename Index>
+void bind_index(nb::module_& m, nb::class_<KroneckerStream>& kronecker, nb::class_<Rmat>& rmat) {
+    using namespace nb::literals;
+    const auto released = nb::call_guard<nb::gil_scoped_release>();
+    kronecker.def(
+        "edges",
+        [](const KroneckerStream& self, std::int64_t start, Out<Index> out, int threads) {
+            self.product.edges(start, view(out), threads);
+        },
+        "start"_a, "out"_a.noconvert(), "threads"_a, released);
+    rmat.def(
+        "fill",
+        [](const Rmat& self, In64 indptr, std::int64_t first, std::int64_t last, Out<Index> out,
+           Out<std::uint32_t> used, int threads) {
+            self.fill(view(indptr), first, last, view(out), view(used), threads);
+        },
+        "indptr"_a, "first"_a, "last"_a, "out"_a.noconvert(), "used"_a.noconvert(), "threads"_a, released);
+    m.def(
+        "clustering",
+        [](In64 indptr, In<Index> indices, In64 nodes, int pairs, bool sorted, std::uint64_t seed, int threads) {
+            return clustering(Graph<Index>{view(indptr), view(indices)}, view(nodes), pairs, sorted, seed, threads);
+        },
+        "indptr"_a, "indices"_a.noconvert(), "nodes"_a, "pairs"_a, "sorted"_a, "seed"_a, "threads"_a, released);
+    m.def(
+        "homophily",
+        [](In64 indptr, In<Index> indices, In64 labels, In64 nodes, int threads) {
+            const Homophily found = homophily(Graph<Index>{view(indptr), view(indices)}, view(labels), view(nodes), threads);
+            return std::pair(found.same, found.edges);
+        },
+        "indptr"_a, "indices"_a.noconvert(), "labels"_a, "nodes"_a, "threads"_a, released);
+    m.def(
+        "count_sources",
+        [](In<Index> indices, Out<std::int64_t> counts, int threads) {
+            count_sources(view(indices), view(counts), threads);
+        },
+        "indices"_a.noconvert(), "counts"_a.noconvert(), "threads"_a, released);
+    m.def(
+        "sort_lists",
+        [](In64 indptr, Out<Index> indices, int threads) { sort_lists(view(indptr), view(indices), threads); },
+        "indptr"_a, "indices"_a.noconvert(), "threads"_a, released);
+    m.def(
+        "communities",
+        [](In64 indptr, In<Index> indices, std::int32_t number, int sweeps, std::uint64_t seed,
+           Out<std::int64_t> out) {
+            communities(Graph<Index>{view(indptr), view(indices)}, number, sweeps, seed, view(out));
+        },
+        "indptr"_a, "indices"_a.noconvert(), "number"_a, "sweeps"_a, "seed"_a, "out"_a.noconvert(), released);
+}
+
+template <typename Element>
+void bind_features(nb::module_& m, const char* name) {
+    using namespace nb::literals;
+    m.def(
+        name,
+        [](nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu> centres, In64 group, In64 ids,
+           std::uint64_t seed, float noise, int threads,
+           nb::ndarray<Element, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+            const auto dim = static_cast<std::int64_t>(centres.shape(1));
+            if (out.shape(0) != ids.size() || out.shape(1) != centres.shape(1)) {
+                throw std::invalid_argument("out does not fit ids and centres");
+            }
+            feature_rows({centres.data(), centres.size()}, view(group), view(ids), dim, seed, noise, threads,
+                         out.data());
+        },
+        "centres"_a, "group"_a, "ids"_a, "seed"_a, "noise"_a, "threads"_a, "out"_a.noconvert(),
+        nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+}  // namespace outcore
+
+void bind_generate(nb::module_& m) {
+    using namespace outcore;
+    using namespace nb::literals;
+    const auto released = nb::call_guard<nb::gil_scoped_release>();
+
+    nb::class_<KroneckerStream> kronecker(m, "KroneckerStream");
+    kronecker
+        .def(nb::init<In64, In<std::int32_t>, In64, In<std::int32_t>, std::int64_t>(), "base_indptr"_a,
+             "base_indices"_a, "seed_indptr"_a, "seed_indices"_a, "num_nodes"_a)
+        .def_prop_ro("num_nodes", [](const KroneckerStream& self) { return self.product.num_nodes(); })
+        .def_prop_ro("num_edges", [](const KroneckerStream& self) { return self.product.num_edges(); })
+        .def(
+            "indptr",
+            [](const KroneckerStream& self, std::int64_t start, Out<std::int64_t> out, int threads) {
+                self.product.indptr(start, view(out), threads);
+            },
+            "start"_a, "out"_a.noconvert(), "threads"_a, released);
+
+    nb::class_<Rmat> rmat(m, "Rmat");
+    rmat.def(nb::init<std::int64_t, std::int64_t, std::uint64_t, bool>(), "num_nodes"_a, "num_edges"_a, "seed"_a,
+             "permute"_a)
+        .def(
+            "count",
+            [](const Rmat& self, Out<std::int64_t> indptr, int threads) { self.count(view(indptr), threads); },
+            "indptr"_a.noconvert(), "threads"_a, released);
+
+    nb::class_<FractalStream>(m, "FractalStream")
+        .def(nb::init<In64, In<std::int32_t>, In<double>, std::uint64_t>(), "base_indptr"_a, "base_indices"_a, "keep"_a,
+             "seed"_a)
+        .def_prop_ro("num_nodes", [](const FractalStream& self) { return self.expansion.num_nodes(); })
+        .def(
+            "count_edges", [](const FractalStream& self, int threads) { return self.expansion.count_edges(threads); },
+            "threads"_a, released)
+        .def("columns32", &FractalStream::columns<std::int32_t>, "first"_a, "last"_a, "threads"_a)
+        .def("columns64", &FractalStream::columns<std::int64_t>, "first"_a, "last"_a, "threads"_a);
+
+    bind_index<std::int32_t>(m, kronecker, rmat);
+    bind_index<std::int64_t>(m, kronecker, rmat);
+    bind_features<float>(m, "feature_rows32");
+    bind_features<std::uint16_t>(m, "feature_rows16");
+    m.def(
+        "random_labels",
+        [](std::int64_t first, std::uint32_t num_classes, std::uint64_t seed, Out<std::int64_t> out) {
+            if (num_classes < 1) throw std::invalid_argument("num_classes must be at least 1");
+            random_labels(first, num_classes, seed, view(out));
+        },
+        "first"_a, "num_classes"_a, "seed"_a, "out"_a.noconvert(), released);
+    m.def(
+        "permute",
+        [](std::uint64_t n, std::uint64_t seed, std::uint32_t name0, std::uint32_t name1, bool inverse,
+           Out<std::int64_t> ids) {
+            const Permutation permutation(n, seed, name0, name1);
+            for (std::int64_t& id : view(ids)) {
+                if (id < 0 || static_cast<std::uint64_t>(id) >= n) throw std::out_of_range("an id is outside [0, n)");
+                const auto x = static_cast<std::uint64_t>(id);
+                id = static_cast<std::int64_t>(inverse ? permutation.inverse(x) : permutation.forward(x));
+            }
+        },
+        "n"_a, "seed"_a, "name0"_a, "name1"_a, "inverse"_a, "ids"_a.noconvert(), released);
+}

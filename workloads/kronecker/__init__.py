@@ -1,0 +1,59 @@
+"""Generators of topology: R-MAT, the plain Kronecker product, the randomised fractal expansion; features and labels.
+
+`plan_topology` says exact sizes before anything is written; `generate_topology` plans and writes to a
+`DatasetWriter`. Everything is drawn by counter (Philox4x32-10), so nothing depends on threads or on the memory bound.
+"""
+
+from __future__ import annotations
+
+from workloads.kronecker.fractal import plan_fractal
+from workloads.kronecker.kronecker import plan_kronecker
+from workloads.kronecker.rmat import plan_rmat
+from workloads.kronecker.spec import (
+    BaseGraph,
+    GenerateSpec,
+    Kind,
+    Progress,
+    TopologyPlan,
+    TopologyResult,
+    TopologySink,
+)
+
+__all__ = [
+    "BaseGraph",
+    "GenerateSpec",
+    "Kind",
+    "Progress",
+    "TopologyPlan",
+    "TopologyResult",
+    "TopologySink",
+    "generate_topology",
+    "plan_topology",
+]
+
+
+def _silent(stage: str, fraction: float) -> None:
+    pass
+
+
+def plan_topology(spec: GenerateSpec, progress: Progress = _silent) -> TopologyPlan:
+    """Exact N, E and element type of the graph that `spec` describes, and how to write it.
+
+    Raises:
+        InputError: the specification contradicts itself or cannot be reached.
+        BudgetError: `max_memory` is too small.
+    """
+    planners = {"rmat": plan_rmat, "kronecker": plan_kronecker, "fractal": plan_fractal}
+    return planners[spec.kind](spec, progress)
+
+
+def generate_topology(spec: GenerateSpec, sink: TopologySink, progress: Progress = _silent) -> TopologyResult:
+    """Generate `indptr` and `indices` into `sink` (a `DatasetWriter`): both begun, written and finished.
+
+    Raises:
+        InputError, BudgetError: as `plan_topology`.
+        OSError: the disk is full or failed (`DatasetWriter` makes one sentence of it).
+    """
+    plan = plan_topology(spec, progress)
+    plan.write(sink, progress)
+    return TopologyResult(plan.num_nodes, plan.num_edges, plan.base, plan.details)

@@ -1,0 +1,167 @@
+"""Feature rows that can be learned and recomputed: the centre of a node's class (or its base node's row) plus noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads import _native
+from workloads.errors import InputError
+
+# Distance of the class centres in units of the noise: alone a row tells its class most of the time, not always.
+SIGNAL = 3.0
+_CENTRE_IDS = 1 << 62  # beyond any node's id, so that no node shares its draws with a centre
+_PROJECTION_IDS = 1 << 61
+_CHUNK_BYTES = 16 << 20
+
+
+class FeatureSource:
+    """Rows of a feature table of N nodes, each a pure function of the seed and the node's id.
+
+    Row v is `centres[group(v)] + noise * z(seed, v)`, z about normal (mean 0, variance 1) from Philox draws.
+
+    Attributes:
+        num_nodes: N.
+        dim: D, columns.
+        dtype: float32 or float16.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int,
+        centres: npt.NDArray[np.float32],
+        groups: npt.NDArray[np.int64] | int,
+        *,
+        dtype: npt.DTypeLike = "float32",
+        seed: int = 0,
+        noise: float = 1.0,
+        threads: int = 1,
+    ) -> None:
+        """Most callers want `of_classes`, `of_base` or `random`.
+
+        Args:
+            num_nodes: N.
+            centres: float32 [G, D].
+            groups: int64 [N], each below G; or a number m, the group of node v being `v % m`.
+            dtype: float32 or float16.
+            seed: 0 to 2^64 - 1.
+            noise: factor of the noise.
+            threads: threads that fill rows.
+        """
+        self.num_nodes, self.dim, self.dtype = num_nodes, int(centres.shape[1]), np.dtype(dtype)
+        if self.dtype not in (np.dtype(np.float32), np.dtype(np.float16)):
+            raise InputError(f"features cannot be {self.dtype}", "use float32 or float16")
+        self._centres = np.ascontiguousarray(centres, dtype=np.float32)
+        self._groups, self._seed, self._noise, self._threads = groups, seed, noise, max(1, threads)
+
+    @classmethod
+    def of_classes(
+        cls, labels: npt.NDArray[np.int64], num_classes: int, dim: int, *, signal: float = SIGNAL, **options: Any
+    ) -> FeatureSource:
+        """The centre of the node's class plus noise; a node without label (negative) has noise alone.
+
+        Args:
+            labels: int64 [N].
+            num_classes: labels are below it.
+            dim: D.
+            signal: root-mean-square distance of a centre from the origin, in units of the noise, whatever D.
+            options: `dtype`, `seed`, `noise`, `threads`.
+        """
+        centres = class_centres(num_classes, dim, int(options.get("seed", 0)), signal)
+        with_none = np.concatenate([centres, np.zeros((1, dim), dtype=np.float32)])
+        return cls(labels.shape[0], with_none, _Labels(labels, num_classes), **options)  # type: ignore[arg-type]
+
+    @classmethod
+    def of_base(
+        cls, base_features: Any, num_nodes: int, dim: int, *, noise: float = 0.1, **options: Any
+    ) -> FeatureSource:
+        """The base node's row plus a little noise; node v is a copy of base node `v % base nodes`.
+
+        Args:
+            base_features: [B, D0], dense or scipy sparse; where D0 differs from `dim` it is projected by a random
+                matrix of signs, then scaled to a standard deviation of 1 over all entries.
+            num_nodes: N.
+            dim: D.
+            noise: standard deviation of the noise.
+            options: `dtype`, `seed`, `threads`.
+        """
+        table = projected(base_features, dim, int(options.get("seed", 0)))
+        return cls(num_nodes, table, table.shape[0], noise=noise, **options)
+
+    @classmethod
+    def random(cls, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
+        """Noise alone."""
+        return cls(num_nodes, np.zeros((1, dim), dtype=np.float32), 1, **options)
+
+    def rows(self, ids: npt.NDArray[np.int64], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Rows of nodes `ids` (int64 [n], any order), as [n, D]; into `out` where given."""
+        ids = np.ascontiguousarray(ids, dtype=np.int64)
+        if out is None:
+            out = np.empty((ids.shape[0], self.dim), dtype=self.dtype)
+        groups = ids % self._groups if isinstance(self._groups, int) else self._groups[ids]
+        arguments = (self._centres, groups, ids, self._seed, self._noise, self._threads)
+        if self.dtype == np.float32:
+            _native.feature_rows32(*arguments, out)
+        else:
+            _native.feature_rows16(*arguments, out.view(np.uint16))
+        return out
+
+    def chunks(self, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[npt.NDArray[Any]]:
+        """All rows in order, in arrays of about `chunk_bytes`; an array is reused once the next one is asked for."""
+        step = max(1, chunk_bytes // (self.dim * self.dtype.itemsize))
+        buffer = np.empty((min(step, self.num_nodes), self.dim), dtype=self.dtype)
+        for first in range(0, self.num_nodes, step):
+            ids = np.arange(first, min(self.num_nodes, first + step), dtype=np.int64)
+            yield self.rows(ids, buffer[: ids.shape[0]])
+
+
+class _Labels:
+    """Labels as groups, those without a label in the group after the last class."""
+
+    def __init__(self, labels: npt.NDArray[np.int64], num_classes: int) -> None:
+        self._labels, self._none = labels, num_classes
+
+    def __getitem__(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        labels = np.asarray(self._labels[ids], dtype=np.int64)
+        return np.where(labels < 0, self._none, labels)
+
+
+def class_centres(num_classes: int, dim: int, seed: int, signal: float = SIGNAL) -> npt.NDArray[np.float32]:
+    """[num_classes, dim] float32: centre c is drawn by counter, its length about `signal` whatever `dim`."""
+    ids = _CENTRE_IDS + np.arange(num_classes, dtype=np.int64)
+    return _draws(ids, dim, seed) * np.float32(signal / np.sqrt(dim))
+
+
+def feature_rows(
+    ids: npt.NDArray[np.int64],
+    dim: int,
+    dtype: npt.DTypeLike,
+    num_classes: int,
+    seed: int,
+    labels: npt.NDArray[np.int64],
+    noise: float = 1.0,
+) -> npt.NDArray[Any]:
+    """Rows `ids` of the table that `FeatureSource.of_classes` makes of `labels` (int64 [N]), as [n, dim]."""
+    return FeatureSource.of_classes(labels, num_classes, dim, dtype=dtype, seed=seed, noise=noise).rows(ids)
+
+
+def projected(features: Any, dim: int, seed: int) -> npt.NDArray[np.float32]:
+    """[B, D0] dense or sparse features as float32 [B, dim] of standard deviation 1."""
+    if features.shape[1] == dim:
+        table = np.asarray(features.toarray() if hasattr(features, "toarray") else features, dtype=np.float32)
+    else:
+        ids = _PROJECTION_IDS + np.arange(features.shape[1], dtype=np.int64)
+        signs = np.where(_draws(ids, dim, seed) < 0, np.float32(-1), np.float32(1))
+        table = np.asarray(features @ signs, dtype=np.float32)
+    deviation = float(table.std())
+    return np.ascontiguousarray(table / np.float32(deviation) if deviation > 0 else table)
+
+
+def _draws(ids: npt.NDArray[np.int64], dim: int, seed: int) -> npt.NDArray[np.float32]:
+    out = np.empty((ids.shape[0], dim), dtype=np.float32)
+    zeros = np.zeros((1, dim), dtype=np.float32)
+    _native.feature_rows32(zeros, np.zeros(ids.shape[0], dtype=np.int64), ids, seed, 1.0, 1, out)
+    return out

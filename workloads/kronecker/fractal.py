@@ -1,0 +1,157 @@
+"""The randomised fractal expansion of a base graph, as Ginex's datasets were made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads import _native
+from workloads.errors import InputError
+from workloads.kronecker.kronecker import sorted_base
+from workloads.kronecker.rmat import DEFAULT_MEAN_DEGREE, rmat_base, rmat_base_bytes
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
+from workloads.kronecker.stream import STREAM_BYTES, PartWriter
+
+LOWEST_KEEP, HIGHEST_KEEP = 0.01, 0.95
+_DEFAULT_EXPAND = 4
+_BATCH_BYTES = 32 << 20
+
+
+def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
+    """Plan the expansion: n x n blocks, each the base with fresh row and column permutations and thinned.
+
+    N is n times the base's nodes; E follows from base and n and is counted before anything is written. Without a base
+    an R-MAT graph is drawn, sized so that E comes near `edges`.
+
+    Raises:
+        InputError: sizes that cannot be reached; `edges` beside a base.
+        BudgetError: `max_memory` does not hold the base, its SVD or the buffers.
+    """
+    if spec.base is None:
+        base, copies, keep = _drawn_base(spec, progress)
+    else:
+        if spec.edges is not None:
+            raise InputError(
+                "--edges does not go with --kind fractal and --base", "the edges follow from base and size"
+            )
+        base = sorted_base(spec.base, spec)
+        if spec.expand is None and spec.nodes is None:
+            raise InputError("an expansion needs a size", "give --expand K or --nodes N")
+        copies = spec.expand or -(-(spec.nodes or 0) // base.num_nodes)
+        _check_copies(copies, base.num_nodes)
+        progress("singular values", 0.0)
+        keep = keep_matrix(base, copies, spec)
+    nodes = copies * base.num_nodes
+    dtype = spec.dtype_for(nodes)
+    held = base.num_edges * 4 + base.num_nodes * 8 + copies * copies * 140 + STREAM_BYTES
+    # A batch of columns is held three times while its pieces are joined.
+    batch_bytes = min(_BATCH_BYTES, max(0, spec.max_memory - held) // 4)
+    spec.require("the base graph, the permutations and the buffers", held + (4 << 20))
+    stream = _native.FractalStream(base.indptr, base.indices, np.ascontiguousarray(keep.T).reshape(-1), spec.seed)
+    progress("counting", 0.0)
+    edges = int(stream.count_edges(spec.num_threads))
+    batch = max(512, min(nodes, int(batch_bytes / max(1.0, edges / nodes) / dtype.itemsize)))
+
+    def write(sink: TopologySink, progress: Progress) -> None:
+        columns = stream.columns32 if dtype == np.int32 else stream.columns64
+        end = 0
+        with (
+            PartWriter(sink, "indptr", np.int64, nodes + 1) as indptr,
+            PartWriter(sink, "indices", dtype, edges) as indices,
+        ):
+            indptr.write(np.zeros(1, dtype=np.int64))
+            for first in range(0, nodes, batch):
+                degrees, lists = columns(first, min(nodes, first + batch), spec.num_threads)
+                np.cumsum(degrees, out=degrees)
+                degrees += end
+                end = int(degrees[-1])
+                indptr.write(degrees)
+                indices.write(lists)
+                progress("edges", min(nodes, first + batch) / nodes)
+
+    details = {
+        "base_nodes": base.num_nodes,
+        "base_edges": base.num_edges,
+        "copies": copies,
+        "kept_share": round(edges / (copies * copies * base.num_edges), 6),
+    }
+    return TopologyPlan(nodes, edges, dtype, base, write, details)
+
+
+def keep_matrix(base: BaseGraph, copies: int, spec: GenerateSpec | None = None) -> npt.NDArray[np.float64]:
+    """The matrix of keep-probabilities A, clipped to [0.01, 0.95].
+
+    The truncated SVD B = U S V' with as many singular values as copies; U and V shrunk to that many rows by averaging,
+    made orthogonal again (the nearest orthogonal matrix), and A = |U S V'| scaled to a maximum of 1.
+    Belletti et al. 2019, section 4.
+
+    Args:
+        base: B, with sources as rows and targets as columns.
+        copies: n.
+        spec: whose `max_memory` is kept to.
+
+    Returns:
+        [n, n]: entry (r, c) is the probability of an edge from block r to block c, rounded to six digits so that it
+        does not depend on the order of a library's sums.
+    """
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import svds
+
+    _check_copies(copies, base.num_nodes)
+    if spec is not None:
+        vectors = 2 * max(2 * copies + 1, 20) + 2 * copies
+        spec.require("the SVD of the base graph", base.num_edges * 28 + base.num_nodes * (24 + 8 * vectors))
+    weights = np.ones(base.num_edges, dtype=np.float64)
+    matrix = sp.csc_matrix((weights, base.indices, base.indptr), shape=(base.num_nodes, base.num_nodes))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1.0
+    if copies < base.num_nodes - 1:
+        start = np.random.Generator(np.random.Philox(key=0)).standard_normal(base.num_nodes)
+        u, s, vt = svds(matrix, k=copies, v0=start)
+    else:
+        u, s, vt = np.linalg.svd(matrix.toarray())
+    order = np.argsort(-s)[:copies]
+    left, right = _shrunk(u[:, order]), _shrunk(vt[order].T)
+    matrix_a = np.abs(left @ np.diag(s[order]) @ right.T)
+    return np.asarray(np.round(np.clip(matrix_a / matrix_a.max(), LOWEST_KEEP, HIGHEST_KEEP), 6), dtype=np.float64)
+
+
+def _shrunk(vectors: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """[N, n] singular vectors averaged to [n, n] and made orthogonal."""
+    rows, copies = vectors.shape
+    starts = np.arange(copies) * rows // copies
+    sizes = np.diff(np.append(starts, rows))
+    mean = np.add.reduceat(vectors, starts, axis=0) / sizes[:, None]
+    u, _, vt = np.linalg.svd(mean)
+    return np.asarray(u @ vt, dtype=np.float64)
+
+
+def _check_copies(copies: int, base_nodes: int) -> None:
+    if not 2 <= copies <= min(base_nodes, 4096):
+        raise InputError(
+            f"--kind fractal makes 2 to {min(base_nodes, 4096)} copies of this base, {copies} asked",
+            "change --expand or --nodes",
+        )
+
+
+def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int, npt.NDArray[np.float64]]:
+    if spec.nodes is None:
+        raise InputError("an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
+    copies = spec.expand or min(_DEFAULT_EXPAND, max(2, spec.nodes // 2))
+    base_nodes = -(-spec.nodes // copies)
+    _check_copies(copies, base_nodes)
+    edges = DEFAULT_MEAN_DEGREE * spec.nodes if spec.edges is None else spec.edges
+    base_edges = max(copies, round(edges / (0.5 * copies * copies)))
+    # How much is kept depends on the base drawn, so its size is mended twice.
+    for _ in range(3):
+        spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
+        progress("base graph", 0.0)
+        base = rmat_base(base_nodes, base_edges, spec.seed, spec.num_threads)
+        keep = keep_matrix(base, copies, spec)
+        expected = float(keep.sum()) * base_edges
+        if abs(expected - edges) <= 0.01 * edges:
+            break
+        base_edges = max(copies, round(edges / float(keep.sum())))
+    return base, copies, keep

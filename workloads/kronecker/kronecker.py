@@ -1,0 +1,184 @@
+"""The plain Kronecker product of a small seed graph and a base graph, streamed in CSC order.
+
+Node (i, u) of the product has id `i * base nodes + u`: copy i of base node u. Its in-neighbours are the copies
+j in N_S(i) of u's in-neighbours in the base, so every node keeps its base node's neighbourhood, label and community:
+degree skew, homophily and symmetry carry over, and a list ascends without sorting.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workloads import _native
+from workloads.errors import InputError
+from workloads.kronecker.rmat import DEFAULT_MEAN_DEGREE, rmat_base, rmat_base_bytes
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Int32, Int64, Progress, TopologyPlan, TopologySink
+from workloads.kronecker.stream import STREAM_BYTES, PartWriter
+
+DEFAULT_COPIES_LINKED = 3
+_BASE_NODES = 1 << 18
+_MIN_COPIES = 4
+
+
+def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
+    """Plan the product: exact N (the last copy is cut), E as near to `edges` as whole seed-graph edges allow.
+
+    With a base, the seed graph has `expand` nodes (or as many as `nodes` needs) and edges / base edges edges
+    (default: three a node: the copy itself and its two neighbours on a ring). Without one an R-MAT base is drawn whose
+    size makes E exact but for rounding, two copies being linked to each.
+
+    Raises:
+        InputError: sizes that contradict one another or cannot be reached.
+        BudgetError: `max_memory` does not hold the base graph and the buffers.
+    """
+    if spec.base is None:
+        base, copies, seed_edges, nodes = _drawn_base(spec, progress)
+    else:
+        base = sorted_base(spec.base, spec)
+        copies, nodes = _copies(spec, base)
+        whole = copies * base.num_nodes
+        wanted = DEFAULT_COPIES_LINKED * copies
+        if spec.edges is not None:
+            wanted = round(spec.edges * whole / nodes / base.num_edges) if base.num_edges else copies
+            if spec.edges < 0.95 * base.num_edges * nodes / base.num_nodes:
+                least = round(base.num_edges * nodes / base.num_nodes)
+                raise InputError(
+                    f"--edges {spec.edges} is below the {least} that copies of {base.name} have already",
+                    f"give --edges {least} or more, or fewer --nodes",
+                )
+        seed_edges = max(copies, wanted)
+        if spec.edges is not None and seed_edges > copies * copies:
+            raise InputError(
+                f"--edges {spec.edges} needs {seed_edges} links between {copies} copies, which have {copies * copies}",
+                f"give --edges {copies * copies * base.num_edges} or less, or more --nodes",
+            )
+        seed_edges = min(seed_edges, copies * copies)
+    dtype = spec.dtype_for(nodes)
+    seed_indptr, seed_indices = seed_graph(copies, seed_edges, spec.seed)
+    # The stream keeps one more indptr where the last copy is cut, and three numbers a copy.
+    spec.require(
+        "the base graph and the write buffers",
+        base.num_edges * 4 + base.num_nodes * 16 + seed_edges * 4 + copies * 40 + STREAM_BYTES,
+    )
+    stream = _native.KroneckerStream(base.indptr, base.indices, seed_indptr, seed_indices, nodes)
+
+    def write(sink: TopologySink, progress: Progress) -> None:
+        with PartWriter(sink, "indptr", np.int64, nodes + 1) as writer:
+            at = 0
+            while at < nodes + 1:
+                room = writer.buffer()[: nodes + 1 - at]
+                stream.indptr(at, room, spec.num_threads)
+                writer.commit(room.shape[0])
+                at += room.shape[0]
+                progress("indptr", at / (nodes + 1))
+        with PartWriter(sink, "indices", dtype, stream.num_edges) as writer:
+            at = 0
+            while at < stream.num_edges:
+                room = writer.buffer()[: stream.num_edges - at]
+                stream.edges(at, room, spec.num_threads)
+                writer.commit(room.shape[0])
+                at += room.shape[0]
+                progress("edges", at / stream.num_edges)
+
+    details = {"base_nodes": base.num_nodes, "base_edges": base.num_edges, "copies": copies, "seed_edges": seed_edges}
+    return TopologyPlan(nodes, stream.num_edges, dtype, base, write, details)
+
+
+def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
+    """The seed graph S in CSC: a circulant, so that every copy has the same number of neighbours (or one more).
+
+    Every node has a loop (a copy keeps its own edges), then the two neighbours on the ring (copies hang together),
+    then pairs at random distances, the same on both sides, so that S is symmetric where `edges` is a multiple of
+    `copies` that allows it.
+
+    Args:
+        copies: nodes K of S.
+        edges: edges of S, from K to K^2.
+        seed: chooses the distances.
+
+    Returns:
+        `indptr` int64 [K + 1] and ascending `indices` int32 [edges].
+    """
+    if not copies <= edges <= copies * copies:
+        raise ValueError("a seed graph has from K to K^2 edges")
+    whole, rest = divmod(edges, copies)
+    distances = np.concatenate(
+        [[1], 2 + np.random.Generator(np.random.Philox(key=seed)).permutation(max(0, (copies - 1) // 2 - 1))]
+    )
+    offsets = [0]
+    half = copies // 2 if copies % 2 == 0 and copies > 1 else None
+    if half is not None and whole % 2 == 0 and whole > 0:
+        offsets.append(half)  # its own opposite: an even number of neighbours stays symmetric
+    for distance in distances.tolist():
+        if 0 < distance < copies - distance:
+            offsets += [distance, copies - distance]
+    if half is not None and half not in offsets:
+        offsets.append(half)
+    nodes = np.arange(copies, dtype=np.int64)
+    target = np.repeat(nodes, whole)
+    source = (target + np.tile(np.array(offsets[:whole], dtype=np.int64), copies)) % copies
+    if rest:  # one neighbour more, for nodes spread evenly
+        extra = np.arange(rest, dtype=np.int64) * copies // rest
+        target = np.concatenate([target, extra])
+        source = np.concatenate([source, (extra + offsets[whole]) % copies])
+    order = np.lexsort((source, target))
+    indptr = np.zeros(copies + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target, minlength=copies), out=indptr[1:])
+    return indptr, source[order].astype(np.int32)
+
+
+def sorted_base(base: BaseGraph, spec: GenerateSpec) -> BaseGraph:
+    """The base graph with int32 ids and ascending lists.
+
+    Raises:
+        InputError: it is empty, or has 2^31 nodes or more.
+        BudgetError: it does not fit `max_memory`.
+    """
+    if base.num_nodes < 1 or base.num_edges < 1:
+        raise InputError(f"the base graph {base.name} has no edges", "give one that has")
+    if base.num_nodes >= 1 << 31:
+        raise InputError(f"the base graph {base.name} has {base.num_nodes} nodes", "bases have fewer than 2^31")
+    spec.require("the base graph", base.num_edges * 4 + base.num_nodes * 8)
+    indices = np.array(base.indices, dtype=np.int32)
+    indptr = np.ascontiguousarray(base.indptr, dtype=np.int64)
+    _native.sort_lists(indptr, indices, spec.num_threads)
+    return BaseGraph(indptr, indices, base.labels, base.features, base.num_classes, base.name)
+
+
+def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
+    """Number of copies and of nodes."""
+    if spec.nodes is None and spec.expand is None:
+        raise InputError("an expansion needs a size", "give --expand K or --nodes N")
+    copies = spec.expand if spec.expand is not None else -(-(spec.nodes or 0) // base.num_nodes)
+    nodes = copies * base.num_nodes if spec.nodes is None else spec.nodes
+    if not (copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes:
+        raise InputError(
+            f"--nodes {nodes} and --expand {copies} contradict each other for a base of {base.num_nodes} nodes",
+            "give one of them",
+        )
+    return copies, nodes
+
+
+def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int, int, int]:
+    """An R-MAT base such that the product has the size asked for; copies, edges of the seed graph, nodes."""
+    if spec.nodes is None:
+        raise InputError("an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
+    nodes = spec.nodes
+    edges = DEFAULT_MEAN_DEGREE * nodes if spec.edges is None else spec.edges
+    copies = spec.expand or _whole_copies(nodes)
+    base_nodes = -(-nodes // copies)
+    copies = -(-nodes // base_nodes)
+    # Two copies linked to each; more where the base alone would be too dense.
+    linked = min(copies, max(2, -(-4 * edges // (nodes * base_nodes)))) if edges >= 2 * nodes else 1
+    seed_edges = linked * copies
+    share = nodes / (copies * base_nodes)  # cutting the last copy loses about this share of the edges
+    base_edges = max(1, round(edges / share / seed_edges))
+    spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
+    progress("base graph", 0.0)
+    return rmat_base(base_nodes, base_edges, spec.seed, spec.num_threads), copies, seed_edges, nodes
+
+
+def _whole_copies(nodes: int) -> int:
+    """Copies of a base of at most 2^18 nodes; a number that divides `nodes` where one is near."""
+    least = min(nodes, max(_MIN_COPIES, -(-nodes // _BASE_NODES)))
+    return next((copies for copies in range(least, least + least // 4 + 4) if nodes % copies == 0), least)

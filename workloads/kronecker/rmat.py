@@ -1,0 +1,117 @@
+"""R-MAT (Graph500) graphs: out of core for `--kind rmat`, in memory as the default base of the expansions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads import _native
+from workloads.errors import InputError
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
+from workloads.kronecker.stream import STREAM_BYTES, PartWriter
+
+DEFAULT_MEAN_DEGREE = 20
+
+
+def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
+    """Plan a Graph500 R-MAT graph (a, b, c, d = .57, .19, .19, .05; ids permuted): exact N and E.
+
+    Duplicate edges and self-loops stay, as in Graph500. Edges are drawn again for each range of columns that
+    fits `max_memory`, so time grows with E^2 / max_memory once the graph is larger than that.
+
+    Raises:
+        InputError: no `nodes`, more than 2^32, or options of the expansions.
+        BudgetError: `max_memory` does not hold `indptr` and the longest list.
+    """
+    if spec.nodes is None:
+        raise InputError("--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
+    if spec.base is not None or spec.expand is not None:
+        raise InputError("--kind rmat takes no --base and no --expand", "use --kind kronecker or fractal")
+    if spec.nodes > 1 << 32:
+        raise InputError(f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
+    nodes = spec.nodes
+    edges = DEFAULT_MEAN_DEGREE * nodes if spec.edges is None else spec.edges
+    dtype = spec.dtype_for(nodes)
+    fixed = 8 * (nodes + 1) + STREAM_BYTES
+    spec.require("the degrees of all nodes and the write buffers", fixed)
+
+    def write(sink: TopologySink, progress: Progress) -> None:
+        graph = _native.Rmat(nodes, edges, spec.seed, True)
+        progress("degrees", 0.0)
+        indptr = np.zeros(nodes + 1, dtype=np.int64)
+        graph.count(indptr, spec.num_threads)
+        ranges = _column_ranges(indptr, spec, fixed, dtype.itemsize)
+        with PartWriter(sink, "indptr", np.int64, nodes + 1) as writer:
+            writer.write(indptr)
+        with PartWriter(sink, "indices", dtype, edges) as writer:
+            for first, last in ranges:
+                progress("edges", float(indptr[first]) / max(1, edges))
+                lists = np.empty(int(indptr[last] - indptr[first]), dtype=dtype)
+                used = np.zeros(last - first, dtype=np.uint32)
+                graph.fill(indptr, first, last, lists, used, spec.num_threads)
+                del used
+                writer.write(lists)
+                del lists
+        progress("edges", 1.0)
+
+    return TopologyPlan(nodes, edges, dtype, None, write, {"a": 0.57, "b": 0.19, "c": 0.19, "d": 0.05})
+
+
+def _column_ranges(
+    indptr: npt.NDArray[np.int64], spec: GenerateSpec, fixed: int, itemsize: int
+) -> list[tuple[int, int]]:
+    """Ranges of columns whose lists, with four bytes a column for their fill marks, fit what is left of the bound."""
+    nodes = indptr.shape[0] - 1
+    room = spec.max_memory - fixed
+    ranges, first = [], 0
+    while first < nodes:
+        low, high = first, nodes  # the last column whose range still fits
+        while low < high:
+            middle = (low + high + 1) // 2
+            size = int(indptr[middle] - indptr[first]) * itemsize + 4 * (middle - first)
+            low, high = (middle, high) if size <= room else (low, middle - 1)
+        if low == first:
+            spec.require("its longest list", fixed + int(indptr[first + 1] - indptr[first]) * itemsize + 4)
+        ranges.append((first, low))
+        first = low
+    return ranges
+
+
+def rmat_base(nodes: int, edges: int, seed: int, threads: int) -> BaseGraph:
+    """An R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
+
+    Raises:
+        InputError: more edges than an R-MAT graph of this size has room for.
+    """
+    draws = int(edges * 1.15) + 64
+    for _ in range(8):
+        graph = _native.Rmat(nodes, draws, seed, True)
+        indptr = np.zeros(nodes + 1, dtype=np.int64)
+        graph.count(indptr, threads)
+        indices = np.empty(draws, dtype=np.int32)
+        graph.fill(indptr, 0, nodes, indices, np.zeros(nodes, dtype=np.uint32), threads)
+        target = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(indptr))
+        keep = indices != target
+        keep[1:] &= (indices[1:] != indices[:-1]) | (target[1:] != target[:-1])
+        found = int(np.count_nonzero(keep))
+        if found >= edges:
+            surplus = np.random.Generator(np.random.Philox(key=seed)).choice(found, found - edges, replace=False)
+            keep[np.flatnonzero(keep)[surplus]] = False
+            return BaseGraph(_indptr_of(target[keep], nodes), indices[keep], name="rmat")
+        draws = int(draws * 1.6)
+    raise InputError(
+        f"{nodes} nodes have no room for {edges} different R-MAT edges", "ask for fewer edges or more nodes"
+    )
+
+
+def rmat_base_bytes(nodes: int, edges: int) -> int:
+    """Bytes that drawing a base graph takes at its peak."""
+    return nodes * 24 + int(edges * 1.15) * 14
+
+
+def _indptr_of(target: npt.NDArray[Any], nodes: int) -> npt.NDArray[np.int64]:
+    indptr = np.zeros(nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target, minlength=nodes), out=indptr[1:])
+    return indptr

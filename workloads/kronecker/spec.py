@@ -1,0 +1,164 @@
+"""What a generator is asked for and what it made: the specification, the base graph, the result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import BudgetError, InputError
+from workloads.units import format_bytes
+
+Kind = Literal["rmat", "kronecker", "fractal"]
+Progress = Callable[[str, float], None]
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+
+
+class TopologySink(Protocol):
+    """Where `indptr` and `indices` go; `workloads.dataset.DatasetWriter` is one."""
+
+    def begin(self, part: Any, dtype: npt.DTypeLike, count: int) -> tuple[Path, int]:
+        """A file with its header written and its blocks reserved, and the offset of the data (a multiple of 4096)."""
+
+    def finish(self, part: Any, xxh3: str | None = None) -> None:
+        """Cut the file to size and bring it to disk; `xxh3` is the digest of header and data."""
+
+
+@dataclass(frozen=True)
+class BaseGraph:
+    """A graph to expand.
+
+    Attributes:
+        indptr: int64 [N + 1].
+        indices: int32 or int64 [E], in-neighbours (CSC).
+        labels: int64 [N] or None; negative where a node has none.
+        features: [N, D0], a dense array or a scipy sparse matrix, or None.
+        num_classes: labels are below it; 0 without labels.
+        name: for messages and the manifest.
+    """
+
+    indptr: Int64
+    indices: npt.NDArray[Any]
+    labels: Int64 | None = None
+    features: Any = None
+    num_classes: int = 0
+    name: str = "base"
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return int(self.indptr.shape[0]) - 1
+
+    @property
+    def num_edges(self) -> int:
+        """E, directed."""
+        return int(self.indices.shape[0])
+
+
+@dataclass(frozen=True)
+class GenerateSpec:
+    """A topology to generate; the same specification gives the same bytes on every machine and number of threads
+    (`fractal`: on every machine whose SVD agrees to six digits).
+
+    Attributes:
+        kind: `rmat`, `kronecker` or `fractal`.
+        nodes: N. Exact for `rmat` and `kronecker`; `fractal` takes the next multiple of the base's.
+        edges: E. Exact for `rmat`; about for `kronecker`, and for `fractal` without a base.
+        expand: copies of the base graph (`kronecker`, `fractal`).
+        seed: keys every draw, 0 to 2^64 - 1.
+        max_memory: bytes that generation may hold, base graph included, interpreter not.
+        index_dtype: `int32`, `int64`, or None for the smallest that holds N.
+        base: the graph to expand; without one, an R-MAT graph without duplicates is drawn.
+        threads: 0 for one a processor.
+    """
+
+    kind: Kind
+    nodes: int | None = None
+    edges: int | None = None
+    expand: int | None = None
+    seed: int = 0
+    max_memory: int = 1 << 30
+    index_dtype: str | None = None
+    base: BaseGraph | None = None
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "edges", "expand"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"--{name} is {value}", "give at least 1")
+        if not 0 <= self.seed < 1 << 64:
+            raise InputError(f"--seed is {self.seed}", "give a number from 0 to 2^64 - 1")
+        if self.index_dtype not in (None, "int32", "int64"):
+            raise InputError(f"index dtype {self.index_dtype!r} is unknown", "use int32 or int64")
+
+    @property
+    def num_threads(self) -> int:
+        """Threads to use."""
+        return self.threads or len(os.sched_getaffinity(0))
+
+    def dtype_for(self, num_nodes: int) -> np.dtype[Any]:
+        """Element type of `indices`.
+
+        Raises:
+            InputError: int32 was asked for and does not hold the ids.
+        """
+        fits = num_nodes <= 1 << 31
+        if self.index_dtype == "int32" and not fits:
+            raise InputError(f"int32 does not hold the ids of {num_nodes} nodes", "use int64")
+        return np.dtype(self.index_dtype or ("int32" if fits else "int64"))
+
+    def require(self, what: str, needed: int) -> None:
+        """Refuse what does not fit.
+
+        Raises:
+            BudgetError: naming the part, the bytes needed and the bytes allowed.
+        """
+        if needed > self.max_memory:
+            raise BudgetError(
+                f"{self.kind} generation needs {format_bytes(needed)} for {what}, --max-memory is "
+                f"{format_bytes(self.max_memory)}",
+                f"raise --max-memory to {format_bytes(needed * 1.01)} or make the graph smaller",
+            )
+
+
+@dataclass(frozen=True)
+class TopologyPlan:
+    """Sizes, known before anything is written.
+
+    Attributes:
+        num_nodes: N, exact.
+        num_edges: E, exact.
+        index_dtype: of `indices`.
+        base: the base graph in use (given or drawn), None for `rmat`.
+        details: numbers that describe the recipe, for the manifest.
+        write: writes both parts to a sink.
+    """
+
+    num_nodes: int
+    num_edges: int
+    index_dtype: np.dtype[Any]
+    base: BaseGraph | None
+    write: Callable[[TopologySink, Progress], None] = field(repr=False)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of `indptr` and `indices`."""
+        return 8 * (self.num_nodes + 1) + self.num_edges * self.index_dtype.itemsize
+
+
+@dataclass(frozen=True)
+class TopologyResult:
+    """What was written: counts, and `stats` (`details` of the plan); `base` carries labels and features to expand."""
+
+    num_nodes: int
+    num_edges: int
+    base: BaseGraph | None
+    stats: dict[str, Any]

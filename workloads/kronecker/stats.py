@@ -1,0 +1,151 @@
+"""What a graph is like: degree skew, clustering, label homophily, for a base and its expansion beside each other."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads import _native
+
+_CHUNK = 1 << 20
+_CLUSTERING_NODES = 2000
+_CLUSTERING_PAIRS = 50
+_HOMOPHILY_NODES = 200_000
+
+
+@dataclass(frozen=True)
+class GraphStats:
+    """Measures of a graph.
+
+    Attributes:
+        num_nodes: N.
+        num_edges: E, directed.
+        mean_degree: E / N.
+        max_degree: largest in-degree.
+        top1_degree_share: share of all edges that lead into the 1 % of nodes of highest in-degree.
+        gini: Gini coefficient of the in-degrees.
+        top1_source_share: share of all edges that come from the 1 % of nodes of highest out-degree (what a cache can
+            hope for); None where it was not counted.
+        clustering: mean local clustering of sampled nodes, links taken either way.
+        homophily: share of edges whose ends have the same label (sampled), None without labels.
+        homophily_by_chance: the same if labels were spread over the edges' ends at random, None without labels.
+    """
+
+    num_nodes: int
+    num_edges: int
+    mean_degree: float
+    max_degree: int
+    top1_degree_share: float
+    gini: float
+    top1_source_share: float | None
+    clustering: float
+    homophily: float | None
+    homophily_by_chance: float | None
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """For a manifest."""
+        return asdict(self)
+
+
+def graph_stats(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[Any],
+    labels: npt.NDArray[np.int64] | None = None,
+    *,
+    sources: bool = True,
+    seed: int = 0,
+    threads: int = 0,
+) -> GraphStats:
+    """Measure a graph; the arrays may be memory-mapped.
+
+    Args:
+        indptr: int64 [N + 1].
+        indices: int32 or int64 [E], in-neighbours.
+        labels: int64 [N], negative where there is none.
+        sources: also count out-degrees (reads all of `indices`, takes 8 N bytes).
+        seed: of the samples.
+        threads: 0 for one a processor.
+    """
+    threads = threads or len(os.sched_getaffinity(0))
+    nodes, edges = indptr.shape[0] - 1, indices.shape[0]
+    top1, gini, most = degree_skew(_degree_histogram(indptr))
+    source_share = None
+    if sources:
+        out_degrees = np.zeros(nodes, dtype=np.int64)
+        for start in range(0, edges, 16 * _CHUNK):
+            _native.count_sources(indices[start : start + 16 * _CHUNK], out_degrees, threads)
+        source_share = degree_skew(np.bincount(out_degrees))[0]
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    sample = np.sort(rng.choice(nodes, min(nodes, _CLUSTERING_NODES), replace=False)).astype(np.int64)
+    clustering = _native.clustering(
+        indptr, indices, sample, _CLUSTERING_PAIRS, _lists_ascend(indptr, indices, sample), seed, threads
+    )
+    agreeing, chance = None, None
+    if labels is not None:
+        sample = np.sort(rng.choice(nodes, min(nodes, _HOMOPHILY_NODES), replace=False)).astype(np.int64)
+        same, counted = _native.homophily(indptr, indices, np.ascontiguousarray(labels), sample, threads)
+        agreeing = same / counted if counted else None
+        chance = _agreement_by_chance(indptr, indices, labels, sample)
+    return GraphStats(
+        nodes, edges, edges / max(1, nodes), most, top1, gini, source_share, float(clustering), agreeing, chance
+    )
+
+
+def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
+    """Share of the top 1 % of nodes, Gini coefficient and largest degree, from nodes counted by degree."""
+    degrees = np.flatnonzero(histogram)
+    counts = histogram[degrees].astype(np.float64)
+    nodes, total = counts.sum(), float((counts * degrees).sum())
+    if total == 0:
+        return 0.0, 0.0, 0
+    left, share = max(1.0, np.ceil(0.01 * nodes)), 0.0
+    for degree, count in zip(degrees[::-1].tolist(), counts[::-1].tolist(), strict=True):
+        taken = min(left, count)
+        share += taken * degree
+        left -= taken
+        if left <= 0:
+            break
+    # Twice the area under the Lorenz curve, by trapezia over groups of equal degree.
+    mass = np.cumsum(counts * degrees) / total
+    area = float((counts / nodes * (mass + np.concatenate([[0.0], mass[:-1]]))).sum())
+    return share / total, 1 - area, int(degrees[-1])
+
+
+def _degree_histogram(indptr: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    histogram = np.zeros(1, dtype=np.int64)
+    for start in range(0, indptr.shape[0] - 1, _CHUNK):
+        counted = np.bincount(np.diff(indptr[start : start + _CHUNK + 1]))
+        if counted.shape[0] > histogram.shape[0]:
+            counted[: histogram.shape[0]] += histogram
+            histogram = counted
+        else:
+            histogram[: counted.shape[0]] += counted
+    return histogram
+
+
+def _lists_ascend(indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], sample: npt.NDArray[np.int64]) -> bool:
+    """Whether the lists of sampled nodes all ascend; then all are taken to."""
+    return all(bool((np.diff(indices[indptr[v] : indptr[v + 1]]) >= 0).all()) for v in sample.tolist())
+
+
+def _agreement_by_chance(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[Any],
+    labels: npt.NDArray[np.int64],
+    sample: npt.NDArray[np.int64],
+) -> float | None:
+    """Sum over classes of their shares among the targets and the sources of the sampled nodes' edges."""
+    some = sample[:: max(1, sample.shape[0] // 5000)]
+    starts, ends = indptr[some], indptr[some + 1]
+    sources = np.concatenate([indices[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
+    at_source, at_target = labels[sources], np.repeat(labels[some], ends - starts)
+    kept = (at_source >= 0) & (at_target >= 0)
+    if not kept.any():
+        return None
+    classes = int(max(at_source.max(), at_target.max())) + 1
+    shares = [np.bincount(side[kept], minlength=classes) / kept.sum() for side in (at_source, at_target)]
+    return float(shares[0] @ shares[1])

@@ -1,0 +1,128 @@
+// The vector loop behind feature rows.
+#include "features.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+
+#include "parallel.hpp"
+#include "philox.hpp"
+#include "philox_lanes.hpp"
+
+namespace outcore {
+
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kGroup = 4 * kLanes;  // columns of one vector call; column d takes word (d % 64) / 16 of lane d % 16
+
+// One draw as a number that is about normal: the sum of its four bytes (variance 4 * (256^2 - 1) / 12), made
+// fine-grained by a fraction scrambled out of the same bits, so that rows hardly ever share a value.
+OUTCORE_INLINE float about_normal(std::uint32_t draw) noexcept {
+    const std::uint32_t pairs = (draw & 0x00FF00FFU) + ((draw >> 8) & 0x00FF00FFU);
+    const std::int32_t sum = static_cast<std::int32_t>((pairs & 0xFFFFU) + (pairs >> 16));
+    const auto fraction = static_cast<std::int32_t>((draw * 0x9E3779B1U) >> 8);
+    return (static_cast<float>(sum) + static_cast<float>(fraction) * 0x1p-24F - 510.5F) * (1.0F / 147.8012F);
+}
+
+// Round to nearest, ties to even; infinity past the largest float16. Integer arithmetic alone, so that it vectorises
+// where the processor has no conversion.
+OUTCORE_INLINE std::uint16_t to_half(float value) noexcept {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (bits >> 16) & 0x8000U, magnitude = bits & 0x7FFFFFFFU;
+    const std::uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
+    // Below 2^-14: adding 1/2 moves the bits that float16 keeps to the end of the significand, rounded.
+    const std::uint32_t small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3F000000U;
+    std::uint32_t half = magnitude < 0x38800000U ? small : normal;
+    half = magnitude >= 0x477FF000U ? 0x7C00U : half;
+    return static_cast<std::uint16_t>(half | sign);
+}
+
+OUTCORE_INLINE void store(float value, float* out) noexcept { *out = value; }
+OUTCORE_INLINE void store(float value, std::uint16_t* out) noexcept { *out = to_half(value); }
+
+template <typename Element>
+OUTCORE_INLINE void one_row(const float* centre, std::uint64_t id, std::int64_t dim, std::uint64_t seed, float noise,
+                            Element* out) noexcept {
+    alignas(64) float z[kGroup];
+    for (std::int64_t first = 0; first < dim; first += kGroup) {
+        Lanes<kLanes> lanes;
+        for (int l = 0; l < kLanes; ++l) {
+            lanes.word0[l] = static_cast<std::uint32_t>(id);
+            lanes.word1[l] = static_cast<std::uint32_t>(id >> 32);
+            lanes.word2[l] = static_cast<std::uint32_t>(first / 4) + static_cast<std::uint32_t>(l);
+            lanes.word3[l] = static_cast<std::uint32_t>(Purpose::kFeature);
+        }
+        philox_lanes(lanes, seed);
+        for (int l = 0; l < kLanes; ++l) z[l] = about_normal(lanes.word0[l]);
+        for (int l = 0; l < kLanes; ++l) z[kLanes + l] = about_normal(lanes.word1[l]);
+        for (int l = 0; l < kLanes; ++l) z[2 * kLanes + l] = about_normal(lanes.word2[l]);
+        for (int l = 0; l < kLanes; ++l) z[3 * kLanes + l] = about_normal(lanes.word3[l]);
+        if (dim - first >= kGroup) {
+            for (int k = 0; k < kGroup; ++k) store(centre[first + k] + noise * z[k], out + first + k);
+        } else {
+            for (std::int64_t k = 0; k < dim - first; ++k) store(centre[first + k] + noise * z[k], out + first + k);
+        }
+    }
+}
+
+template <typename Element>
+OUTCORE_INLINE void some_rows(const float* centres, const std::int64_t* group, const std::int64_t* ids,
+                              std::int64_t begin, std::int64_t end, std::int64_t dim, std::uint64_t seed, float noise,
+                              Element* out) noexcept {
+    for (std::int64_t r = begin; r < end; ++r) {
+        one_row(centres + group[r] * dim, static_cast<std::uint64_t>(ids[r]), dim, seed, noise, out + r * dim);
+    }
+}
+
+OUTCORE_CLONES void rows_of(const float* centres, const std::int64_t* group, const std::int64_t* ids,
+                            std::int64_t begin, std::int64_t end, std::int64_t dim, std::uint64_t seed, float noise,
+                            float* out) {
+    some_rows(centres, group, ids, begin, end, dim, seed, noise, out);
+}
+
+OUTCORE_CLONES void rows_of(const float* centres, const std::int64_t* group, const std::int64_t* ids,
+                            std::int64_t begin, std::int64_t end, std::int64_t dim, std::uint64_t seed, float noise,
+                            std::uint16_t* out) {
+    some_rows(centres, group, ids, begin, end, dim, seed, noise, out);
+}
+
+template <typename Element>
+void all_rows(std::span<const float> centres, std::span<const std::int64_t> group, std::span<const std::int64_t> ids,
+              std::int64_t dim, std::uint64_t seed, float noise, int threads, Element* out) {
+    if (dim < 1 || group.size() != ids.size()) throw std::invalid_argument("one group for each id, dim at least 1");
+    const auto groups = static_cast<std::int64_t>(centres.size()) / dim;
+    for (const std::int64_t g : group) {
+        if (g < 0 || g >= groups) throw std::out_of_range("a node's group has no centre");
+    }
+    const std::int64_t piece = std::max<std::int64_t>(1, (1 << 16) / dim);
+    parallel_for(static_cast<std::int64_t>(ids.size()), piece, threads, [&](std::int64_t begin, std::int64_t end, int) {
+        rows_of(centres.data(), group.data(), ids.data(), begin, end, dim, seed, noise, out);
+    });
+}
+
+}  // namespace
+
+void feature_rows(std::span<const float> centres, std::span<const std::int64_t> group,
+                  std::span<const std::int64_t> ids, std::int64_t dim, std::uint64_t seed, float noise, int threads,
+                  float* out) {
+    all_rows(centres, group, ids, dim, seed, noise, threads, out);
+}
+
+void feature_rows(std::span<const float> centres, std::span<const std::int64_t> group,
+                  std::span<const std::int64_t> ids, std::int64_t dim, std::uint64_t seed, float noise, int threads,
+                  std::uint16_t* out) {
+    all_rows(centres, group, ids, dim, seed, noise, threads, out);
+}
+
+void random_labels(std::int64_t first, std::uint32_t num_classes, std::uint64_t seed, std::span<std::int64_t> out) {
+    const Philox4x32 philox(seed);
+    for (std::size_t k = 0; k < out.size(); ++k) {
+        const auto id = static_cast<std::uint64_t>(first) + k;
+        PhiloxStream stream(philox, {0, static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32),
+                                     static_cast<std::uint32_t>(Purpose::kLabel)});
+        out[k] = stream.below(num_classes);
+    }
+}
+
+}  // namespace outcore

@@ -1,0 +1,51 @@
+// What a CSC graph is like (clustering, label homophily, out-degrees), communities for labels, and sorted lists.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace outcore {
+
+template <typename Index>
+struct Graph {
+    std::span<const std::int64_t> indptr;  // [N + 1]
+    std::span<const Index> indices;        // [E], in-neighbours
+
+    std::int64_t num_nodes() const noexcept { return static_cast<std::int64_t>(indptr.size()) - 1; }
+    std::span<const Index> neighbours(std::int64_t v) const {
+        const auto at = static_cast<std::size_t>(v);
+        return indices.subspan(static_cast<std::size_t>(indptr[at]),
+                               static_cast<std::size_t>(indptr[at + 1] - indptr[at]));
+    }
+};
+
+// Mean over `nodes` of the share of `pairs` random pairs of distinct in-neighbours that are linked either way; nodes
+// with fewer than two distinct in-neighbours count 0. `sorted`: every list ascends.
+template <typename Index>
+double clustering(const Graph<Index>& graph, std::span<const std::int64_t> nodes, int pairs, bool sorted,
+                  std::uint64_t seed, int threads);
+
+struct Homophily {
+    std::int64_t same = 0, edges = 0;
+};
+
+// Edges into `nodes` whose ends have the same label, and all of them; edges of unlabelled (negative) ends are left out.
+template <typename Index>
+Homophily homophily(const Graph<Index>& graph, std::span<const std::int64_t> labels,
+                    std::span<const std::int64_t> nodes, int threads);
+
+// counts[v] += out-degree of v.
+template <typename Index>
+void count_sources(std::span<const Index> indices, std::span<std::int64_t> counts, int threads);
+
+// Sorts every list in place.
+template <typename Index>
+void sort_lists(std::span<const std::int64_t> indptr, std::span<Index> indices, int threads);
+
+// Splits the nodes into communities of about equal size by linear deterministic greedy placement, streamed `sweeps`
+// times (Stanton and Kliot, KDD 2012, section 4; restreaming: Nishimura and Ugander, KDD 2013).
+template <typename Index>
+void communities(const Graph<Index>& graph, std::int32_t num_communities, int sweeps, std::uint64_t seed,
+                 std::span<std::int64_t> out);
+
+}  // namespace outcore

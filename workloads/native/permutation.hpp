@@ -1,0 +1,96 @@
+// A random permutation of [0, n) that is computed, not stored, and can be inverted: a Feistel network over the next
+// power of two, walked until it falls into [0, n) again (Black and Rogaway, "Ciphers with Arbitrary Finite Domains").
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "philox.hpp"
+#include "philox_lanes.hpp"
+
+namespace outcore {
+
+class Permutation {
+public:
+    // n at most 2^32; `name` tells the permutations of one seed apart.
+    Permutation(std::uint64_t n, std::uint64_t seed, std::uint32_t name0, std::uint32_t name1) noexcept : n_(n) {
+        const int bits = n > 1 ? std::bit_width(n - 1) : 0;
+        low_bits_ = (bits + 1) / 2;
+        low_mask_ = mask(low_bits_);
+        high_mask_ = mask(bits - low_bits_);
+        const Philox4x32 philox(seed);
+        for (std::uint32_t k = 0; k < 2; ++k) {
+            const auto words = philox({k, name0, name1, static_cast<std::uint32_t>(Purpose::kPermutation)});
+            for (std::uint32_t w = 0; w < 4; ++w) keys_[4 * k + w] = words[w];
+        }
+    }
+
+    std::uint64_t forward(std::uint64_t x) const noexcept {
+        do {
+            std::uint32_t low = static_cast<std::uint32_t>(x) & low_mask_;
+            std::uint32_t high = static_cast<std::uint32_t>(x >> low_bits_);
+            for (unsigned r = 0; r < kRounds; r += 2) {
+                high ^= scramble(low, keys_[r]) & high_mask_;
+                low ^= scramble(high, keys_[r + 1]) & low_mask_;
+            }
+            x = (std::uint64_t{high} << low_bits_) | low;
+        } while (x >= n_);
+        return x;
+    }
+
+    // forward() of W values in place, the first walk as vector code; ids below 2^32.
+    template <int W>
+    void forward_lanes(std::uint32_t* x) const noexcept {
+        std::uint32_t low[W], high[W];
+        for (int l = 0; l < W; ++l) {
+            low[l] = x[l] & low_mask_;
+            high[l] = static_cast<std::uint32_t>(std::uint64_t{x[l]} >> low_bits_);
+        }
+        for (unsigned r = 0; r < kRounds; r += 2) {
+            for (int l = 0; l < W; ++l) {
+                high[l] ^= scramble(low[l], keys_[r]) & high_mask_;
+                low[l] ^= scramble(high[l], keys_[r + 1]) & low_mask_;
+            }
+        }
+        for (int l = 0; l < W; ++l) {
+            const std::uint64_t y = (std::uint64_t{high[l]} << low_bits_) | low[l];
+            x[l] = static_cast<std::uint32_t>(y < n_ ? y : forward(y));
+        }
+    }
+
+    std::uint64_t inverse(std::uint64_t x) const noexcept {
+        do {
+            std::uint32_t low = static_cast<std::uint32_t>(x) & low_mask_;
+            std::uint32_t high = static_cast<std::uint32_t>(x >> low_bits_);
+            for (unsigned r = kRounds; r > 0; r -= 2) {
+                low ^= scramble(high, keys_[r - 1]) & low_mask_;
+                high ^= scramble(low, keys_[r - 2]) & high_mask_;
+            }
+            x = (std::uint64_t{high} << low_bits_) | low;
+        } while (x >= n_);
+        return x;
+    }
+
+private:
+    static constexpr unsigned kRounds = 8;
+
+    static constexpr std::uint32_t mask(int bits) noexcept {
+        return static_cast<std::uint32_t>((std::uint64_t{1} << bits) - 1);
+    }
+
+    // Any function will do for invertibility; this one spreads every input bit over the low bits that are kept.
+    static constexpr std::uint32_t scramble(std::uint32_t x, std::uint32_t key) noexcept {
+        x = (x + key) * 0x9E3779B1U;
+        x ^= x >> 15;
+        x *= 0x85EBCA77U;
+        return x ^ (x >> 16);
+    }
+
+    std::uint64_t n_;
+    int low_bits_ = 0;
+    std::uint32_t low_mask_ = 0, high_mask_ = 0;
+    std::array<std::uint32_t, kRounds> keys_{};
+};
+
+}  // namespace outcore

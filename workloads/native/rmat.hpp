@@ -1,0 +1,48 @@
+// R-MAT edges (Chakrabarti, Zhan and Faloutsos, SDM 2004, section 3; parameters as Graph500 has them). Edge k is a pure
+// function of the seed and k, so a CSC graph is built in passes over ranges of its columns without storing the edges.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "permutation.hpp"
+
+namespace outcore {
+
+class Rmat {
+public:
+    // Ids lie in [0, num_nodes), at most 2^32; an edge that falls outside is drawn again. `permute` renames the nodes,
+    // so that degree says nothing about the id.
+    Rmat(std::int64_t num_nodes, std::int64_t num_edges, std::uint64_t seed, bool permute);
+
+    // indptr[c + 1] += in-degree of c; indptr [N + 1] comes zeroed and is summed up on return.
+    void count(std::span<std::int64_t> indptr, int threads) const;
+
+    // The sorted lists of columns [first, last) to out [indptr[last] - indptr[first]]; `used` [last - first] is zeroed
+    // scratch.
+    void fill(std::span<const std::int64_t> indptr, std::int64_t first, std::int64_t last, std::span<std::int32_t> out,
+              std::span<std::uint32_t> used, int threads) const;
+    void fill(std::span<const std::int64_t> indptr, std::int64_t first, std::int64_t last, std::span<std::int64_t> out,
+              std::span<std::uint32_t> used, int threads) const;
+
+    static constexpr int kLanes = 16;
+    // Sources and targets of edges [first, first + kLanes).
+    void edges(std::int64_t first, std::uint32_t* source, std::uint32_t* target) const;
+
+    std::int64_t num_edges() const noexcept { return num_edges_; }
+    int scale() const noexcept { return scale_; }
+    std::uint64_t seed() const noexcept { return seed_; }
+
+private:
+    template <typename Index>
+    void fill_columns(std::span<const std::int64_t> indptr, std::int64_t first, std::int64_t last,
+                      std::span<Index> out, std::span<std::uint32_t> used, int threads) const;
+
+    std::int64_t num_nodes_, num_edges_;
+    std::uint64_t seed_;
+    bool permute_;
+    int scale_;
+    Permutation permutation_;
+};
+
+}  // namespace outcore
