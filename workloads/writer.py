@@ -192,6 +192,14 @@ class DatasetWriter:
         with self.stream(part, array.dtype, array.shape) as stream:
             stream.write(array)
 
+    def memmap(self, part: Part) -> npt.NDArray[Any]:
+        """A finished part, mapped read-only."""
+        entry = self._files[part]
+        if 0 in entry.shape:
+            return np.empty(entry.shape, dtype=entry.dtype)
+        path = self.folder / f"{part}.npy"
+        return np.memmap(path, dtype=entry.dtype, mode="r", offset=entry.data_offset, shape=entry.shape)
+
     def describe(
         self,
         *,

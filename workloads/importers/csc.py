@@ -42,6 +42,7 @@ def build_csc(
     max_memory: int = 1 << 30,
     symmetric: bool = False,
     keep_duplicates: bool = False,
+    other_bytes: int = 0,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> CscResult:
     """Write `indptr` and `indices`: for each node its in-neighbours, ascending.
@@ -57,6 +58,7 @@ def build_csc(
         max_memory: bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
         symmetric: take each edge in both directions.
         keep_duplicates: keep edges that are there twice.
+        other_bytes: what the dataset's other parts will take, so that a disk too small is refused before the work.
         progress: called with the stage and its done fraction.
 
     Raises:
@@ -69,7 +71,7 @@ def build_csc(
         np.add.at(degrees, target, 1)
         total += target.shape[0]
     progress("counting edges", 1.0)
-    writer.require_space(total * (_BYTES_A_KEY + np.dtype(index_dtype).itemsize) + 8 * num_nodes)
+    writer.require_space(total * (_BYTES_A_KEY + np.dtype(index_dtype).itemsize) + 8 * num_nodes + other_bytes)
     bounds = _ranges(degrees, max(1 << 16, max_memory // (_BYTES_A_KEY * 2)))
     del degrees
 
@@ -105,6 +107,25 @@ def build_csc(
     writer.finish("indices", count=written)
     writer.write("indptr", indptr)
     return CscResult(written, duplicates, self_loops)
+
+
+def collect_csc(
+    edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]:
+    """The same in memory, for graphs that are small: `indptr` int64 [N + 1] and `indices` [E], duplicates removed.
+
+    Raises:
+        DatasetError: an id is outside [0, N).
+    """
+    parts = []
+    for source, target in edges():
+        _check_range(source, target, num_nodes)
+        parts.append(target.astype(np.int64) * num_nodes + source)
+    keys = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+    target, source = np.divmod(keys, num_nodes)
+    indptr = np.zeros(num_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target, minlength=num_nodes), out=indptr[1:])
+    return indptr, source.astype(np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64)
 
 
 def _directed(edges: Callable[[], Iterator[EdgeChunk]], symmetric: bool) -> Iterator[EdgeChunk]:

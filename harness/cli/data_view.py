@@ -1,0 +1,108 @@
+"""How `outcore data` shows datasets: as plain data for `--json`, as tables for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from workloads.dataset import PARTS, Dataset
+from workloads.units import format_bytes, format_count
+
+
+def dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
+    """A dataset for `--json`; `full` adds files, recipe, notes and statistics."""
+    content: dict[str, Any] = {
+        "name": dataset.name,
+        "path": str(dataset.path),
+        "fingerprint": dataset.fingerprint,
+        "num_nodes": dataset.num_nodes,
+        "num_edges": dataset.num_edges,
+        "dim": dataset.dim,
+        "feature_dtype": dataset.feature_dtype.name,
+        "index_dtype": dataset.index_dtype.name,
+        "num_classes": dataset.num_classes,
+        "num_train": dataset.manifest.files["train"].shape[0],
+        "num_valid": dataset.manifest.files["valid"].shape[0],
+        "num_test": dataset.manifest.files["test"].shape[0],
+        "feature_bytes": dataset.feature_bytes,
+        "topology_bytes": dataset.topology_bytes,
+        "total_bytes": dataset.total_bytes,
+    }
+    if full:
+        manifest = dataset.manifest.model_dump(mode="json")
+        content |= {key: manifest[key] for key in ("files", "recipe", "notes", "stats", "created")}
+    return content
+
+
+def print_list(datasets: list[Dataset]) -> None:
+    """One line a dataset."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("name", "nodes", "edges", "features", "size", "made by"):
+        table.add_column(title, justify="left" if title in ("name", "made by") else "right", no_wrap=True)
+    for dataset in datasets:
+        recipe = dataset.manifest.recipe
+        table.add_row(
+            dataset.name,
+            format_count(dataset.num_nodes),
+            format_count(dataset.num_edges),
+            f"{dataset.dim} x {dataset.feature_dtype}",
+            format_bytes(dataset.total_bytes),
+            str(recipe.get("kind") or recipe.get("format") or recipe.get("source", "")),
+        )
+    _console().print(table)
+
+
+def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
+    """Counts, bytes, notes, and the statistics of base and result beside each other."""
+    manifest = dataset.manifest
+    train, valid, test = (manifest.files[part].shape[0] for part in ("train", "valid", "test"))
+    rows = [
+        ("path", str(dataset.path)),
+        ("fingerprint", dataset.fingerprint),
+        ("nodes", f"{dataset.num_nodes:,}"),
+        ("edges", f"{dataset.num_edges:,} ({dataset.index_dtype})"),
+        ("features", f"{dataset.dim} x {dataset.feature_dtype}, {format_bytes(dataset.feature_bytes)}"),
+        ("topology", format_bytes(dataset.topology_bytes)),
+        ("classes", str(dataset.num_classes)),
+        ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
+        ("on disk", format_bytes(dataset.total_bytes)),
+        *(("note", note) for note in manifest.notes),
+    ]
+    if verbose:
+        rows += [("recipe", json.dumps(manifest.recipe)), ("created", manifest.created)]
+        rows += [(f"{part}.npy", manifest.files[part].xxh3) for part in PARTS]
+    table = Table(title=dataset.name, title_justify="left", box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = _console()
+    console.print(table)
+    if manifest.stats:
+        console.print(_stats_table(manifest.stats))
+
+
+def _stats_table(stats: dict[str, dict[str, float | int | None]]) -> Table:
+    columns = [name for name in ("base", "result") if name in stats]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for key in stats[columns[-1]] if columns else ():
+        table.add_row(key.replace("_", " "), *(_number(stats[name].get(key)) for name in columns))
+    return table
+
+
+def _number(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _console() -> Console:
+    # Wide enough that a table is never cut where stdout is a file.
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=160)

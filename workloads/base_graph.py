@@ -1,0 +1,75 @@
+"""Loads the graph that an expansion starts from: a dataset by name or path, an `.npz` graph or a SNAP edge list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from workloads.dataset import Dataset, find_dataset
+from workloads.errors import BudgetError
+from workloads.importers import ImportOptions, guess_format, open_source
+from workloads.importers.csc import collect_csc
+from workloads.importers.source import FeatureSource
+from workloads.kronecker import BaseGraph
+from workloads.node_data import Progress
+from workloads.npyfile import file_digest
+from workloads.units import format_bytes
+
+
+def base_digest(base: str, data_root: Path) -> str:
+    """What identifies the base: a dataset's fingerprint, a file's XXH3.
+
+    Raises:
+        DatasetError: there is no such dataset or file.
+    """
+    return file_digest(Path(base)) if Path(base).is_file() else find_dataset(base, data_root).fingerprint
+
+
+def load_base(base: str, data_root: Path, scratch: Path, max_memory: int, progress: Progress) -> BaseGraph:
+    """The base graph in memory, with labels and features where it has its own.
+
+    Args:
+        base: a file (`.npz`, else a SNAP edge list), or a dataset's name or path.
+        data_root: where names are looked up.
+        scratch: folder for temporary files, cleaned by the caller.
+        max_memory: bytes that may be held.
+        progress: called with the stage and its done fraction.
+
+    Raises:
+        DatasetError, InputError: it is missing or damaged.
+        BudgetError: its features do not fit `max_memory`.
+    """
+    path = Path(base)
+    if not path.is_file():
+        return _of_dataset(find_dataset(base, data_root), max_memory)
+    graph = open_source(guess_format(path), path, ImportOptions(scratch, max_memory, progress=progress))
+    indptr, indices = collect_csc(graph.edges, graph.num_nodes)
+    features = None
+    if graph.features is not None:
+        features = _sparse(graph.features)
+    return BaseGraph(indptr, indices, graph.labels, features, graph.num_classes, path.name)
+
+
+def _of_dataset(dataset: Dataset, max_memory: int) -> BaseGraph:
+    generated = any(note.startswith("features generated") for note in dataset.manifest.notes)
+    features = None
+    if not generated:
+        if dataset.feature_bytes * 2 > max_memory:
+            raise BudgetError(
+                f"expanding {dataset.name!r} holds its features twice, 2 x {format_bytes(dataset.feature_bytes)}, and "
+                f"--max-memory is {format_bytes(max_memory)}",
+                "raise --max-memory",
+            )
+        features = dataset.load("features").astype(np.float32, copy=False)
+    labels = dataset.load("labels")
+    return BaseGraph(
+        dataset.load("indptr"), dataset.load("indices"), labels, features, dataset.num_classes, dataset.name
+    )
+
+
+def _sparse(features: FeatureSource) -> sp.csr_matrix:
+    """Bags of words stay sparse: dense they would be larger than the expansion's own buffers."""
+    rows = [sp.csr_matrix(chunk.astype(np.float32, copy=False)) for chunk in features.chunks()]
+    return sp.csr_matrix(sp.vstack(rows))

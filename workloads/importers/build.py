@@ -1,0 +1,227 @@
+"""Turns an imported graph into a dataset: neighbour lists, features, labels, splits, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from workloads.dataset import Dataset
+from workloads.errors import DatasetError, InputError
+from workloads.importers import IMPORTERS, ImportOptions, open_source
+from workloads.importers.csc import CscResult, build_csc
+from workloads.importers.source import FeatureSource, GraphSource
+from workloads.node_data import NodeDataSpec, make_labels, measure, write_generated_features
+from workloads.npyfile import file_digest
+from workloads.splits import check_fractions, write_splits
+from workloads.writer import DatasetWriter
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class ImportSpec:
+    """What to import and how; with the source's digest it is the recipe that the manifest keeps.
+
+    Attributes:
+        format: `npz`, `snap`, `ogb` or `igb`.
+        symmetric: take every edge in both directions; None: as the format says.
+        keep_duplicates: keep edges that are there twice (default: one stays).
+        index_dtype: `int32`, `int64`, or `auto` (int32 where ids fit).
+        feature_dtype: convert given features to `float32` or `float16`; None: as they are.
+        node_data: how features and labels are generated where the graph has none.
+        fractions: shares of train, valid and test where the graph has no splits.
+        classes: which of several label files (IGB).
+        seed: of all that is drawn.
+    """
+
+    format: str
+    symmetric: bool | None = None
+    keep_duplicates: bool = False
+    index_dtype: str = "auto"
+    feature_dtype: str | None = None
+    node_data: NodeDataSpec = field(default_factory=NodeDataSpec)
+    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)
+    classes: int = 0
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse what is impossible, before anything is read.
+
+        Raises:
+            InputError: naming the option and what it can be.
+        """
+        if self.format not in IMPORTERS:
+            raise InputError(
+                f"--format is {self.format!r}, which is none of {', '.join(IMPORTERS)}", "choose one of them"
+            )
+        if self.feature_dtype not in (None, "float32", "float16"):
+            raise InputError(f"--dtype is {self.feature_dtype!r}", "choose float32 or float16")
+        if self.classes < 0 or self.seed < 0:
+            raise InputError("--classes and --seed cannot be negative", "give 0 or more")
+        self.node_data.check()
+        check_fractions(*self.fractions)
+        choose_index_dtype(self.index_dtype, 1)
+
+    def recipe(self, source: Path) -> dict[str, Any]:
+        """The recipe as the manifest keeps it; two equal ones give equal bytes."""
+        settings = asdict(self) | {"fractions": list(self.fractions)}
+        return {"how": "import", "source": source.name, "source_digest": _source_digest(source), **settings}
+
+
+def import_dataset(
+    source: Path,
+    target: Path,
+    spec: ImportSpec,
+    *,
+    max_memory: int = 1 << 30,
+    replace: bool = False,
+    progress: Progress = lambda stage, fraction: None,
+) -> Dataset:
+    """Import the graph at `source` as the dataset `target`.
+
+    Args:
+        source: file or folder of the graph.
+        target: the dataset's folder; its name is the dataset's.
+        spec: what and how.
+        max_memory: bytes for edges in memory; node arrays come on top.
+        replace: replace a dataset that is there.
+        progress: called with the stage and its done fraction.
+
+    Raises:
+        DatasetError: the source is missing or damaged; the target exists; the disk is full.
+        InputError: the source is of another layout, or the spec is impossible.
+    """
+    spec.check()
+    if not source.exists():
+        raise DatasetError(f"there is nothing at {source}", "check the path")
+    with DatasetWriter(target, recipe=spec.recipe(source), replace=replace) as writer:
+        options = ImportOptions(writer.folder, max_memory, spec.classes, progress)
+        graph = open_source(spec.format, source, options)
+        index_dtype = choose_index_dtype(spec.index_dtype, graph.num_nodes)
+        symmetric = graph.symmetric if spec.symmetric is None else spec.symmetric
+        result = build_csc(
+            graph.edges,
+            graph.num_nodes,
+            writer,
+            index_dtype=index_dtype,
+            max_memory=max_memory,
+            symmetric=symmetric,
+            keep_duplicates=spec.keep_duplicates,
+            other_bytes=_node_bytes(graph, spec),
+            progress=progress,
+        )
+        writer.describe(notes=[*graph.notes, *_edge_notes(result, symmetric, spec.keep_duplicates)])
+        indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
+        labels, num_classes = graph.labels, graph.num_classes
+        if labels is None:
+            num_classes = spec.node_data.classes
+            labels = make_labels(spec.node_data, graph.num_nodes, spec.seed, indptr, indices)
+            writer.describe(notes=[f"labels generated ({spec.node_data.labels}, {num_classes} classes)"])
+        writer.write("labels", labels)
+        writer.describe(num_classes=max(1, num_classes))
+        if graph.features is None:
+            write_generated_features(writer, spec.node_data, labels, num_classes, spec.seed, progress)
+            writer.describe(notes=[f"features generated ({spec.node_data.features})"])
+        else:
+            _write_features(writer, graph.features, graph.num_nodes, spec.feature_dtype, progress)
+        if graph.splits is None:
+            write_splits(writer, labels, spec.fractions, spec.seed)
+        else:
+            _write_given_splits(writer, graph.splits, labels)
+        progress("measuring", 0.0)
+        writer.describe(stats={"result": measure(indptr, indices, labels)})
+    return Dataset.open(target)
+
+
+def choose_index_dtype(wanted: str, num_nodes: int) -> str:
+    """`int32` where ids fit, unless `int64` is wanted.
+
+    Raises:
+        InputError: `int32` is wanted and too narrow, or it is neither of the two.
+    """
+    if wanted not in ("auto", "int32", "int64"):
+        raise InputError(f"--index-dtype is {wanted!r}", "choose auto, int32 or int64")
+    fits = num_nodes <= np.iinfo(np.int32).max
+    if wanted == "int32" and not fits:
+        raise InputError(f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
+    return "int64" if wanted == "int64" or not fits else "int32"
+
+
+def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
+    """Bytes that features, labels and splits will take."""
+    if graph.features is None:
+        row = spec.node_data.dim * np.dtype(spec.node_data.dtype).itemsize
+    else:
+        row = graph.features.dim * np.dtype(spec.feature_dtype or graph.features.dtype).itemsize
+    return graph.num_nodes * (row + 16)
+
+
+def _edge_notes(result: CscResult, symmetric: bool, kept: bool) -> list[str]:
+    notes = ["every edge taken in both directions"] if symmetric else []
+    if kept:
+        notes.append("duplicate edges kept")
+    elif result.duplicates:
+        notes.append(f"{result.duplicates} duplicate edges removed")
+    if result.self_loops:
+        notes.append(f"{result.self_loops} self-loops")
+    return notes
+
+
+def _write_features(
+    writer: DatasetWriter, features: FeatureSource, num_nodes: int, wanted: str | None, progress: Progress
+) -> None:
+    if features.num_rows != num_nodes:
+        raise InputError(f"there are {features.num_rows} feature rows for {num_nodes} nodes", "check the source files")
+    dtype = np.dtype(wanted or features.dtype)
+    done = strange = 0
+    with writer.stream("features", dtype, (num_nodes, features.dim)) as stream:
+        for chunk in features.chunks():
+            if done + chunk.shape[0] > num_nodes:
+                raise InputError(f"there are more feature rows than the {num_nodes} nodes", "check the source files")
+            with np.errstate(over="ignore"):  # told below: what exceeds float16 is not finite any more
+                rows = chunk.astype(dtype, copy=False)
+            strange += int(rows.size - np.count_nonzero(np.isfinite(rows)))
+            stream.write(rows)
+            done += chunk.shape[0]
+            progress("writing features", done / num_nodes)
+        if done < num_nodes:
+            raise InputError(f"there are {done} feature rows for {num_nodes} nodes", "check the source files")
+    if strange:
+        writer.describe(notes=[f"{strange} feature values are not finite"])
+
+
+def _write_given_splits(
+    writer: DatasetWriter, splits: dict[str, npt.NDArray[np.int64]], labels: npt.NDArray[np.int64]
+) -> None:
+    taken = np.zeros(labels.shape[0], dtype=bool)
+    for part in ("train", "valid", "test"):
+        ids = np.unique(splits[part])
+        if ids.shape[0] and (ids[0] < 0 or ids[-1] >= labels.shape[0]):
+            raise InputError(f"the {part} split names node {ids[-1]} of {labels.shape[0]}", "check the source files")
+        if taken[ids].any():
+            raise InputError(f"the {part} split shares nodes with another one", "check the source files")
+        taken[ids] = True
+        known = ids[labels[ids] >= 0]
+        if known.shape[0] < ids.shape[0]:
+            writer.describe(notes=[f"{ids.shape[0] - known.shape[0]} {part} nodes without a label left out"])
+        writer.write(part, known)
+
+
+def _source_digest(source: Path) -> str:
+    """XXH3 of a file; of a folder, the names and sizes of its files (it may hold terabytes)."""
+    if source.is_file():
+        return file_digest(source)
+    digest = xxhash.xxh3_64()
+    for path in _files(source):
+        digest.update(f"{path.relative_to(source)}:{path.stat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    yield from sorted(path for path in folder.rglob("*") if path.is_file())

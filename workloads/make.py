@@ -1,0 +1,199 @@
+"""Makes a dataset: generated topology, labels and features by counter, splits, and the measures of base and result."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from workloads.base_graph import base_digest, load_base
+from workloads.dataset import Dataset
+from workloads.errors import InputError
+from workloads.kronecker import BaseGraph, GenerateSpec, Kind, plan_topology
+from workloads.node_data import (
+    NodeDataSpec,
+    Progress,
+    kinds,
+    make_labels,
+    measure,
+    write_expanded_labels,
+    write_generated_features,
+)
+from workloads.splits import check_fractions, write_splits
+from workloads.writer import DatasetWriter
+
+_DEFAULT_CLASSES = 16
+
+
+@dataclass(frozen=True)
+class MakeSpec:
+    """What to generate; equal specifications give equal bytes.
+
+    Attributes:
+        kind: `rmat`, `kronecker` or `fractal`.
+        nodes: N (0: as the base and `expand` say).
+        edges: E (0: the generator's default).
+        dim: feature columns.
+        dtype: `float32` or `float16`.
+        classes: of generated labels (0: 16); a base that has labels keeps its own.
+        fractions: shares of train, valid and test among the labelled nodes.
+        base: name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is drawn.
+        expand: copies of the base's nodes (0: as `nodes` says).
+        labels: `homophilous` (the base's own, else communities) or `random`.
+        features: `learnable` (the base's rows or the class's centre, plus noise) or `random`.
+        seed: of all that is drawn.
+        index_dtype: `auto`, `int32` or `int64`.
+    """
+
+    kind: str
+    nodes: int = 0
+    edges: int = 0
+    dim: int = 128
+    dtype: str = "float32"
+    classes: int = 0
+    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)
+    base: str = ""
+    expand: int = 0
+    labels: str = "homophilous"
+    features: str = "learnable"
+    seed: int = 0
+    index_dtype: str = "auto"
+
+    @property
+    def node_data(self) -> NodeDataSpec:
+        """The part about features and labels."""
+        return NodeDataSpec(self.dim, self.dtype, self.classes or _DEFAULT_CLASSES, self.labels, self.features)
+
+    def check(self) -> None:
+        """Refuse what cannot be made, before anything is read.
+
+        Raises:
+            InputError: naming the option and what it can be.
+        """
+        if self.kind not in kinds():
+            near = difflib.get_close_matches(self.kind, kinds(), n=1)
+            fix = f"did you mean {near[0]}?" if near else f"choose {', '.join(kinds())}"
+            raise InputError(f"--kind is {self.kind!r}, which is none of {', '.join(kinds())}", fix)
+        if self.index_dtype not in ("auto", "int32", "int64"):
+            raise InputError(f"--index-dtype is {self.index_dtype!r}", "choose auto, int32 or int64")
+        for option, value in (("--nodes", self.nodes), ("--edges", self.edges), ("--expand", self.expand)):
+            if value < 0:
+                raise InputError(f"{option} is {value}", "give at least 1")
+        self.node_data.check()
+        check_fractions(*self.fractions)
+        self.generate_spec(None, 1 << 30)
+
+    def generate_spec(self, base: BaseGraph | None, max_memory: int) -> GenerateSpec:
+        """The part about topology."""
+        return GenerateSpec(
+            kind=cast(Kind, self.kind),
+            nodes=self.nodes or None,
+            edges=self.edges or None,
+            expand=self.expand or None,
+            seed=self.seed,
+            max_memory=max_memory,
+            index_dtype=None if self.index_dtype == "auto" else self.index_dtype,
+            base=base,
+        )
+
+    def recipe(self, data_root: Path) -> dict[str, Any]:
+        """The recipe as the manifest keeps it, with the digest of the base.
+
+        Raises:
+            DatasetError: the base is missing.
+        """
+        settings = asdict(self) | {"fractions": list(self.fractions), "base": Path(self.base).name if self.base else ""}
+        digest = base_digest(self.base, data_root) if self.base else ""
+        return {"how": "make", **settings, "base_digest": digest}
+
+
+def make_dataset(
+    target: Path,
+    spec: MakeSpec,
+    *,
+    data_root: Path = Path("data"),
+    max_memory: int = 1 << 30,
+    replace: bool = False,
+    progress: Progress = lambda stage, fraction: None,
+) -> Dataset:
+    """Generate the dataset `target`.
+
+    Args:
+        target: its folder; the folder's name is the dataset's.
+        spec: what to generate.
+        data_root: where `spec.base` is looked up by name.
+        max_memory: bytes that generation may hold, the interpreter not counted.
+        replace: replace a dataset that is there.
+        progress: called with the stage and its done fraction.
+
+    Raises:
+        DatasetError: the target exists, the base is missing, the disk is full.
+        InputError: the specification is impossible.
+        BudgetError: `max_memory` is too small.
+    """
+    spec.check()
+    with DatasetWriter(target, recipe=spec.recipe(data_root), replace=replace) as writer:
+        given = load_base(spec.base, data_root, writer.folder, max_memory, progress) if spec.base else None
+        if given is not None and given.labels is not None and spec.labels == "homophilous" and spec.classes:
+            raise InputError(
+                f"--classes {spec.classes} does not go with a base that has labels of {given.num_classes} classes",
+                "leave it out, or use --labels random",
+            )
+        plan = plan_topology(spec.generate_spec(given, max_memory), progress)
+        row = spec.dim * np.dtype(spec.dtype).itemsize
+        writer.require_space(plan.data_bytes + plan.num_nodes * (row + 8 + int(8 * sum(spec.fractions))))
+        plan.write(writer, progress)
+        _write_nodes(writer, spec, plan.base, plan.num_nodes, progress)
+        progress("measuring", 0.0)
+        labels = writer.memmap("labels")
+        stats = {"result": measure(writer.memmap("indptr"), writer.memmap("indices"), labels)}
+        if plan.base is not None:
+            stats["base"] = measure(plan.base.indptr, plan.base.indices, _base_labels(spec, plan.base))
+        stats["generator"] = {key: value for key, value in plan.details.items() if isinstance(value, (int, float))}
+        writer.describe(stats=stats)
+        progress("measuring", 1.0)
+    return Dataset.open(target)
+
+
+def _write_nodes(
+    writer: DatasetWriter, spec: MakeSpec, base: BaseGraph | None, num_nodes: int, progress: Progress
+) -> None:
+    """Labels, features and splits, once the topology stands."""
+    node_data = spec.node_data
+    num_classes, base_features = node_data.classes, None
+    base_labels = _base_labels(spec, base)
+    progress("labels", 0.0)
+    if base is not None and base_labels is not None:
+        write_expanded_labels(writer, base_labels, num_nodes)
+        if base.labels is not None:
+            num_classes, base_features = base.num_classes, base.features
+            writer.describe(notes=["labels are those of the base's nodes"])
+    else:
+        indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
+        writer.write("labels", make_labels(node_data, num_nodes, spec.seed, indptr, indices))
+    writer.describe(num_classes=num_classes)
+    labels = writer.memmap("labels")
+    if base_features is not None and spec.features == "learnable":
+        width = base_features.shape[1]
+        how = "" if width == spec.dim else f", {width} columns projected to {spec.dim}"
+        writer.describe(notes=[f"features are those of the base's nodes plus noise{how}"])
+    write_generated_features(writer, node_data, labels, num_classes, spec.seed, progress, base_features)
+    write_splits(writer, labels, spec.fractions, spec.seed)
+
+
+def _base_labels(spec: MakeSpec, base: BaseGraph | None) -> Any:
+    """Labels of the base that its copies take on, or None where the result has to be labelled itself.
+
+    Copies in a Kronecker product keep their neighbourhood, so communities of a base without labels carry over; the
+    fractal expansion shuffles every block, so there they are sought in the result.
+    """
+    if base is None or spec.labels == "random":
+        return None
+    if base.labels is not None:
+        return base.labels
+    if spec.kind != "kronecker":
+        return None
+    return make_labels(spec.node_data, base.num_nodes, spec.seed, base.indptr, base.indices)
