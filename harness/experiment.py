@@ -339,14 +339,14 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
     Raises:
         InputError, DatasetError: it cannot run, and why.
     """
-    from workloads.dataset import Dataset
+    from workloads.dataset import find_dataset
 
     settings = run.settings
     check_settings(settings)
     options = check_options(run.system, settings.options)
     if settings.dataset is None:
         raise InputError("no dataset is named", "set dataset, see `outcore data list`")
-    dataset = Dataset.open(dataset_path(settings.dataset, data_root))
+    dataset = find_dataset(settings.dataset, data_root)
     return RunConfig(
         system=run.system,
         dataset=DatasetConfig(
@@ -375,9 +375,3 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
             }
         ),
     )  # fmt: skip
-
-
-def dataset_path(name: str, data_root: Path) -> Path:
-    """A dataset's folder: a name under the data root, or a path that holds a `dataset.json`."""
-    given = Path(name)
-    return given if (given / "dataset.json").is_file() else data_root / name

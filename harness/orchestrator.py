@@ -52,7 +52,14 @@ def new_run_id(config: RunConfig) -> str:
     return f"{now}-{system}-{config.config_hash[:8]}-r{config.round}"
 
 
-def execute(series: Series, config: RunConfig, dataset: Dataset, progress: Progress = lambda text: None) -> Record:
+def execute(
+    series: Series,
+    config: RunConfig,
+    dataset: Dataset,
+    progress: Progress = lambda text: None,
+    *,
+    refuse: bool = False,
+) -> Record:
     """Run `config` and write its record; returns it.
 
     Args:
@@ -60,22 +67,24 @@ def execute(series: Series, config: RunConfig, dataset: Dataset, progress: Progr
         config: resolved.
         dataset: the one that `config` names, opened.
         progress: told what is going on, in a few words.
+        refuse: raise a mistake of input (a cap below the floor, a plan over budget, a broken dataset) and record
+            nothing, as one who waits for this run wants; a sweep records it and goes on.
 
     Raises:
-        InputError: the cap is below the floor; nothing is recorded.
         DataIOError: the record could not be written; nothing is left behind.
     """
-    return _Execution(series, config, dataset, progress).run()
+    return _Execution(series, config, dataset, progress, refuse).run()
 
 
 class _Execution:
     """The state of one run on the orchestrator's side."""
 
-    def __init__(self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress) -> None:
+    def __init__(self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool) -> None:
         self._series = series
         self._config = config
         self._dataset = dataset
         self._progress = progress
+        self._refuse = refuse
         self._run_id = new_run_id(config)
         self._seen = _Seen()
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -95,14 +104,10 @@ class _Execution:
                 return self._finish(Ending("unsupported", reason), None)
             try:
                 ending = self._measure(folder)
-            except InputError:
-                raise
-            except HostError as error:
-                ending = Ending("unsupported", str(error), error)
-            except BudgetError as error:
-                ending = Ending("oom", str(error), error)
             except OutcoreError as error:
-                ending = Ending("failed", str(error), error)
+                ending = _ending_of(error)
+            if self._refuse and ending.error is not None and ending.error.exit_code == InputError.exit_code:
+                raise ending.error
             return self._finish(ending, folder / results.WORKER_LOG)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -315,6 +320,13 @@ class _Execution:
             diskstats_requests=disk_requests,
             counters=epoch.counters,
         )
+
+
+def _ending_of(error: OutcoreError) -> Ending:
+    """What a mistake before the worker began makes of the run."""
+    if isinstance(error, BudgetError):
+        return Ending("oom", str(error), error)
+    return Ending("unsupported" if isinstance(error, HostError | InputError) else "failed", str(error), error)
 
 
 def _read_between(before: IoStats | None, after: IoStats | None) -> tuple[int | None, int | None]:

@@ -1,5 +1,81 @@
-"""The `outcore` command."""
+"""The `outcore` command: one file per verb, found by listing this folder; mistakes of input end in one sentence."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from workloads.errors import OutcoreError
+
+_HELPERS = ("common", "table")
+# click's own exceptions, wherever this version of Typer keeps them.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+_CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 
-def main() -> None:
-    """Run the command line."""
+def build_app() -> typer.Typer:
+    """The command with every verb: modules with `register(app)`, or with an `app` of their own as a group."""
+    app = typer.Typer(
+        name="outcore",
+        help="Measure how fast graph neural networks train when their graph does not fit in memory.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+        if found.name in _HELPERS:
+            continue
+        module = importlib.import_module(f"{__name__}.{found.name}")
+        if hasattr(module, "register"):
+            module.register(app)
+        elif hasattr(module, "app"):
+            app.add_typer(module.app, name=found.name)
+    return app
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line. A mistake of input prints one sentence and the fix; a bug shows its traceback."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
+    as_json = "--json" in arguments
+    try:
+        code = build_app()(args=arguments, prog_name="outcore", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except OutcoreError as error:
+        return _report(error.kind, error.message, error.fix, error.exit_code, as_json)
+    except _CLICK_ERROR as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(getattr(error, "message", ""))
+            return 0
+        context = getattr(error, "ctx", None)
+        where = getattr(context, "command_path", "outcore")
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        fix = f"see `{where} --help`" if isinstance(error, _USAGE_ERROR) else ""
+        return _report("input", message.rstrip("."), fix, 2, as_json)
+    except typer.Exit as error:
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        print("outcore: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader left (`| head`); what is buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _report(kind: str, message: str, fix: str, code: int, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"error": {"kind": kind, "message": message, "fix": fix}}))
+    print(f"outcore: {message}" + (f"; {fix}" if fix else ""), file=sys.stderr)
+    return code

@@ -1,0 +1,154 @@
+"""`outcore bench`: a sweep with resume, then its figures and the headline table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.common import (
+    DATA,
+    RESULTS,
+    DataRoot,
+    Json,
+    Progress,
+    Quiet,
+    ResultsRoot,
+    Verbose,
+    print_json,
+    unwind_on_signals,
+)
+
+if TYPE_CHECKING:
+    from harness.experiment import Experiment
+    from harness.figures.base import Rendered
+    from harness.record import Record
+    from harness.sweep import Sweep
+
+
+def bench(
+    experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML; else a profile")] = None,
+    profile: Annotated[str, typer.Option(help="smoke, quick, standard or paper")] = "quick",
+    figures: Annotated[str, typer.Option(help="headline, all, none, or ids separated by commas")] = "headline",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
+    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd or none")] = "auto",
+    data_root: DataRoot = DATA,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
+    from harness.experiment import load_experiment
+    from harness.series import Series
+    from harness.sweep import Sweep
+
+    base = load_experiment(experiment if experiment is not None else profile)
+    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    sweep = Sweep([base, *_needed(base, figures)], results_root, data_root, progress)
+    if dry_run:
+        _print_estimate(sweep, json_=json_)
+        return
+    unwind_on_signals()
+    with Series(results_root, data_root, isolation=isolation, progress=progress) as series:
+        outcome = sweep.run(series, lambda record: progress.title(_line(record)))
+    progress.title("")
+    drawn = _draw(base, figures, results_root)
+    progress.done()
+    if json_:
+        print_json(
+            {
+                "experiment": base.name,
+                "skipped": outcome.skipped,
+                "records": [record.to_json() for record in outcome.records],
+                "figures": [
+                    {
+                        "id": entry.id,
+                        "status": entry.status,
+                        "reason": entry.reason,
+                        "files": list(map(str, entry.files)),
+                    }
+                    for entry in drawn
+                ],
+            }
+        )
+        return
+    from harness.cli.table import console, headline_table
+
+    out = console()
+    own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
+    out.print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
+    for entry in drawn:
+        place = str(entry.files[0]) if entry.status == "drawn" else f"not drawn: {entry.reason}"
+        out.print(f"figure {entry.id}: {place}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"records: {results_root / 'runs'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _needed(base: Experiment, figures: str) -> list[Experiment]:
+    """Experiments of the figures that need runs beyond the profile's own."""
+    if figures in ("none", "headline"):
+        return []
+    from harness.experiment import parse_experiment
+    from harness.figures.base import chosen
+
+    profile = base.model_dump()
+    return [
+        parse_experiment({**figure.needs(profile), "figures": [figure.id]})
+        for figure in chosen(figures)
+        if not figure.headline
+    ]
+
+
+def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
+    if figures == "none":
+        return []
+    from harness.figures.base import chosen, render
+    from harness.results import load
+
+    return render(chosen(figures), load(results_root), results_root / "figures")
+
+
+def _line(record: Record) -> str:
+    summary = record.summary.epoch_s
+    time = f", {summary.median:.2f} s an epoch" if summary else ""
+    reason = f" ({record.reason})" if record.status not in ("ok", "oom") and record.reason else ""
+    return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"
+
+
+def _print_estimate(sweep: Sweep, *, json_: bool) -> None:
+    from workloads.units import format_bytes
+
+    estimate = sweep.estimate()
+    if json_:
+        print_json(
+            {
+                "runs": estimate.runs,
+                "done": estimate.done,
+                "dataset_bytes": estimate.dataset_bytes,
+                "seconds": estimate.seconds,
+                "from_records": estimate.measured,
+                "order": [
+                    {
+                        "system": run.system,
+                        "dataset": run.settings.dataset,
+                        "memory": run.settings.memory,
+                        "round": run.round,
+                    }
+                    for run in sweep.planned
+                ],
+            }
+        )
+        return
+    for run in sweep.planned:
+        print(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}")
+    how = "from earlier records" if estimate.measured else "a rough model"
+    print(
+        f"{estimate.runs} runs ({estimate.done} done already), {format_bytes(estimate.dataset_bytes)} of datasets to make, "
+        f"about {estimate.seconds / 60:.1f} min ({how})"
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("bench")(bench)

@@ -1,0 +1,121 @@
+"""The tables that `run`, `bench` and `results` print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.record import Record, Spread, spread
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def console() -> Console:
+    """Standard output, wide enough for the tables where it is no terminal."""
+    from rich.console import Console
+
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=160)
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    """A number, or a dash where it is not known."""
+    return "–" if value is None else format(value, form)
+
+
+def seconds(value: Spread | None) -> str:
+    """`3.21 [3.10, 3.40]`."""
+    if value is None:
+        return "–"
+    low, high = value.interval
+    return f"{value.median:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def size(value: int | None) -> str:
+    """Bytes with a unit, or a dash."""
+    from workloads.units import format_bytes
+
+    return "–" if value is None else format_bytes(value)
+
+
+def epoch_table(record: Record) -> Table:
+    """Epochs of one run, stages beside each other."""
+    from rich.table import Table
+
+    stages = list(dict.fromkeys(stage for epoch in record.epochs for stage in epoch.stages_s))
+    title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
+    table = Table("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", title=title)
+    for epoch in record.epochs:
+        table.add_row(
+            f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}",
+            f"{epoch.seconds:.3f}",
+            *(number(epoch.stages_s.get(stage), ".3f") for stage in stages),
+            str(epoch.batches),
+            size(epoch.device_bytes),
+            "–" if epoch.device_requests is None else str(epoch.device_requests),
+            number(epoch.loss, ".4f"),
+            number(epoch.accuracy, ".4f"),
+        )
+    return table
+
+
+def summary_lines(record: Record) -> list[str]:
+    """What a run says beside its epochs: status, memory, verdict and the rules it bends."""
+    memory, summary = record.memory, record.summary
+    lines = [f"status {record.status}{f': {record.reason}' if record.reason else ''}"]
+    if memory.cap_bytes is not None:
+        lines.append(
+            f"memory: cap {size(memory.cap_bytes)} = floor {size(memory.floor_bytes)} + training "
+            f"{size(memory.training_bytes)} + budget {size(memory.budget_bytes)}; peak {size(memory.peak_bytes)}"
+        )
+    else:
+        lines.append(f"memory: no cap; peak {size(memory.peak_bytes)}")
+    lines.append(
+        f"class {record.class_ or 'unknown'} (working set {number(summary.working_set_over_budget)} x memory); "
+        f"read amplification {number(summary.read_amplification)}; AU {number(summary.accelerator_utilisation)}; "
+        f"SE {number(summary.storage_efficiency)}; engine efficiency {number(summary.engine_efficiency)}; "
+        f"distance to limit {number(summary.distance_to_limit)}"
+    )
+    lines.append(f"verdict {record.verdict}")
+    lines += [f"  rule {rule.rule} {rule.name}: {rule.detail}" for rule in record.verdict_rules if not rule.ok]
+    return lines
+
+
+def headline_table(records: Sequence[Record], title: str) -> Table:
+    """One row a configuration, its rounds together: the median over all their measured epochs."""
+    from rich.table import Table
+
+    table = Table(
+        "system", "memory", "status", "verdict", "class", "epoch s (median [range])", "extract s", "read ampl.", "AU",
+        "SE", "engine eff.", "distance", title=title,
+    )  # fmt: skip
+    rounds: dict[str, list[Record]] = {}
+    for record in records:
+        rounds.setdefault(record.config_hash, []).append(record)
+    for group in rounds.values():
+        first = group[0]
+        times = [epoch.seconds for record in group for epoch in record.measured if record.status == "ok"]
+        table.add_row(
+            first.system,
+            first.config.memory,
+            "/".join(dict.fromkeys(record.status for record in group)),
+            "/".join(dict.fromkeys(record.verdict for record in group)),
+            "/".join(dict.fromkeys(record.class_ or "–" for record in group)),
+            seconds(spread(times) if times else None),
+            number(_median([record.summary.stages_s.get("extract") for record in group]), ".3g"),
+            number(_median([record.summary.read_amplification for record in group])),
+            number(_median([record.summary.accelerator_utilisation for record in group])),
+            number(_median([record.summary.storage_efficiency for record in group])),
+            number(_median([record.summary.engine_efficiency for record in group])),
+            number(_median([record.summary.distance_to_limit for record in group])),
+        )
+    return table
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    import statistics
+
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,203 @@
+"""A sweep: the runs of one or several experiments in interleaved rounds, resumed where it stopped."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from harness import results
+from harness.experiment import Experiment, PlannedRun, cells, check_options, check_settings, resolve
+from harness.orchestrator import execute
+from harness.record import Record, RunConfig
+from harness.series import Series
+from workloads.dataset import find_dataset
+from workloads.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.datasets import Recipe
+
+# What a run costs beside its epochs: start, eviction, calibration spread over its runs (seconds).
+_FIXED_SECONDS = 8.0
+# Random rows a second of a middling device, for estimates before anything was measured.
+_ASSUMED_ROWS_PER_S = 50_000.0
+
+
+class Progress(Protocol):
+    """Where a sweep says what it does."""
+
+    def title(self, text: str) -> None:
+        """A new part of the work."""
+
+    def __call__(self, text: str) -> None:
+        """One step of it."""
+
+
+@dataclass
+class Outcome:
+    """What a sweep did: records of this call and of earlier ones, and what could not even start."""
+
+    records: list[Record] = field(default_factory=list)
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a sweep would cost. `seconds` is from earlier records where there are some, else a rough model."""
+
+    runs: int
+    done: int
+    dataset_bytes: int
+    seconds: float
+    measured: bool
+
+
+def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
+    """The cells of all experiments, each once: what two of them share carries the figures of both."""
+    merged: dict[str, PlannedRun] = {}
+    for experiment in experiments:
+        for cell in cells(experiment):
+            key = f"{cell.system} {cell.settings.model_dump_json()}"
+            known = merged.get(key)
+            if known is None:
+                merged[key] = cell
+            else:
+                tags = tuple(dict.fromkeys([*known.figure_tags, *cell.figure_tags]))
+                merged[key] = replace(known, figure_tags=tags)
+    return list(merged.values())
+
+
+def order(planned: Sequence[PlannedRun], rounds: int, seed: int) -> list[PlannedRun]:
+    """Every cell once a round; systems to be compared stand next to each other, shuffled by seed (rule 16)."""
+    groups: dict[str, list[PlannedRun]] = {}
+    for cell in planned:
+        comparable = cell.settings.model_dump_json(exclude={"options", "memory"})
+        groups.setdefault(comparable, []).append(cell)
+    ordered: list[PlannedRun] = []
+    for number in range(rounds):
+        for index, group in enumerate(groups.values()):
+            shuffled = list(group)
+            random.Random(f"{seed}/{number}/{index}").shuffle(shuffled)
+            ordered += [replace(cell, round=number) for cell in shuffled]
+    return ordered
+
+
+class Sweep:
+    """One call of `outcore bench`.
+
+    Args:
+        experiments: what to run; the first one's rounds and order seed count.
+        results_root, data_root: where records and datasets lie.
+        progress: told what is going on.
+    """
+
+    def __init__(
+        self, experiments: Sequence[Experiment], results_root: Path, data_root: Path, progress: Progress
+    ) -> None:
+        from harness.datasets import recipes_of
+
+        if not experiments:
+            raise InputError("there is no experiment to run", "name one, or a profile")
+        self._results_root = results_root
+        self._data_root = data_root
+        self._progress = progress
+        first = experiments[0]
+        self.planned = order(union(experiments), first.rounds, first.order_seed)
+        self.recipes: dict[str, Recipe] = recipes_of(experiments)
+        for cell in self.planned:
+            check_settings(cell.settings)
+            check_options(cell.system, cell.settings.options)
+
+    def estimate(self) -> Estimate:
+        """Runs, bytes of datasets to make, and time, without running anything."""
+        known = self._known_seconds()
+        seconds, measured, done = 0.0, bool(known), 0
+        finished = self._finished()
+        for cell in self.planned:
+            if self._is_there(str(cell.settings.dataset)):
+                config = resolve(cell, self._data_root, "auto")
+                if any(hash_ == _loose(config) and config.round == round_ for hash_, round_ in finished):
+                    done += 1
+                    continue
+                if (cell.system, config.dataset.name) in known:
+                    seconds += known[cell.system, config.dataset.name]
+                    continue
+            measured = False
+            seconds += _FIXED_SECONDS + self._modelled_seconds(cell)
+        return Estimate(len(self.planned), done, self._missing_bytes(), seconds, measured)
+
+    def run(self, series: Series, on_record: Callable[[Record], None] = lambda record: None) -> Outcome:
+        """Make what is missing, then run everything that has no record yet.
+
+        Raises:
+            InputError, DatasetError: something cannot run; nothing was run.
+            DataIOError: a record could not be written (disk full); what ran before is kept.
+        """
+        from harness.datasets import ensure
+
+        names = list(dict.fromkeys(str(cell.settings.dataset) for cell in self.planned))
+        for name in names:
+            if name in self.recipes:
+                self._progress.title(f"dataset {name}")
+                ensure(name, self.recipes[name], self._data_root, self._progress)
+        configs = [resolve(cell, self._data_root, series.isolation.name) for cell in self.planned]
+        datasets = {name: find_dataset(name, self._data_root) for name in names}
+        outcome = Outcome()
+        finished = {(record.config_hash, record.config.round): record for record in self._done_records()}
+        todo = []
+        for cell, config in zip(self.planned, configs, strict=True):
+            earlier = finished.get((config.config_hash, config.round))
+            if earlier is None:
+                todo.append((cell, config))
+            else:
+                outcome.records.append(earlier)
+                outcome.skipped += 1
+        if todo:
+            self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before")
+            series.prepare([config for _, config in todo], datasets[str(todo[0][0].settings.dataset)])
+        for number, (cell, config) in enumerate(todo, start=1):
+            self._progress.title(f"run {number}/{len(todo)} {config.system} {config.memory} round {config.round}")
+            record = execute(series, config, datasets[str(cell.settings.dataset)], self._progress)
+            outcome.records.append(record)
+            on_record(record)
+        return outcome
+
+    def _is_there(self, name: str) -> bool:
+        return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
+
+    def _done_records(self) -> Iterable[Record]:
+        """Records that need not be made again: every ending but a failure is a result."""
+        return [record for record in results.records(self._results_root) if record.status != "failed"]
+
+    def _finished(self) -> set[tuple[str, int]]:
+        return {(_loose(record.config), record.config.round) for record in self._done_records()}
+
+    def _known_seconds(self) -> dict[tuple[str, str], float]:
+        known = {}
+        for record in results.records(self._results_root):
+            known[record.system, record.config.dataset.name] = record.duration_s
+        return known
+
+    def _missing_bytes(self) -> int:
+        names = {str(cell.settings.dataset) for cell in self.planned}
+        missing = [name for name in names & set(self.recipes) if not self._is_there(name)]
+        return sum(self.recipes[name].expected_bytes() for name in missing)
+
+    def _modelled_seconds(self, cell: PlannedRun) -> float:
+        """Rows of all epochs over an assumed random-read rate; the true cost is known after one run."""
+        settings = cell.settings
+        recipe = self.recipes.get(str(settings.dataset))
+        nodes = recipe.num_nodes() if recipe else 1_000_000
+        expansion, rows = 1, 1
+        for count in settings.fanout:
+            expansion *= max(1, count)
+            rows += expansion
+        batches = settings.max_batches or max(1, nodes // 100 // settings.batch_size)
+        return settings.epochs * batches * min(nodes, settings.batch_size * rows) / _ASSUMED_ROWS_PER_S
+
+
+def _loose(config: RunConfig) -> str:
+    """Identity without the isolation backend, which is chosen only when a series begins."""
+    return config.model_copy(update={"isolation": "auto"}).config_hash
