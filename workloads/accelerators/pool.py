@@ -43,11 +43,18 @@ class DevicePool:
         Raises:
             HostError: the host has not that much memory free.
         """
+        free = _free_bytes()
+        if nbytes > free:
+            # Nothing would stop the kernel from trying: it would end processes to find the pages.
+            raise HostError(
+                f"the emulated device needs {format_bytes(nbytes)}, {format_bytes(free)} of memory are free",
+                "lower --device-memory or free memory",
+            )
         descriptor = os.memfd_create(f"outcore-{name}", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, nbytes)
             if nbytes:
-                # fallocate charges every page to this process's cgroup, and fails instead of killing.
+                # Takes every page now and charges it to this process's cgroup.
                 os.posix_fallocate(descriptor, 0, nbytes)
             return cls(descriptor, name)
         except OSError as error:
@@ -152,6 +159,37 @@ class DevicePool:
             assert self._memory is not None
             self._base_address = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr()
         return self._base_address
+
+
+def _free_bytes() -> int:
+    """Bytes that can be had without swapping, by the kernel's estimate and this process's own cgroup."""
+    free = 1 << 62
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+        for folder in _own_cgroups():
+            try:
+                free = min(free, int((folder / limit).read_text()) - int((folder / used).read_text()))
+            except (OSError, ValueError):
+                continue
+    return max(0, free)
+
+
+def _own_cgroups() -> list[Path]:
+    """Folders of this process's memory cgroup, as v1 and v2 mount them; the root where a container hides the path."""
+    folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return folders
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            folders.append(Path("/sys/fs/cgroup") / path.lstrip("/"))
+        elif "memory" in controllers.split(","):
+            folders.append(Path("/sys/fs/cgroup/memory") / path.lstrip("/"))
+    return folders
 
 
 def _round_up(offset: int) -> int:
