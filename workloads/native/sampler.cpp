@@ -4,12 +4,14 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "draw_lanes.hpp"
 #include "draws.hpp"
 #include "node_table.hpp"
 #include "radix.hpp"
@@ -22,12 +24,32 @@ constexpr std::size_t kGroupEdges = 512;  // edges whose cache misses are in fli
 constexpr std::size_t kAhead = 16;        // destinations whose list bounds are fetched ahead
 constexpr std::size_t kParallelItems = 4096;
 
-// What one thread works with while it draws.
+// Edges that are drawn and looked up together.
+struct Group {
+    Scratch<std::uint64_t> offsets;  // into `indices`
+    std::size_t edges = 0;
+    std::uint32_t* out = nullptr;  // where their sources' slots go
+};
+
+// What one thread works with while it draws: while the memory fetches one group's edges, it works on the other.
 struct Lane {
+    struct Waiting {
+        std::uint64_t node, start, degree;
+        std::size_t at;  // of its first edge among the group's
+    };
+    Group group, fetched;
+    std::array<Waiting, kDrawLanes> waiting;  // lists of `group` that are yet to be drawn from
+    std::size_t num_waiting = 0;
+    LaneRequest request;
+    LaneDraws draws;
     PositionDrawer drawer;
-    Scratch<std::uint64_t> offsets;  // into `indices`, of the group's edges
     std::size_t fresh = 0;
     std::int64_t lists = 0;
+};
+
+// Where a destination's neighbour list begins and how long it is, kept so that indptr is visited once.
+struct List {
+    std::uint64_t start, degree;
 };
 
 template <class Key>
@@ -35,8 +57,8 @@ struct Workspace {
     explicit Workspace(int threads) : team(threads), lanes(static_cast<std::size_t>(threads)), fresh(lanes.size()) {}
 
     std::size_t bytes() const {
-        std::size_t sum = table.bytes() + sorter.bytes() + nodes.bytes() + starts.bytes();
-        for (const auto& lane : lanes) sum += lane.offsets.bytes();
+        std::size_t sum = table.bytes() + sorter.bytes() + nodes.bytes() + lists.bytes();
+        for (const auto& lane : lanes) sum += lane.group.offsets.bytes() + lane.fetched.offsets.bytes();
         for (const auto& list : fresh) sum += list.bytes();
         return sum;
     }
@@ -45,7 +67,7 @@ struct Workspace {
     NodeTable<Key> table;
     FreshSorter<Key> sorter;
     Scratch<std::int64_t> nodes;
-    Scratch<std::int64_t> starts;  // [num_dst], where each destination's list begins
+    Scratch<List> lists;  // [num_dst]
     std::vector<Lane> lanes;
     std::vector<Scratch<Fresh<Key>>> fresh;  // by member: the nodes it met first
     pid_t owner = getpid();
@@ -148,7 +170,7 @@ private:
 
     // Where every destination's list begins and how many of its edges are kept; indptr becomes their running sum.
     void count_edges(Space& space, SampledHop& result, std::size_t count, std::int64_t fanout) {
-        space.starts.reserve(count);
+        space.lists.reserve(count);
         result.indptr = Buffer<std::int64_t>(count + 1);
         std::int64_t* counts = result.indptr.data.get() + 1;
         const std::int64_t* nodes = space.nodes.data();
@@ -162,8 +184,8 @@ private:
                     throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
                                             std::to_string(start) + ", " + std::to_string(end) + ") of " +
                                             std::to_string(indices_.size()) + " edges");
-                space.starts[i] = start;
-                const std::uint64_t degree = static_cast<std::uint64_t>(end - start);
+                const auto degree = static_cast<std::uint64_t>(end - start);
+                space.lists[i] = {static_cast<std::uint64_t>(start), degree};
                 counts[i] = static_cast<std::int64_t>(PositionDrawer::count(degree, fanout, options_.replace));
                 lists += counts[i] > 0;
             }
@@ -199,57 +221,82 @@ private:
     // Draws every destination's edges; `indices` of the result holds the table slots of their sources.
     template <bool Shared>
     void draw(Space& space, SampledHop& result, std::size_t count, Name name, std::int64_t fanout) {
-        for (auto& lane : space.lanes) lane.fresh = 0;
+        for (auto& lane : space.lanes) lane.fresh = lane.num_waiting = lane.group.edges = lane.fetched.edges = 0;
         const std::int64_t* indptr = result.indptr.data.get();
         auto* slots = reinterpret_cast<std::uint32_t*>(result.indices.data.get());
         in_chunks(space, count, chunk_of(space, count), [&](std::size_t member, std::size_t first, std::size_t last) {
             Lane& lane = space.lanes[member];
-            lane.offsets.reserve(kGroupEdges);
-            std::size_t pending = 0;
-            std::uint32_t* out = slots + indptr[first];
-            const auto flush = [&] {
-                gather<Shared>(space, member, pending, out);
-                out += pending;
-                pending = 0;
+            const auto turn = [&] {
+                draw_waiting(lane, name, static_cast<std::size_t>(fanout));
+                gather<Shared>(space, member);
+                std::swap(lane.group, lane.fetched);
+                lane.group.edges = 0;
+                lane.group.out = lane.fetched.out + lane.fetched.edges;
+                lane.group.offsets.reserve(kGroupEdges);
             };
+            lane.group.out = slots + indptr[first];
+            lane.group.offsets.reserve(kGroupEdges);
             for (std::size_t i = first; i < last; ++i) {
-                const auto node = static_cast<std::uint64_t>(space.nodes[i]);
                 const auto kept = static_cast<std::size_t>(indptr[i + 1] - indptr[i]);
-                const auto start = static_cast<std::uint64_t>(space.starts[i]);
-                const auto degree = static_cast<std::uint64_t>(indptr_[node + 1]) - start;
-                if (!options_.replace || fanout < 0) {
-                    if (kept == degree) {
-                        for (std::size_t k = 0; k < kept; ++k) {
-                            if (pending == kGroupEdges) flush();
-                            lane.offsets[pending++] = start + k;
-                        }
-                        if (kept > 0) __builtin_prefetch(&indices_[start]), __builtin_prefetch(&indices_[start + kept - 1]);
-                        continue;
-                    }
-                }
+                const auto [start, degree] = space.lists[i];
                 if (kept == 0) continue;
-                if (pending + kept > kGroupEdges && pending > 0) flush();
-                lane.offsets.reserve(kept);
-                PhiloxStream stream(philox_, stream_name(name.epoch, name.batch, name.hop, node));
-                std::uint64_t* offsets = lane.offsets.data() + pending;
-                lane.drawer.draw(stream, degree, kept, options_.replace, offsets);
-                for (std::size_t k = 0; k < kept; ++k) {
-                    offsets[k] += start;
-                    __builtin_prefetch(&indices_[offsets[k]]);
+                if (fanout < 0 || (kept == degree && !options_.replace)) {
+                    __builtin_prefetch(&indices_[start]);
+                    __builtin_prefetch(&indices_[start + kept - 1]);
+                    for (std::size_t k = 0; k < kept; ++k) {
+                        if (lane.group.edges == kGroupEdges) turn();
+                        lane.group.offsets[lane.group.edges++] = start + k;
+                    }
+                    continue;
                 }
-                pending += kept;
+                if (lane.num_waiting == kDrawLanes || (lane.group.edges + kept > kGroupEdges && lane.group.edges > 0)) turn();
+                lane.group.offsets.reserve(kept);
+                lane.waiting[lane.num_waiting++] = {static_cast<std::uint64_t>(space.nodes[i]), start, degree, lane.group.edges};
+                lane.group.edges += kept;
             }
-            flush();
+            turn();
+            turn();
         });
     }
 
-    // Looks the sources of `count` edges up and enters the new ones.
+    // Draws for the destinations that wait, and has their edges fetched.
+    void draw_waiting(Lane& lane, Name name, std::size_t count) {
+        const std::size_t waiting = std::exchange(lane.num_waiting, 0);
+        if (waiting == 0) return;
+        bool narrow = count <= kMaxLaneDraws;
+        for (std::size_t l = 0; l < waiting; ++l) {
+            const auto& list = lane.waiting[l];
+            const auto words = stream_name(name.epoch, name.batch, name.hop, list.node);
+            lane.request.word1[l] = words[1], lane.request.word2[l] = words[2], lane.request.word3[l] = words[3];
+            lane.request.degree[l] = static_cast<std::uint32_t>(list.degree);
+            narrow &= list.degree <= 0xFFFFFFFFU;
+        }
+        if (narrow) draw_lanes(lane.request, options_.seed, static_cast<std::uint32_t>(count), options_.replace, lane.draws);
+        for (std::size_t l = 0; l < waiting; ++l) {
+            const auto& list = lane.waiting[l];
+            std::uint64_t* offsets = lane.group.offsets.data() + list.at;
+            if (narrow && !lane.draws.uncertain[l]) {
+                for (std::size_t k = 0; k < count; ++k) offsets[k] = lane.draws.positions[k][l];
+            } else {
+                PhiloxStream stream(philox_, stream_name(name.epoch, name.batch, name.hop, list.node));
+                lane.drawer.draw(stream, list.degree, count, options_.replace, offsets);
+            }
+            for (std::size_t k = 0; k < count; ++k) {
+                offsets[k] += list.start;
+                __builtin_prefetch(&indices_[offsets[k]]);
+            }
+        }
+    }
+
+    // Looks the sources of the fetched group up and enters the new ones.
     template <bool Shared>
-    void gather(Space& space, std::size_t member, std::size_t count, std::uint32_t* slots) {
+    void gather(Space& space, std::size_t member) {
         Lane& lane = space.lanes[member];
         auto& list = space.fresh[member];
+        const std::size_t count = std::exchange(lane.fetched.edges, 0);
         list.reserve(lane.fresh + count + 1, lane.fresh);
-        std::uint64_t* ids = lane.offsets.data();
+        std::uint64_t* ids = lane.fetched.offsets.data();
+        std::uint32_t* slots = lane.fetched.out;
         for (std::size_t k = 0; k < count; ++k) {
             const auto id = static_cast<std::uint64_t>(indices_[ids[k]]);
             if (id >= num_nodes())

@@ -1,0 +1,67 @@
+// The draws of sixteen destinations side by side; every inner loop runs over the lanes and becomes vector code.
+#include "draw_lanes.hpp"
+
+#include <algorithm>
+
+#include "philox_lanes.hpp"
+#include "simd.hpp"
+
+namespace outcore {
+namespace {
+
+using Words = std::array<std::uint32_t, kDrawLanes>;
+
+// Puts the smaller of each lane's two positions into `low`.
+OUTCORE_INLINE void order(Words& low, Words& high) noexcept {
+    for (int l = 0; l < kDrawLanes; ++l) {
+        const std::uint32_t a = low[l], b = high[l];
+        low[l] = std::min(a, b);
+        high[l] = std::max(a, b);
+    }
+}
+
+}  // namespace
+
+OUTCORE_CLONES
+void draw_lanes(const LaneRequest& request, std::uint64_t seed, std::uint32_t count, bool replace, LaneDraws& draws) {
+    auto& positions = draws.positions;
+    for (std::uint32_t group = 0; 4 * group < count; ++group) {
+        Lanes<kDrawLanes> lanes;
+        lanes.word0.fill(group);
+        lanes.word1 = request.word1;
+        lanes.word2 = request.word2;
+        lanes.word3 = request.word3;
+        philox_lanes(lanes, seed);
+        positions[4 * group] = lanes.word0;
+        positions[4 * group + 1] = lanes.word1;
+        positions[4 * group + 2] = lanes.word2;
+        positions[4 * group + 3] = lanes.word3;
+    }
+    Words uncertain{};
+    for (std::uint32_t d = 0; d < count; ++d) {
+        Words chosen, bound;
+        for (int l = 0; l < kDrawLanes; ++l) {
+            bound[l] = replace ? request.degree[l] : request.degree[l] - count + d + 1;
+            const std::uint64_t product = std::uint64_t{positions[d][l]} * bound[l];
+            chosen[l] = static_cast<std::uint32_t>(product >> 32);
+            uncertain[l] |= static_cast<std::uint32_t>(product) < bound[l] ? 1 : 0;
+        }
+        if (!replace) {
+            // Floyd: a position taken by an earlier draw gives way to the last one of the range.
+            Words taken{};
+            for (std::uint32_t e = 0; e < d; ++e)
+                for (int l = 0; l < kDrawLanes; ++l) taken[l] |= positions[e][l] == chosen[l] ? 1 : 0;
+            for (int l = 0; l < kDrawLanes; ++l) chosen[l] = taken[l] ? bound[l] - 1 : chosen[l];
+        }
+        positions[d] = chosen;
+    }
+    draws.uncertain = uncertain;
+    // Batcher's odd-even merge sort, for any count.
+    for (std::uint32_t p = 1; p < count; p *= 2)
+        for (std::uint32_t k = p; k >= 1; k /= 2)
+            for (std::uint32_t j = k % p; j + k < count; j += 2 * k)
+                for (std::uint32_t i = 0; i < std::min(k, count - j - k); ++i)
+                    if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) order(positions[i + j], positions[i + j + k]);
+}
+
+}  // namespace outcore
