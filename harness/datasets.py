@@ -24,7 +24,7 @@ class Recipe(BaseModel):
     edges: str | int = 0
     dim: int = Field(default=128, ge=1)
     dtype: Literal["float32", "float16"] = "float32"
-    classes: int = Field(default=16, ge=1)
+    classes: int = Field(default=0, ge=0)
     train_fraction: float = Field(default=0.01, gt=0, le=1)
     valid_fraction: float = Field(default=0.01, ge=0, le=1)
     test_fraction: float = Field(default=0.01, ge=0, le=1)
@@ -101,4 +101,11 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
         return
     progress(f"making it, about {format_bytes(recipe.expected_bytes())}")
     data_root.mkdir(parents=True, exist_ok=True)
-    make_dataset(target, spec, data_root=data_root, max_memory=parse_bytes(recipe.max_memory), replace=False)
+    seen: set[str] = set()
+
+    def tell(stage: str, fraction: float) -> None:
+        if stage not in seen:
+            seen.add(stage)
+            progress(stage)
+
+    make_dataset(target, spec, data_root=data_root, max_memory=parse_bytes(recipe.max_memory), progress=tell)

@@ -48,13 +48,19 @@ class Holder:
 
 def _touch() -> None:
     """One small training step: the code pages of torch's kernels become resident here."""
+    import numpy as np
     import torch
 
-    layer = torch.nn.Linear(64, 64)
-    optimiser = torch.optim.Adam(layer.parameters())
-    loss = torch.nn.functional.cross_entropy(layer(torch.randn(256, 64)), torch.zeros(256, dtype=torch.int64))
-    loss.backward()
-    optimiser.step()
+    from workloads.accelerator import make_accelerator
+    from workloads.sampling.batch import Block, SampledBatch
+    from workloads.training import Trainer
+    from workloads.workload import ModelSpec
+
+    size, seeds = 512, 64
+    block = Block(np.arange(0, 8 * seeds + 1, 8), np.arange(8 * seeds, dtype=np.int32) % size, size, seeds)
+    batch = SampledBatch(0, 0, np.arange(size), seeds, (block,), np.zeros(seeds, dtype=np.int64))
+    trainer = Trainer(ModelSpec(layers=1), 32, 8, make_accelerator("cpu"), 0)
+    trainer.step(batch, torch.randn(size, 32), torch.arange(size))
 
 
 def main(names: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,13 +24,14 @@ from systems.interface import DiskProfile, SystemInfo
 from workloads.errors import HostError, InputError
 
 if TYPE_CHECKING:
+    from harness.isolation.probe import ProbeResult
     from harness.telemetry.recorder import Recorder
     from workloads.dataset import Dataset
     from workloads.workload import Workload
 
 _LOCK = ".lock"
 _SCRATCH = ".outcore"
-_DEPTHS = (1, 32, 256)
+_DEPTHS = (256,)
 
 
 class Series:
@@ -50,7 +52,7 @@ class Series:
         self.isolation: Isolation = self._selection.backend
         self.availability: Availability = self._selection.availability
         self.cache = Cache(results_root)
-        self.probe: Any | None = None
+        self.probe: ProbeResult | None = None
         self.bare_profile: DiskProfile | None = None
         self._profiles: dict[tuple[IoLimit, ...], DiskProfile] = {}
         self._limits: dict[str, tuple[IoLimit, ...]] = {}
@@ -119,7 +121,7 @@ class Series:
         cache = self.results_root / "cache"
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:
             self._progress("proving the cap")
-            self.probe = self._probe()
+            self.probe = self._probe(gpu=any(config.device.startswith("cuda") for config in configs))
         self._progress("profiling the device")
         self.bare_profile = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache))
         for limits in {self.limits(config) for config in configs}:
@@ -135,14 +137,17 @@ class Series:
         if not self._holder.wait_ready():
             self._progress("the holder did not start; runs pay for their own library pages")
 
-    def _probe(self) -> Any | None:
+    def _probe(self, *, gpu: bool) -> ProbeResult | None:
         from harness.isolation.probe import probe
 
+        folder = Path(tempfile.mkdtemp(prefix=self.scratch_prefix, dir=self.scratch_root))
         try:
-            return probe(self.isolation, self.scratch_root)
+            return probe(self.isolation, folder, gpu=gpu)
         except HostError as error:
             self._progress(str(error))
             return None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _profile(self, measure: Callable[[], DiskProfile]) -> DiskProfile | None:
         """A profile, or None where the device cannot be measured: the record's rule 10 then says so."""
@@ -265,7 +270,8 @@ class Series:
     def _environment(self) -> dict[str, Any]:
         from harness.environment import describe
 
-        return describe(self._data_path or self.data_root)
+        found = describe(self._data_path or self.data_root)
+        return found | {"probe": self.probe.as_dict() if self.probe else None}
 
     @property
     def scratch_root(self) -> Path:

@@ -144,7 +144,7 @@ def _print_estimate(sweep: Sweep, *, json_: bool) -> None:
         print(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}")
     how = "from earlier records" if estimate.measured else "a rough model"
     print(
-        f"{estimate.runs} runs ({estimate.done} done already), {format_bytes(estimate.dataset_bytes)} of datasets to make, "
+        f"{estimate.runs} runs ({estimate.done} done), {format_bytes(estimate.dataset_bytes)} of datasets to make, "
         f"about {estimate.seconds / 60:.1f} min ({how})"
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -88,7 +89,7 @@ def compare(
     found = [read_record(find(results_root, run)) for run in runs]
     first = found[0]
     base = first.summary.epoch_s.median if first.summary.epoch_s else None
-    rows = []
+    rows: list[dict[str, Any]] = []
     for record in found:
         median = record.summary.epoch_s.median if record.summary.epoch_s else None
         rows.append(
@@ -152,7 +153,7 @@ def export(
         return
     plain = frame.drop(columns=["record"], errors="ignore")
     text = plain.copy()
-    for column in text.columns[text.dtypes == object]:
+    for column in [name for name in text.columns if text[name].dtype.kind == "O"]:
         text[column] = text[column].map(lambda value: value if value is None else str(value))
     if out is None:
         text.to_csv(sys.stdout, index=False)
@@ -161,7 +162,7 @@ def export(
     elif out.suffix == ".parquet":
         text.to_parquet(out, index=False)
     elif out.suffix == ".json":
-        frame["record"].to_json(out, orient="values")
+        out.write_text(json.dumps(list(frame["record"]) if len(frame) else []), encoding="utf-8")
     else:
         raise InputError(f"--out is {out}, and its kind is not known", "end it in .csv, .parquet or .json")
 
