@@ -24,7 +24,7 @@ _PACKAGES = ("outcore", "torch", "numpy", "pandas", "pyarrow", "pydantic", "scip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-def environment(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, Any]:
+def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, Any]:
     """Everything needed to judge a run and to run it again.
 
     Args:

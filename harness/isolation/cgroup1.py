@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from harness.isolation import mounts
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
-from harness.isolation.files import KernelFile, as_number, flat_keyed, write_text
+from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_text
 from harness.isolation.owner import PARENT, cap_name, is_left_over
 from harness.isolation.processes import joining, kill_all, pids_in, remove_group
 from workloads.errors import HostError
@@ -22,6 +22,7 @@ from workloads.errors import HostError
 # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits.
 _UNLIMITED = 1 << 62
 _WATCH_SECONDS = 0.1
+_NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
 _THROTTLES = (
     ("read_iops", "read_iops_device"),
     ("read_bytes_per_s", "read_bps_device"),
@@ -149,7 +150,7 @@ class Cgroup1Cap(Cap):
                 ) from error
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Put device limits in force.
+        """Put device limits in force; a limit without numbers only makes the kernel count the device.
 
         Raises:
             HostError: the kernel does not know the device.
@@ -165,6 +166,17 @@ class Cgroup1Cap(Cap):
                         f"the kernel refuses {line!r} in {file} ({error.strerror})",
                         "name a whole disk, not a partition",
                     ) from error
+
+    def count_disks(self, sys: Path = Path("/sys")) -> None:
+        """Make the kernel count this cap's I/O: v1 counts a disk only once some limit was written for it."""
+        if self._blkio is None:
+            return
+        for disk in sorted((sys / "block").iterdir()):
+            if not disk.name.startswith(_NO_DISKS):
+                try:
+                    write_text(self._blkio / "blkio.throttle.read_iops_device", f"{read_text(disk / 'dev').strip()} 0")
+                except OSError:
+                    continue  # a disk without a queue to throttle
 
     def reset_peak(self) -> None:
         """The peak starts again from the present usage."""
@@ -249,6 +261,7 @@ class Cgroup1(Isolation):
                 pass  # no swap in this kernel
             if limits.memory_bytes is not None:
                 cap.set_memory(limits.memory_bytes)
+            cap.count_disks()
             cap.set_io(limits.io)
         except HostError:
             cap.close()

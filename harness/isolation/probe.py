@@ -94,7 +94,7 @@ def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
     with isolation.create("probe-allocate", Limits(CAP_BYTES)) as cap:
         # Where nothing stops it, it takes no more than twice the cap from the host.
         child = _start(cap, "allocate", str(2 * CAP_BYTES))
-        output, _ = child.communicate(timeout=_TIMEOUT_S)
+        output = _output(child)
         kills = cap.memory().oom_kills
     stopped = b"escaped" not in output and child.returncode < 0 and kills > 0
     if not stopped:
@@ -115,7 +115,7 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
             assert child.stdin is not None
             child.stdin.write(b"g")
             child.stdin.flush()
-            output, _ = child.communicate(timeout=_TIMEOUT_S)
+            output = _output(child)
             # Refused with an error is as good as ended: the bytes were not given out.
             results[kind] = b"escaped" not in output
             if not results[kind]:
@@ -133,6 +133,15 @@ def _start(cap: Cap, *arguments: str) -> subprocess.Popen[bytes]:
 def _line(child: subprocess.Popen[bytes]) -> str:
     assert child.stdout is not None
     return child.stdout.readline().decode().strip()
+
+
+def _output(child: subprocess.Popen[bytes]) -> bytes:
+    """What the child said until its end; a child that hangs (an OOM killer that is turned off) has not been stopped."""
+    try:
+        return child.communicate(timeout=_TIMEOUT_S)[0]
+    except subprocess.TimeoutExpired:
+        _end(child)
+        return b"escaped"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
