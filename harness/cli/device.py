@@ -1,0 +1,90 @@
+"""`outcore device`: the accelerators there are, what emulated ones are made of, and measuring a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli.common import Json, Quiet, Verbose, print_json
+
+app = typer.Typer(help="List accelerators and their coefficients, or measure a real one.", no_args_is_help=True)
+
+_UNITS = {"step_s": "s", "kernel_s": "s", "copy_s": "s", "edge_s": "s/edge/float", "flops": "1/s"}
+
+
+@app.command("list")
+def list_(json_: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
+    """Every device: `cpu`, `cuda` where there is one, and each profile with its coefficients and their sources."""
+    import torch
+
+    from workloads.accelerators.profile import load_profile, profile_names
+
+    cuda = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    profiles = [load_profile(name) for name in profile_names()]
+    if json_:
+        print_json({"devices": [_real("cpu", True), _real("cuda", bool(cuda)), *map(_emulated, profiles)]})
+        return
+    from rich.table import Table
+
+    from harness.cli.table import console
+
+    out = console()
+    out.print("cpu             trains for real, host memory is the device")
+    out.print(f"cuda            {', '.join(cuda) if cuda else 'none on this host'}")
+    for profile in profiles:
+        table = Table("coefficient", "value", "unit", "assumed", "source", title=None)
+        for name, coefficient in profile.coefficients().items():
+            table.add_row(
+                name, f"{coefficient.value:.4g}", _UNITS.get(name, "bytes/s"),
+                "assumed" if coefficient.assumed else "", coefficient.source,
+            )  # fmt: skip
+        out.print(f"\nemulated:{profile.name}  {profile.summary}")
+        out.print(table)
+
+
+@app.command()
+def calibrate(
+    name: Annotated[str, typer.Argument(help="name of the profile to write")],
+    device: Annotated[str, typer.Option(help="cuda or cuda:1")] = "cuda",
+    out: Annotated[Path | None, typer.Option(help="file to write; NAME.toml here without it")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure every coefficient on a CUDA device and write them as a profile for `--device emulated:FILE.toml`."""
+    from workloads.accelerator import make_accelerator
+    from workloads.accelerators.calibrate import calibrate as measure
+    from workloads.accelerators.calibrate import to_toml
+    from workloads.errors import InputError
+
+    if not device.startswith("cuda"):
+        raise InputError(f"device {device!r} cannot be calibrated", "give cuda or cuda:1")
+    target = out or Path(f"{name}.toml")
+    if target.exists():
+        raise InputError(f"{target} exists already", "give another --out, or remove it")
+    accelerator = make_accelerator(device)
+    try:
+        profile = measure(accelerator, name)
+    finally:
+        accelerator.close()
+    target.write_text(to_toml(profile))
+    if json_:
+        print_json({"path": str(target), **_emulated(profile)})
+    else:
+        print(f"{target}: use it as --device emulated:{target}")
+
+
+def _real(name: str, present: bool) -> dict[str, Any]:
+    return {"name": name, "kind": name, "present": present}
+
+
+def _emulated(profile: Any) -> dict[str, Any]:
+    return {
+        "name": f"emulated:{profile.name}",
+        "kind": "emulated",
+        "present": True,
+        "summary": profile.summary,
+        "coefficients": {key: value.model_dump() for key, value in profile.coefficients().items()},
+    }

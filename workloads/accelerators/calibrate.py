@@ -1,0 +1,146 @@
+"""Measures a real device into a profile: the same operations that the training step and the copies are made of."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from workloads.accelerator import Accelerator
+from workloads.accelerators.cost import LayerShape, step_cost
+from workloads.accelerators.profile import Coefficient, Profile
+from workloads.sampling.batch import Block, SampledBatch
+from workloads.sparse import row_sums
+from workloads.training import Trainer
+from workloads.workload import ModelSpec
+
+
+@dataclass(frozen=True)
+class CalibrationSize:
+    """How much to measure with: rows of a table and of a gather, edges of a sum, repeats of each measurement."""
+
+    table_rows: int = 1_000_000
+    rows: int = 200_000
+    destinations: int = 100_000
+    degree: int = 15
+    dim: int = 128
+    hidden: int = 256
+    launches: int = 2000
+    repeats: int = 7
+
+
+def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None = None) -> Profile:
+    """Every coefficient of a profile, measured on `accelerator` (medians; the device is otherwise idle)."""
+    size = size or CalibrationSize()
+    device = accelerator.torch_device
+    measured = _Measure(accelerator, size.repeats)
+    table = torch.randn(size.table_rows, size.dim, device=device)
+    rows = torch.randint(0, size.table_rows, (size.rows,), device=device)
+    row_bytes = size.dim * 4
+
+    one = torch.zeros(1, device=device)
+    kernel_s = measured(lambda: [one.add_(1) for _ in range(size.launches)]) / size.launches
+    gather_s = measured(lambda: torch.index_select(table, 0, rows))
+
+    weight = torch.randn(size.hidden, size.dim, device=device)
+    bias = torch.randn(size.hidden, device=device)
+    sums = table[: size.destinations]
+    product_s = measured(lambda: torch.addmm(bias, sums, weight.t()))
+    flops = 2 * sums.shape[0] * size.dim * size.hidden / max(product_s - kernel_s, 1e-9)
+
+    edges = size.destinations * size.degree
+    indices = torch.randint(0, size.table_rows, (edges,), device=device, dtype=torch.int32)
+    indptr = torch.arange(0, edges + 1, size.degree, device=device, dtype=torch.int32)
+    edge_s = max(measured(lambda: row_sums(table, indptr, indices)) - kernel_s, 1e-9) / (edges * size.dim)
+
+    staged = accelerator.host_buffer(size.rows * row_bytes).view(torch.float32).view(size.rows, size.dim)
+    staged.fill_(1.0)
+    target = accelerator.allocate(size.rows, size.dim, torch.float32)
+    copy_s = measured(lambda: accelerator.copy(target, staged[:1]).wait())
+    bus_s = max(measured(lambda: accelerator.copy(target, staged).wait()) - copy_s, 1e-9)
+    mapped = _as_seen_by_device(accelerator, staged)
+    shuffled = torch.randperm(size.rows, device=device)
+    zero_copy_s = max(measured(lambda: torch.index_select(mapped, 0, shuffled)) - kernel_s, 1e-9)
+
+    how = f"measured on {_describe(device)} by `outcore device calibrate`"
+    values = {
+        "step_s": 0.0,
+        "kernel_s": kernel_s,
+        "copy_s": copy_s,
+        "edge_s": edge_s,
+        "flops": flops,
+        "memory_bytes_per_s": 2 * size.rows * row_bytes / max(gather_s - kernel_s, 1e-9),
+        "bus_bytes_per_s": size.rows * row_bytes / bus_s,
+        "zero_copy_bytes_per_s": size.rows * row_bytes / zero_copy_s,
+    }
+    coefficients = {key: Coefficient(value=value, source=how, assumed=False) for key, value in values.items()}
+    described = {"name": name, "summary": f"{_describe(device)}, measured"}
+    profile = Profile.model_validate({**described, **coefficients})
+    # What a real step of a tiny batch takes beyond its launches is the framework's and the optimiser's.
+    fixed = Coefficient(value=_fixed_step_seconds(accelerator, profile, size, measured), source=how, assumed=False)
+    accelerator.free(target)
+    return profile.model_copy(update={"step_s": fixed})
+
+
+def to_toml(profile: Profile) -> str:
+    """The profile as the file that `load_profile` reads."""
+    lines = [f"name = {_quoted(profile.name)}", f"summary = {_quoted(profile.summary)}"]
+    for key, coefficient in profile.coefficients().items():
+        lines += [
+            "",
+            f"[{key}]",
+            f"value = {coefficient.value!r}",
+            f"source = {_quoted(coefficient.source)}",
+            f"assumed = {str(coefficient.assumed).lower()}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+class _Measure:
+    """Median seconds of an action on the device, after one run to warm up."""
+
+    def __init__(self, accelerator: Accelerator, repeats: int) -> None:
+        self._accelerator = accelerator
+        self._repeats = repeats
+
+    def __call__(self, action: Callable[[], object]) -> float:
+        action()
+        times = []
+        for _ in range(self._repeats):
+            self._accelerator.synchronize()
+            start = time.perf_counter()
+            action()
+            self._accelerator.synchronize()
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+
+def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: CalibrationSize, measured: _Measure) -> float:
+    spec = ModelSpec(name="sage", layers=3, hidden=size.hidden)
+    trainer = Trainer(spec, size.dim, 16, accelerator)
+    indptr, indices = np.arange(9, dtype=np.int64) * 2, np.arange(16, dtype=np.int32) % 8
+    batch = SampledBatch(0, 0, np.arange(8), 8, (Block(indptr, indices, 8, 8),) * 3, np.zeros(8, dtype=np.int64))
+    table = torch.ones(8, size.dim, device=accelerator.torch_device)
+    widths = (size.dim, size.hidden, size.hidden, 16)
+    layers = [LayerShape(8, 8, 16, widths[number], widths[number + 1]) for number in range(3)]
+    whole = measured(lambda: trainer.step(batch, table, None))
+    return max(0.0, whole - step_cost(profile, spec, layers).total)
+
+
+def _as_seen_by_device(accelerator: Accelerator, staged: torch.Tensor) -> torch.Tensor:
+    from workloads.accelerators.cuda import CudaAccelerator
+
+    return accelerator.map_host(staged) if isinstance(accelerator, CudaAccelerator) else staged
+
+
+def _describe(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
