@@ -43,7 +43,8 @@ DirectFile::DirectFile(const std::string& path) {
         close(fd_);
         throw std::system_error(code, std::generic_category(), path);
     }
-    size_ = static_cast<std::uint64_t>(info.st_size);
+    size_ = static_cast<std::uint64_t>(S_ISBLK(info.st_mode) ? lseek(fd_, 0, SEEK_END) : info.st_size);
+    const dev_t device = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_dev;
     std::uint32_t offset_alignment = 0;
     std::uint32_t memory_alignment = 0;
 #ifdef STATX_DIOALIGN
@@ -53,7 +54,7 @@ DirectFile::DirectFile(const std::string& path) {
         memory_alignment = more.stx_dio_mem_align;
     }
 #endif
-    if (offset_alignment == 0) offset_alignment = sysfs_block_bytes(info.st_dev);
+    if (offset_alignment == 0) offset_alignment = sysfs_block_bytes(device);
     if (offset_alignment == 0 || !std::has_single_bit(offset_alignment)) offset_alignment = 4096;
     block_bytes_ = offset_alignment < 512 ? 512 : offset_alignment;
     memory_alignment_ = memory_alignment != 0 && std::has_single_bit(memory_alignment) ? memory_alignment : block_bytes_;
