@@ -175,7 +175,8 @@ def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int,
     base_edges = max(1, round(edges / share / seed_edges))
     spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
     progress("base graph", 0.0)
-    return rmat_base(base_nodes, base_edges, spec.seed, spec.num_threads), copies, seed_edges, nodes
+    base = rmat_base(base_nodes, base_edges, spec.seed, spec.num_threads, communities=spec.communities)
+    return base, copies, seed_edges, nodes
 
 
 def _whole_copies(nodes: int) -> int:

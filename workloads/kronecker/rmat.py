@@ -37,8 +37,14 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     fixed = 8 * (nodes + 1) + STREAM_BYTES
     spec.require("the degrees of all nodes and the write buffers", fixed)
 
+    graph = _native.Rmat(nodes, edges, spec.seed, True, spec.communities)
+
+    def labels(first: int, count: int) -> npt.NDArray[np.int64]:
+        out = np.empty(count, dtype=np.int64)
+        graph.labels(first, out)
+        return out
+
     def write(sink: TopologySink, progress: Progress) -> None:
-        graph = _native.Rmat(nodes, edges, spec.seed, True)
         progress("degrees", 0.0)
         indptr = np.zeros(nodes + 1, dtype=np.int64)
         graph.count(indptr, spec.num_threads)
@@ -56,7 +62,8 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
                 del lists
         progress("edges", 1.0)
 
-    return TopologyPlan(nodes, edges, dtype, None, write, {"a": 0.57, "b": 0.19, "c": 0.19, "d": 0.05})
+    details = {"a": 0.57, "b": 0.19, "c": 0.19, "d": 0.05, "communities": spec.communities}
+    return TopologyPlan(nodes, edges, dtype, None, write, details, labels if spec.communities else None)
 
 
 def _column_ranges(
@@ -79,15 +86,25 @@ def _column_ranges(
     return ranges
 
 
-def rmat_base(nodes: int, edges: int, seed: int, threads: int) -> BaseGraph:
+def rmat_base(
+    nodes: int, edges: int, seed: int, threads: int, *, permute: bool = True, communities: int = 0
+) -> BaseGraph:
     """An R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
+
+    Args:
+        nodes: N.
+        edges: E.
+        seed: keys the draws.
+        threads: threads to use.
+        permute: rename the nodes at random; else low ids have high degrees.
+        communities: classes to plant; they become the labels.
 
     Raises:
         InputError: more edges than an R-MAT graph of this size has room for.
     """
     draws = int(edges * 1.15) + 64
     for _ in range(8):
-        graph = _native.Rmat(nodes, draws, seed, True)
+        graph = _native.Rmat(nodes, draws, seed, permute, communities)
         indptr = np.zeros(nodes + 1, dtype=np.int64)
         graph.count(indptr, threads)
         indices = np.empty(draws, dtype=np.int32)
@@ -99,7 +116,12 @@ def rmat_base(nodes: int, edges: int, seed: int, threads: int) -> BaseGraph:
         if found >= edges:
             surplus = np.random.Generator(np.random.Philox(key=seed)).choice(found, found - edges, replace=False)
             keep[np.flatnonzero(keep)[surplus]] = False
-            return BaseGraph(_indptr_of(target[keep], nodes), indices[keep], name="rmat")
+            labels = np.empty(nodes, dtype=np.int64) if communities else None
+            if labels is not None:
+                graph.labels(0, labels)
+            return BaseGraph(
+                _indptr_of(target[keep], nodes), indices[keep], labels, num_classes=communities, name="rmat"
+            )
         draws = int(draws * 1.6)
     raise InputError(
         f"{nodes} nodes have no room for {edges} different R-MAT edges", "ask for fewer edges or more nodes"

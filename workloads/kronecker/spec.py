@@ -75,6 +75,9 @@ class GenerateSpec:
         max_memory: bytes that generation may hold, base graph included, interpreter not.
         index_dtype: `int32`, `int64`, or None for the smallest that holds N.
         base: the graph to expand; without one, an R-MAT graph without duplicates is drawn.
+        communities: classes to plant into what R-MAT draws (`rmat`, and the base that `kronecker` draws): six edges in
+            ten then stay within a class, so that labels agree along edges. 0 is plain Graph500, whose edges know no
+            communities.
         threads: 0 for one a processor.
     """
 
@@ -86,6 +89,7 @@ class GenerateSpec:
     max_memory: int = 1 << 30
     index_dtype: str | None = None
     base: BaseGraph | None = None
+    communities: int = 0
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -93,6 +97,8 @@ class GenerateSpec:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"--{name} is {value}", "give at least 1")
+        if not 0 <= self.communities < 1 << 20:
+            raise InputError(f"communities is {self.communities}", "give 0 to 1048575")
         if not 0 <= self.seed < 1 << 64:
             raise InputError(f"--seed is {self.seed}", "give a number from 0 to 2^64 - 1")
         if self.index_dtype not in (None, "int32", "int64"):
@@ -139,6 +145,7 @@ class TopologyPlan:
         base: the base graph in use (given or drawn), None for `rmat`.
         details: numbers that describe the recipe, for the manifest.
         write: writes both parts to a sink.
+        labels: of `rmat` with communities: `labels(first, count)`, int64, by counter; else None (`base.labels`).
     """
 
     num_nodes: int
@@ -147,6 +154,7 @@ class TopologyPlan:
     base: BaseGraph | None
     write: Callable[[TopologySink, Progress], None] = field(repr=False)
     details: dict[str, Any] = field(default_factory=dict)
+    labels: Callable[[int, int], Int64] | None = field(default=None, repr=False)
 
     @property
     def data_bytes(self) -> int:

@@ -112,7 +112,7 @@ def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
     # Twice the area under the Lorenz curve, by trapezia over groups of equal degree.
     mass = np.cumsum(counts * degrees) / total
     area = float((counts / nodes * (mass + np.concatenate([[0.0], mass[:-1]]))).sum())
-    return share / total, 1 - area, int(degrees[-1])
+    return float(share / total), float(1 - area), int(degrees[-1])
 
 
 def _degree_histogram(indptr: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

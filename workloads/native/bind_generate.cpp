@@ -192,12 +192,16 @@ void bind_generate(nb::module_& m) {
             "start"_a, "out"_a.noconvert(), "threads"_a, released);
 
     nb::class_<Rmat> rmat(m, "Rmat");
-    rmat.def(nb::init<std::int64_t, std::int64_t, std::uint64_t, bool>(), "num_nodes"_a, "num_edges"_a, "seed"_a,
-             "permute"_a)
+    rmat.def(nb::init<std::int64_t, std::int64_t, std::uint64_t, bool, std::uint32_t>(), "num_nodes"_a, "num_edges"_a,
+             "seed"_a, "permute"_a, "communities"_a)
         .def(
             "count",
             [](const Rmat& self, Out<std::int64_t> indptr, int threads) { self.count(view(indptr), threads); },
-            "indptr"_a.noconvert(), "threads"_a, released);
+            "indptr"_a.noconvert(), "threads"_a, released)
+        .def(
+            "labels",
+            [](const Rmat& self, std::int64_t first, Out<std::int64_t> out) { self.labels(first, view(out)); },
+            "first"_a, "out"_a.noconvert(), released);
 
     nb::class_<FractalStream>(m, "FractalStream")
         .def(nb::init<In64, In<std::int32_t>, In<double>, std::uint64_t>(), "base_indptr"_a, "base_indices"_a, "keep"_a,

@@ -47,6 +47,7 @@ OUTCORE_INLINE void one_row(const float* centre, std::uint64_t id, std::int64_t 
     alignas(64) float z[kGroup];
     for (std::int64_t first = 0; first < dim; first += kGroup) {
         Lanes<kLanes> lanes;
+        OUTCORE_LANES
         for (int l = 0; l < kLanes; ++l) {
             lanes.word0[l] = static_cast<std::uint32_t>(id);
             lanes.word1[l] = static_cast<std::uint32_t>(id >> 32);
@@ -54,9 +55,13 @@ OUTCORE_INLINE void one_row(const float* centre, std::uint64_t id, std::int64_t 
             lanes.word3[l] = static_cast<std::uint32_t>(Purpose::kFeature);
         }
         philox_lanes(lanes, seed);
+        OUTCORE_LANES
         for (int l = 0; l < kLanes; ++l) z[l] = about_normal(lanes.word0[l]);
+        OUTCORE_LANES
         for (int l = 0; l < kLanes; ++l) z[kLanes + l] = about_normal(lanes.word1[l]);
+        OUTCORE_LANES
         for (int l = 0; l < kLanes; ++l) z[2 * kLanes + l] = about_normal(lanes.word2[l]);
+        OUTCORE_LANES
         for (int l = 0; l < kLanes; ++l) z[3 * kLanes + l] = about_normal(lanes.word3[l]);
         if (dim - first >= kGroup) {
             for (int k = 0; k < kGroup; ++k) store(centre[first + k] + noise * z[k], out + first + k);

@@ -19,6 +19,7 @@ constexpr std::int64_t kGroup = 4 * kLanes;  // draws of one vector call
 
 // Edge e of the base graph draws word e % 4 at counter e / 4 of its block.
 OUTCORE_INLINE void set_counters(Lanes<kLanes>& lanes, std::uint64_t counter, std::uint32_t block) {
+    OUTCORE_LANES
     for (int l = 0; l < kLanes; ++l) {
         const std::uint64_t at = counter + static_cast<std::uint64_t>(l);
         lanes.word0[l] = static_cast<std::uint32_t>(at);
@@ -33,6 +34,7 @@ OUTCORE_CLONES void draw_group(std::uint64_t seed, std::uint64_t counter, std::u
     Lanes<kLanes> lanes;
     set_counters(lanes, counter, block);
     philox_lanes(lanes, seed);
+    OUTCORE_LANES
     for (int l = 0; l < kLanes; ++l) {
         draws[4 * l] = lanes.word0[l];
         draws[4 * l + 1] = lanes.word1[l];
@@ -51,6 +53,7 @@ OUTCORE_CLONES std::int64_t count_below(std::uint64_t seed, std::uint32_t block,
         set_counters(lanes, static_cast<std::uint64_t>(edge) / 4, block);
         philox_lanes(lanes, seed);
         std::uint32_t group = 0;
+        OUTCORE_LANES
         for (int l = 0; l < kLanes; ++l) {
             group += (lanes.word0[l] < bound ? 1U : 0U) + (lanes.word1[l] < bound ? 1U : 0U) +
                      (lanes.word2[l] < bound ? 1U : 0U) + (lanes.word3[l] < bound ? 1U : 0U);
@@ -63,6 +66,10 @@ OUTCORE_CLONES std::int64_t count_below(std::uint64_t seed, std::uint32_t block,
         for (std::int64_t k = 0; k < end - edge; ++k) kept += draws[k] < bound ? 1 : 0;
     }
     return kept;
+}
+
+OUTCORE_CLONES void rename_lanes(const Permutation& permutation, std::uint32_t* ids) {
+    permutation.forward_lanes<kLanes>(ids);
 }
 
 }  // namespace
@@ -105,15 +112,22 @@ void Fractal::append_column(std::int64_t column, Columns<Index>& out) const {
     const std::int64_t i = column / base_nodes_, target = column % base_nodes_;
     const std::size_t before = out.edges.size();
     const Philox4x32 philox(seed_);
-    std::uint32_t draws[kGroup];
+    std::uint32_t draws[kGroup], kept[kLanes + 1];
     for (std::int64_t j = 0; j < copies_; ++j) {
         const auto block = static_cast<std::size_t>(i * copies_ + j);
         const std::uint32_t bound = bound_[block];
-        const Permutation& rename = rows_[block];
         const auto u = static_cast<std::size_t>(columns_[block].inverse(static_cast<std::uint64_t>(target)));
         const std::int64_t end = base_indptr_[u + 1];
         const Index offset = static_cast<Index>(j * base_nodes_);
         const std::size_t segment = out.edges.size();
+        int waiting = 0;
+        const auto flush = [&] {
+            if (waiting == 0) return;
+            std::fill(kept + waiting, kept + kLanes, 0U);
+            rename_lanes(rows_[block], kept);
+            for (int l = 0; l < waiting; ++l) out.edges.push_back(static_cast<Index>(kept[l]) + offset);
+            waiting = 0;
+        };
         for (std::int64_t edge = base_indptr_[u]; edge < end;) {
             const auto counter = static_cast<std::uint64_t>(edge) / 4;
             const auto group = static_cast<std::int64_t>(4 * counter);
@@ -130,12 +144,13 @@ void Fractal::append_column(std::int64_t column, Columns<Index>& out) const {
             }
             const std::int64_t stop = std::min(end, group + drawn);
             for (; edge < stop; ++edge) {
-                if (draws[edge - group] < bound) {
-                    const auto v = static_cast<std::uint64_t>(base_indices_[static_cast<std::size_t>(edge)]);
-                    out.edges.push_back(static_cast<Index>(rename.forward(v)) + offset);
-                }
+                // Written whether kept or not: a branch on a coin is guessed wrong half the time.
+                kept[waiting] = static_cast<std::uint32_t>(base_indices_[static_cast<std::size_t>(edge)]);
+                waiting += draws[edge - group] < bound ? 1 : 0;
+                if (waiting == kLanes) flush();
             }
         }
+        flush();
         std::sort(out.edges.begin() + static_cast<std::ptrdiff_t>(segment), out.edges.end());
     }
     out.degrees.push_back(static_cast<std::int64_t>(out.edges.size() - before));

@@ -123,17 +123,17 @@ void communities(const Graph<Index>& graph, std::int32_t num_communities, int sw
     const double capacity = 1.1 * static_cast<double>(n) / num_communities + 1;
     std::vector<std::int64_t> size(count), links(count);
     std::vector<std::size_t> touched;
-    std::fill(out.begin(), out.end(), -1);
+    std::vector<std::int32_t> places(static_cast<std::size_t>(n), -1);  // small, so that more of it stays in cache
     for (int sweep = 0; sweep < sweeps; ++sweep) {
         const Permutation order(static_cast<std::uint64_t>(n), seed, static_cast<std::uint32_t>(sweep),
                                 static_cast<std::uint32_t>(Purpose::kLabel));
         for (std::int64_t k = 0; k < n; ++k) {
             const auto v = static_cast<std::int64_t>(order.forward(static_cast<std::uint64_t>(k)));
-            std::int64_t& place = out[static_cast<std::size_t>(v)];
+            std::int32_t& place = places[static_cast<std::size_t>(v)];
             if (place >= 0) --size[static_cast<std::size_t>(place)];
             touched.clear();
             for (const Index u : graph.neighbours(v)) {
-                const std::int64_t other = out[static_cast<std::size_t>(u)];
+                const std::int32_t other = places[static_cast<std::size_t>(u)];
                 if (other < 0 || static_cast<std::int64_t>(u) == v) continue;
                 const auto c = static_cast<std::size_t>(other);
                 if (links[c]++ == 0) touched.push_back(c);
@@ -152,10 +152,11 @@ void communities(const Graph<Index>& graph, std::int32_t num_communities, int sw
             if (chosen < 0) {  // no placed neighbour: it stays, or goes where most room is
                 chosen = place >= 0 ? place : std::min_element(size.begin(), size.end()) - size.begin();
             }
-            place = chosen;
+            place = static_cast<std::int32_t>(chosen);
             ++size[static_cast<std::size_t>(place)];
         }
     }
+    std::copy(places.begin(), places.end(), out.begin());
 }
 
 #define OUTCORE_FOR_INDEX(Index)                                                                                      \

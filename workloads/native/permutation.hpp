@@ -39,15 +39,17 @@ public:
         return x;
     }
 
-    // forward() of W values in place, the first walk as vector code; ids below 2^32.
+    // forward() of W values in place, the first walk as vector code where the caller is; values below n.
     template <int W>
-    void forward_lanes(std::uint32_t* x) const noexcept {
-        std::uint32_t low[W], high[W];
+    OUTCORE_INLINE void forward_lanes(std::uint32_t* x) const noexcept {
+        alignas(64) std::uint32_t low[W], high[W];
+        OUTCORE_LANES
         for (int l = 0; l < W; ++l) {
             low[l] = x[l] & low_mask_;
             high[l] = static_cast<std::uint32_t>(std::uint64_t{x[l]} >> low_bits_);
         }
         for (unsigned r = 0; r < kRounds; r += 2) {
+            OUTCORE_LANES
             for (int l = 0; l < W; ++l) {
                 high[l] ^= scramble(low[l], keys_[r]) & high_mask_;
                 low[l] ^= scramble(high[l], keys_[r + 1]) & low_mask_;

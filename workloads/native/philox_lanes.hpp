@@ -18,6 +18,7 @@ template <int W>
 OUTCORE_INLINE void philox_lanes(Lanes<W>& lanes, std::uint64_t seed) noexcept {
     std::uint32_t key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
     for (int round = 0; round < 10; ++round) {
+        OUTCORE_LANES
         for (int l = 0; l < W; ++l) {
             const std::uint64_t product0 = std::uint64_t{0xD2511F53} * lanes.word0[l];
             const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * lanes.word2[l];
@@ -37,6 +38,7 @@ enum class Purpose : std::uint32_t {
     kRmat = 0x726d6174,
     kFractal = 0x66726163,
     kFeature = 0x66656174,
+    kCommunity = 0x636f6d6d,
     kLabel = 0x6c61626c,
     kProbe = 0x70726f62,
 };

@@ -20,11 +20,15 @@ constexpr std::int64_t kPiece = 1 << 16;  // edges a thread draws at a time; a m
 // the target's, the third the source's, the fourth both.
 constexpr std::uint32_t kA = 37356, kAB = 49807, kABC = 62259;
 
+// Edges that stay within a community, besides those that do so by chance: 0.6, as a bound of 32-bit draws.
+constexpr std::uint32_t kCommunityShare = 2576980377U;
+
 OUTCORE_CLONES void draw_lanes(std::uint64_t seed, std::int64_t first, int scale, std::uint32_t attempt,
                                std::uint32_t* source, std::uint32_t* target) {
     alignas(64) std::uint32_t from[kLanes] = {}, to[kLanes] = {};
     for (int level = 0; level < scale; level += 8) {
         Lanes<kLanes> lanes;
+        OUTCORE_LANES
         for (int l = 0; l < kLanes; ++l) {
             const auto edge = static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(l);
             lanes.word0[l] = static_cast<std::uint32_t>(edge);
@@ -39,6 +43,7 @@ OUTCORE_CLONES void draw_lanes(std::uint64_t seed, std::int64_t first, int scale
         for (int k = 0; k < levels; ++k) {
             const std::uint32_t* const word = words[k >> 1];
             const int shift = (k & 1) * 16;
+            OUTCORE_LANES
             for (int l = 0; l < kLanes; ++l) {
                 const std::uint32_t draw = (word[l] >> shift) & 0xFFFFU;
                 const std::uint32_t past_a = draw >= kA, past_ab = draw >= kAB, past_abc = draw >= kABC;
@@ -51,13 +56,33 @@ OUTCORE_CLONES void draw_lanes(std::uint64_t seed, std::int64_t first, int scale
     std::copy(to, to + kLanes, target);
 }
 
+// One coin for each of edges [first, first + kLanes).
+OUTCORE_CLONES void toss_lanes(std::uint64_t seed, std::int64_t first, std::uint32_t* coins) {
+    Lanes<kLanes> lanes;
+    OUTCORE_LANES
+    for (int l = 0; l < kLanes; ++l) {
+        const auto edge = static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(l);
+        lanes.word0[l] = static_cast<std::uint32_t>(edge);
+        lanes.word1[l] = static_cast<std::uint32_t>(edge >> 32);
+        lanes.word2[l] = 0;
+        lanes.word3[l] = static_cast<std::uint32_t>(Purpose::kCommunity);
+    }
+    philox_lanes(lanes, seed);
+    std::copy(lanes.word0.begin(), lanes.word0.end(), coins);
+}
+
+OUTCORE_CLONES void rename_lanes(const Permutation& permutation, std::uint32_t* ids) {
+    permutation.forward_lanes<kLanes>(ids);
+}
+
 }  // namespace
 
-Rmat::Rmat(std::int64_t num_nodes, std::int64_t num_edges, std::uint64_t seed, bool permute)
+Rmat::Rmat(std::int64_t num_nodes, std::int64_t num_edges, std::uint64_t seed, bool permute, std::uint32_t communities)
     : num_nodes_(num_nodes),
       num_edges_(num_edges),
       seed_(seed),
       permute_(permute),
+      communities_(communities),
       scale_(num_nodes > 1 ? std::bit_width(static_cast<std::uint64_t>(num_nodes) - 1) : 0),
       permutation_(static_cast<std::uint64_t>(num_nodes), seed, 0, static_cast<std::uint32_t>(Purpose::kRmat)) {
     if (num_nodes < 1 || num_nodes > (std::int64_t{1} << 32) || num_edges < 0) {
@@ -67,6 +92,7 @@ Rmat::Rmat(std::int64_t num_nodes, std::int64_t num_edges, std::uint64_t seed, b
 
 void Rmat::edges(std::int64_t first, std::uint32_t* source, std::uint32_t* target) const {
     draw_lanes(seed_, first, scale_, 0, source, target);
+    OUTCORE_LANES
     for (int l = 0; l < kLanes; ++l) {
         // An edge outside the graph is drawn again, at its own number and the next attempt.
         for (std::uint32_t attempt = 1; source[l] >= num_nodes_ || target[l] >= num_nodes_; ++attempt) {
@@ -87,9 +113,28 @@ void Rmat::edges(std::int64_t first, std::uint32_t* source, std::uint32_t* targe
             target[l] = to;
         }
     }
+    if (communities_ > 0) into_communities(first, source, target);
     if (permute_) {
-        permutation_.forward_lanes<kLanes>(source);
-        permutation_.forward_lanes<kLanes>(target);
+        rename_lanes(permutation_, source);
+        rename_lanes(permutation_, target);
+    }
+}
+
+void Rmat::into_communities(std::int64_t first, std::uint32_t* source, const std::uint32_t* target) const {
+    std::uint32_t coins[kLanes];
+    toss_lanes(seed_, first, coins);
+    for (int l = 0; l < kLanes; ++l) {
+        if (coins[l] >= kCommunityShare) continue;
+        std::int64_t moved = std::int64_t{source[l]} - source[l] % communities_ + target[l] % communities_;
+        if (moved >= num_nodes_) moved -= communities_;
+        if (moved >= 0) source[l] = static_cast<std::uint32_t>(moved);
+    }
+}
+
+void Rmat::labels(std::int64_t first, std::span<std::int64_t> out) const {
+    for (std::size_t k = 0; k < out.size(); ++k) {
+        const std::uint64_t id = static_cast<std::uint64_t>(first) + k;
+        out[k] = static_cast<std::int64_t>((permute_ ? permutation_.inverse(id) : id) % communities_);
     }
 }
 

@@ -12,8 +12,13 @@ namespace outcore {
 class Rmat {
 public:
     // Ids lie in [0, num_nodes), at most 2^32; an edge that falls outside is drawn again. `permute` renames the nodes,
-    // so that degree says nothing about the id.
-    Rmat(std::int64_t num_nodes, std::int64_t num_edges, std::uint64_t seed, bool permute);
+    // so that degree says nothing about the id. With `communities` > 0 a fixed share of the edges have their source
+    // moved to the nearest id of the target's community, which only changes the id's lowest bits and so hardly its
+    // degree; 0 is plain Graph500.
+    Rmat(std::int64_t num_nodes, std::int64_t num_edges, std::uint64_t seed, bool permute, std::uint32_t communities);
+
+    // The community of nodes [first, first + out.size()).
+    void labels(std::int64_t first, std::span<std::int64_t> out) const;
 
     // indptr[c + 1] += in-degree of c; indptr [N + 1] comes zeroed and is summed up on return.
     void count(std::span<std::int64_t> indptr, int threads) const;
@@ -34,6 +39,8 @@ public:
     std::uint64_t seed() const noexcept { return seed_; }
 
 private:
+    void into_communities(std::int64_t first, std::uint32_t* source, const std::uint32_t* target) const;
+
     template <typename Index>
     void fill_columns(std::span<const std::int64_t> indptr, std::int64_t first, std::int64_t last,
                       std::span<Index> out, std::span<std::uint32_t> used, int threads) const;
@@ -41,6 +48,7 @@ private:
     std::int64_t num_nodes_, num_edges_;
     std::uint64_t seed_;
     bool permute_;
+    std::uint32_t communities_;
     int scale_;
     Permutation permutation_;
 };

@@ -9,3 +9,5 @@
 #endif
 // A body shared by cloned functions has to be inlined into each of them, or it stays plain code.
 #define OUTCORE_INLINE inline __attribute__((always_inline))
+// A loop over the lanes of one vector: unrolled, it would be taken apart before the vectoriser sees it.
+#define OUTCORE_LANES _Pragma("GCC unroll 1")
