@@ -21,6 +21,7 @@ from workloads.errors import HostError
 
 # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits.
 _UNLIMITED = 1 << 62
+_SWAP_SLACK = 2 << 20
 _WATCH_SECONDS = 0.1
 _NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
 _THROTTLES = (
@@ -128,25 +129,27 @@ class Cgroup1Cap(Cap):
         return sorted({pid for group in self.groups for pid in pids_in(group)})
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Limit memory, and memory with swap to the same, so that nothing is swapped.
+        """Limit memory, and memory with swap to the same and 2 MiB; swappiness 0 forbids those too.
 
         Raises:
             HostError: the cap holds more than the limit and the kernel cannot reclaim it.
         """
-        value = str(-1 if limit_bytes is None else limit_bytes)
-        both = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+        # With both equal the kernel meets the one with swap first, and newer kernels (seen on 6.18) do not count that.
+        both = {
+            "memory.limit_in_bytes": -1 if limit_bytes is None else limit_bytes,
+            "memory.memsw.limit_in_bytes": -1 if limit_bytes is None else limit_bytes + _SWAP_SLACK,
+        }
         # The kernel keeps limit <= memsw at every moment: lower the first first, raise the second first.
-        now = as_number((self._memory / both[0]).read_bytes()) or _UNLIMITED
-        if limit_bytes is None or limit_bytes > now:
-            both.reverse()
-        for name in both:
+        now = as_number((self._memory / "memory.limit_in_bytes").read_bytes()) or _UNLIMITED
+        raised = limit_bytes is None or limit_bytes > now
+        for name in reversed(both) if raised else both:
             if not (self._memory / name).exists():
                 continue  # memsw needs swapaccount
             try:
-                write_text(self._memory / name, value)
+                write_text(self._memory / name, str(both[name]))
             except OSError as error:
                 raise HostError(
-                    f"the kernel refuses a memory limit of {value} bytes ({error.strerror})", "raise memory"
+                    f"the kernel refuses a memory limit of {limit_bytes} bytes ({error.strerror})", "raise memory"
                 ) from error
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:

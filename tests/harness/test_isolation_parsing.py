@@ -1,0 +1,217 @@
+"""What cannot run on every host is held to the kernel's and systemd's formats: v2 files as the kernel writes them,
+calls against a folder, command lines. The kernel itself is never imitated: `test_isolation_cap.py` runs for real."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.isolation import IoLimit, IoStats, Limits, cgroup1, cgroup2, mounts, systemd
+from harness.isolation.files import KernelFile, psi_some_total
+from harness.isolation.owner import cap_name, is_left_over, pid_namespace, start_time
+from workloads.errors import HostError
+
+V2_STAT = b"""anon 104857600
+file 52428800
+kernel 4194304
+kernel_stack 262144
+pagetables 1048576
+percpu 4096
+sock 8192
+shmem 10485760
+file_mapped 4096
+slab 2097152
+pgfault 60000
+pgmajfault 1234
+workingset_refault_file 77
+"""
+V2_EVENTS = b"low 0\nhigh 0\nmax 42\noom 2\noom_kill 3\noom_group_kill 1\n"
+V2_IO = (
+    b"259:0 rbytes=409600 wbytes=8192 rios=100 wios=2 dbytes=0 dios=0\n"
+    b"8:16 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n"
+    b"7:0 \n"
+)
+V1_BLKIO = b"254:0 Read 4096\n254:0 Write 512\n254:0 Sync 4608\n254:0 Total 4608\n8:0 Read 100\nTotal 4708\n"
+PRESSURE = b"some avg10=1.50 avg60=0.20 avg300=0.05 total=123456\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=99\n"
+
+
+def test_v2_memory_tells_page_cache_from_shared_memory() -> None:
+    found = cgroup2.parse_memory(V2_STAT, current=162_000_000, peak=170_000_000, limit=1 << 28, events=V2_EVENTS)
+    assert (found.anon, found.page_cache, found.shmem) == (104857600, 52428800 - 10485760, 10485760)
+    assert found.kernel == 4194304 + 8192
+    assert (found.usage, found.peak, found.limit) == (162_000_000, 170_000_000, 1 << 28)
+    assert (found.oom_kills, found.reclaims, found.major_faults) == (3, 42, 1234)
+
+
+def test_v2_kernel_memory_is_summed_where_the_kernel_gives_no_total() -> None:
+    old = b"\n".join(line for line in V2_STAT.splitlines() if not line.startswith(b"kernel "))
+    found = cgroup2.parse_memory(old, current=1, peak=1, limit=None, events=b"")
+    assert found.kernel == 262144 + 1048576 + 4096 + 2097152 + 8192
+
+
+def test_v2_io_adds_up_the_devices() -> None:
+    assert cgroup2.parse_io_stat(V2_IO) == IoStats(413696, 101, 8192, 2)
+    assert cgroup2.parse_io_stat(b"") == IoStats()
+
+
+def test_v1_io_counts_reads_and_writes_of_all_devices_once() -> None:
+    assert cgroup1.parse_blkio(V1_BLKIO) == (4196, 512)
+
+
+def test_pressure_is_the_total_of_some() -> None:
+    assert psi_some_total(PRESSURE) == 123456
+    assert psi_some_total(b"") is None
+
+
+def test_limits_are_written_as_each_kernel_interface_wants_them() -> None:
+    limit = IoLimit("259:0", read_iops=39062, read_bytes_per_s=187_500_000)
+    assert cgroup2.io_max_line(limit) == "259:0 rbps=187500000 wbps=max riops=39062 wiops=max"
+    assert cgroup1.throttle_lines(limit) == [
+        ("blkio.throttle.read_iops_device", "259:0 39062"),
+        ("blkio.throttle.read_bps_device", "259:0 187500000"),
+        ("blkio.throttle.write_iops_device", "259:0 0"),
+        ("blkio.throttle.write_bps_device", "259:0 0"),
+    ]
+    assert systemd.io_properties([limit]) == [
+        "IOReadIOPSMax=/dev/block/259:0 39062",
+        "IOReadBandwidthMax=/dev/block/259:0 187500000",
+    ]
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    """A folder with the files of a v2 group."""
+    files = {"memory.stat": V2_STAT, "memory.current": b"162000000\n", "memory.max": b"max\n", "memory.swap.max": b"max\n",
+             "memory.events": V2_EVENTS, "memory.peak": b"170000000\n", "memory.oom.group": b"0\n", "io.max": b"",
+             "io.stat": V2_IO, "io.pressure": PRESSURE, "memory.pressure": PRESSURE, "cgroup.procs": b""}  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> None:
+    cap = cgroup2.Cgroup2Cap(group)
+    cap.set_memory(1 << 28)
+    cap.end_together()
+    cap.set_io([IoLimit("259:0", read_iops=5)])
+    written = {
+        name: (group / name).read_text() for name in ("memory.max", "memory.swap.max", "memory.oom.group", "io.max")
+    }
+    # A control file is written at its start; a plain file keeps what it had beyond that.
+    assert written["memory.max"].startswith("268435456")
+    assert written["memory.swap.max"].startswith("0")
+    assert written["memory.oom.group"].startswith("1")
+    assert written["io.max"] == "259:0 rbps=max wbps=max riops=5 wiops=max"
+    assert cap.memory().oom_kills == 3 and cap.memory().peak == 170_000_000
+    assert cap.io() == IoStats(413696, 101, 8192, 2)
+    assert cap.pressure() == (123456, 123456)
+    assert cap.command(["work", "a"])[-3:] == ["--", "work", "a"]
+    assert str(group / "cgroup.procs") in cap.command(["work"])
+    cap._release()
+
+
+def test_a_v2_cap_that_is_gone_repeats_its_last_reading(group: Path) -> None:
+    cap = cgroup2.Cgroup2Cap(group)
+    before = cap.memory()
+    cap._release()
+    assert cap.memory() == before
+    assert cap.io() is None and cap.pressure() == (None, None)
+
+
+def test_a_refused_limit_names_it(group: Path) -> None:
+    cap = cgroup2.Cgroup2Cap(group)
+    (group / "io.max").unlink()
+    with pytest.raises(HostError, match=r"259:0 .*io\.max"):
+        cap.set_io([IoLimit("259:0", read_iops=5)])
+    cap._release()
+
+
+def _proc(folder: Path, cgroup: str, mountinfo: str) -> Path:
+    (folder / "self").mkdir(parents=True)
+    (folder / "self/cgroup").write_text(cgroup)
+    (folder / "self/mountinfo").write_text(mountinfo)
+    return folder
+
+
+def test_a_pure_v2_host_is_recognised_and_the_own_group_is_found(tmp_path: Path) -> None:
+    mount = tmp_path / "cg"
+    own = mount / "user.slice/session-1.scope"
+    own.mkdir(parents=True)
+    (mount / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    proc = _proc(
+        tmp_path / "proc", "0::/user.slice/session-1.scope\n", f"30 20 0:26 / {mount} rw - cgroup2 cgroup2 rw\n"
+    )
+    found = mounts.v2(proc)
+    assert found is not None and found.own == own and "memory" in found.controllers
+    assert mounts.version(proc) == "v2"
+    assert mounts.v1("memory", proc) is None
+
+
+def test_a_container_that_sees_part_of_the_hierarchy_finds_its_own_group(tmp_path: Path) -> None:
+    mount = tmp_path / "cg/memory"
+    mount.mkdir(parents=True)
+    proc = _proc(
+        tmp_path / "proc", "5:memory:/docker/abc\n", f"30 20 0:26 /docker/abc {mount} ro - cgroup cgroup rw,memory\n"
+    )
+    found = mounts.v1("memory", proc)
+    assert found is not None and found.own == mount and found.bases() == [mount]
+    assert mounts.version(proc) == "v1"
+
+
+def test_a_v2_hierarchy_without_memory_is_passed_over_with_the_reason(tmp_path: Path) -> None:
+    found = cgroup2._availability(mounts.Hierarchy(tmp_path, tmp_path, ()))
+    assert not found.ok and "memory controller" in found.reason and found.fix
+
+
+def test_a_v2_group_that_gives_no_memory_is_passed_over_for_the_one_above(tmp_path: Path) -> None:
+    own = tmp_path / "user.slice"
+    own.mkdir()
+    (tmp_path / "cgroup.subtree_control").write_text("memory io")
+    parent, reason = cgroup2._parent(mounts.Hierarchy(tmp_path, own, ("memory", "io")))
+    # A plain folder has no control files for the new group, so it is refused, with the kernel's own reason.
+    assert parent is None and "memory" in reason
+    assert not (tmp_path / "outcore").exists()
+
+
+def test_systemd_starts_the_work_in_a_scope_of_the_caps_slice() -> None:
+    command = systemd.scope_command("user", "run_1_2_3_x.abc", ["python", "work.py"])
+    assert command[:4] == ["systemd-run", "--user", "--scope", "--quiet"]
+    assert "--slice=outcore-run_1_2_3_x.abc.slice" in command
+    assert command[command.index("--") + 1 :] == ["python", "work.py"]
+    assert systemd.memory_properties(1 << 20) == ["MemoryMax=1048576", "MemorySwapMax=0"]
+    assert systemd.memory_properties(None)[0] == "MemoryMax=infinity"
+
+
+def test_systemd_slices_of_dead_owners_are_found_in_the_listing() -> None:
+    mine = cap_name("mine")
+    dead = f"run_{pid_namespace()}_{os.getpid()}_1_old.abcdef"
+    listing = (
+        f"outcore-{mine}.slice loaded active active Slice /outcore/{mine}\n"
+        f"outcore-{dead}.slice loaded active active Slice\n"
+        "outcore-other.slice loaded active active Slice\n"
+    )
+    assert systemd.left_over_slices(listing) == [dead]
+
+
+def test_a_cap_name_tells_its_owner_and_is_safe_everywhere() -> None:
+    name = cap_name("gnndrive/64 MiB-α")
+    assert not is_left_over(name)
+    assert "-" not in name and "/" not in name and " " not in name and name.isascii()
+    assert cap_name("x") != cap_name("x")
+    assert start_time(os.getpid()) and start_time(2**22 + 1) is None
+
+
+def test_a_kernel_file_that_is_missing_or_closed_reads_as_nothing(tmp_path: Path) -> None:
+    file = KernelFile(tmp_path / "none")
+    assert not file.present and file.read() == b"" and file.number() is None
+    file.close()
+    own = KernelFile("/proc/self/stat")
+    assert own.read()
+    own.close()
+    assert own.read() == b""
+
+
+def test_limits_are_plain_values() -> None:
+    assert Limits() == Limits(None, ())
