@@ -74,7 +74,7 @@ def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
                     part = np.ascontiguousarray(frame.to_numpy())
                     if part.shape[0] and int(part.min()) < 0:
                         raise ValueError("negative id")
-                    data = part.view(np.uint8).data.cast("B")
+                    data = part.reshape(-1).view(np.uint8).data
                     while len(data):
                         data = data[out.write(data) :]
                     largest = max(largest, int(part.max(initial=-1)))
