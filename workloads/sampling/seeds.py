@@ -47,6 +47,8 @@ class SeedPlan:
             raise InputError(f"max_batches is {max_batches}", "give 0 for all batches, or how many")
         if not 0 <= rank < world:
             raise InputError(f"rank is {rank} of {world}", "give a rank from 0 to world - 1")
+        if not 0 <= seed < 1 << 64:
+            raise InputError(f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
         if len(train) < world:
             raise InputError(
                 f"there are {len(train)} training nodes for {world} rank(s)", "use a dataset with more training nodes"
