@@ -42,8 +42,8 @@ def row_bytes(workload: Workload) -> int:
     return workload.dataset.dim * workload.dataset.feature_dtype.itemsize
 
 
-class MappedFiles:
-    """Checks that memory-mapped files still have the bytes that their maps promise.
+class DatasetFiles:
+    """Checks that files still have the bytes that their maps promise.
 
     A map beyond the end of a file that shrank raises SIGBUS, which no error message survives; so systems that map look
     before each mini-batch.

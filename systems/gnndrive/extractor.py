@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from systems.engine import Group, ReadStats, RowReader, gather
-from systems.engine.topology import MappedFiles
+from systems.engine.topology import DatasetFiles
 from workloads.accelerator import Accelerator, Event
 
 Ids = npt.NDArray[np.int64]
@@ -119,7 +119,7 @@ class CachedExtractor(Extractor):
     THREADS = 32
 
     def __init__(
-        self, features: npt.NDArray[np.generic], files: MappedFiles, table: torch.Tensor, staging: torch.Tensor,
+        self, features: npt.NDArray[np.generic], files: DatasetFiles, table: torch.Tensor, staging: torch.Tensor,
         accelerator: Accelerator,
     ) -> None:  # fmt: skip
         self._features = features

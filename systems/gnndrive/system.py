@@ -19,7 +19,7 @@ import torch
 from systems.engine import FeatureBuffer, RowReader, madvise
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
-from systems.engine.topology import MappedFiles, mapped_sampler
+from systems.engine.topology import DatasetFiles, mapped_sampler
 from systems.gnndrive.extractor import CachedExtractor, Extractor, ExtractorPool, HostExtractor, StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.planner import Sizes, plan_sizes, reader_arguments
@@ -71,7 +71,8 @@ class GnnDrive(System):
     def prepare(self) -> None:
         """Load `indptr`, map `indices`, allocate the feature buffer, open the readers."""
         sizes = self._sizes
-        self._topology = MappedFiles(self.workload, ["indices", "labels"])
+        self._topology = DatasetFiles(self.workload, ["indices", "labels"])
+        self._topology.check()
         self._sampler = mapped_sampler(self.workload)
         if self.runtime.stages == "sample":
             return
@@ -89,7 +90,7 @@ class GnnDrive(System):
             madvise(features, "random")
             staging = accelerator.host_buffer(self._sizes.staging_bytes)
             return CachedExtractor(
-                features, MappedFiles(self.workload, ["features"]), self._table, staging, accelerator
+                features, DatasetFiles(self.workload, ["features"]), self._table, staging, accelerator
             )
         reader = RowReader(dataset.file("features"), **reader_arguments(self.workload, options))
         if not self._sizes.on_device:

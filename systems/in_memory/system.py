@@ -14,7 +14,7 @@ from pydantic import Field
 from systems.engine import gather
 from systems.engine.bounds import batch_bounds
 from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
-from systems.engine.topology import indptr_item, sampling_items
+from systems.engine.topology import DatasetFiles, indptr_item, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
 from workloads.sampling.make import make_sampler, make_seed_plan
 
@@ -43,6 +43,7 @@ class InMemory(System):
         options=InMemoryOptions,
     )
     options: InMemoryOptions
+    ignores_host_budget: ClassVar[bool] = True
 
     _rows = 0
     _loader: GatherLoader | None = None
@@ -82,6 +83,7 @@ class InMemory(System):
     def prepare(self) -> None:
         """Load all parts."""
         dataset = self.workload.dataset
+        DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
         sampler = make_sampler(
             self.workload, indptr=dataset.load("indptr"), indices=dataset.load("indices"), labels=dataset.load("labels")
         )

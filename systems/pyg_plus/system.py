@@ -17,7 +17,7 @@ from pydantic import Field
 from systems.engine import gather, madvise
 from systems.engine.bounds import batch_bounds
 from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
-from systems.engine.topology import MappedFiles, indptr_item, mapped_sampler, sampling_items
+from systems.engine.topology import DatasetFiles, indptr_item, mapped_sampler, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
 from systems.pyg_plus.faults import FaultMeter
 from workloads.sampling.make import make_seed_plan
@@ -92,14 +92,16 @@ class PygPlus(System):
     def prepare(self) -> None:
         """Load `indptr`, map the rest."""
         dataset = self.workload.dataset
-        sampler = mapped_sampler(self.workload, read_ahead=self.options.read_ahead)
         parts: list[Literal["indices", "labels", "features"]] = ["indices", "labels"]
+        if self.runtime.stages != "sample":
+            parts.append("features")
+        self._files = DatasetFiles(self.workload, parts)
+        self._files.check()
+        sampler = mapped_sampler(self.workload, read_ahead=self.options.read_ahead)
         if self.runtime.stages != "sample":
             self._features = dataset.memmap("features")
             if not self.options.read_ahead:
                 madvise(self._features, "random")
-            parts.append("features")
-        self._files = MappedFiles(self.workload, parts)
         self._meter = FaultMeter()
         self._loader = GatherLoader(
             self.info.name, sampler, self.runtime, self.clock, self._tables, self._gather,

@@ -1,0 +1,130 @@
+"""The cases of a conformance check: what is generated, how the system is run on it, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Kind = Literal["run", "loss", "abandon", "close", "cut", "cut-late", "gone", "sample-only", "smallest", "artefacts"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the system under check.
+
+    Attributes:
+        name: what is varied.
+        kind: `run` drives two epochs; the others are told in `drive.py` and `faults.py`.
+        train: training nodes.
+        device: `cpu` or `emulated:null` (a device tier without its speed).
+        cores: what the runtime says, from which systems choose their threads.
+        keep_order: ask for the seed plan's order.
+    """
+
+    name: str
+    kind: Kind = "run"
+    nodes: int = 1500
+    edges: int = 15000
+    train: int = 150
+    dim: int = 32
+    dtype: str = "float32"
+    index_dtype: str = "int32"
+    fanout: tuple[int, ...] = (5, 5)
+    replace: bool = False
+    batch_size: int = 37
+    device: str = "cpu"
+    cores: int = 4
+    keep_order: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Epoch:
+    """One epoch as the system gave it, beside what it should have been.
+
+    Attributes:
+        structure, features: digests; `late` again just before each release, after the system had time to go on.
+        indices: places in the seed plan of the batches, in the order they came.
+        seeds_once: the seed nodes of all batches are the training nodes, each once.
+        counters: as the system reports them.
+        rows: feature rows of all batches.
+    """
+
+    structure: str = ""
+    features: str = ""
+    late: str = ""
+    indices: list[int] = field(default_factory=list)
+    seeds_once: bool = False
+    rows: int = 0
+    counters: dict[str, Any] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    expected_structure: str = ""
+    expected_features: str = ""
+    expected_batches: int = 0
+    expected_losses: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Observation:
+    """What a case showed. `error` is the exception's text; `crashed` that the process itself went or hung."""
+
+    case: str
+    kind: str
+    epochs: list[Epoch] = field(default_factory=list)
+    plan_bytes: dict[str, int] = field(default_factory=dict)
+    budget_bytes: dict[str, int | None] = field(default_factory=dict)
+    bounded: bool = True
+    error: str = ""
+    error_type: str = ""
+    error_file: bool = False
+    error_offset: bool = False
+    expected_failure: bool = False
+    crashed: bool = False
+    threads_left: list[str] = field(default_factory=list)
+    files_left: list[str] = field(default_factory=list)
+    close_seconds: float = 0.0
+    reused: list[bool] = field(default_factory=list)
+    skipped: str = ""
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> Observation:
+        """From JSON."""
+        epochs = [Epoch(**epoch) for epoch in content.pop("epochs", [])]
+        return cls(epochs=epochs, **content)
+
+
+DIMS = (1, 32, 100, 127, 128, 129, 256, 768)
+FANOUTS: tuple[tuple[int, ...], ...] = ((10, 10, 10), (5,), (-1, 3), (25, 10))
+
+
+def cases(devices: tuple[str, ...], quick: bool) -> list[Case]:
+    """All cases for a system that runs on `devices` (`SystemInfo.devices`)."""
+    base = Case("base")
+    tiers = [device for device, kind in (("cpu", "cpu"), ("emulated:null", "emulated")) if kind in devices]
+    found: list[Case] = []
+    for device in tiers:
+        on = replace(base, device=device)
+        dims = (1, 127, 128) if quick else DIMS
+        for dim in dims:
+            for dtype in ("float32", "float16"):
+                index = "int64" if (dim + (dtype == "float16")) % 2 else "int32"
+                found.append(replace(on, name=f"dim {dim} {dtype} {index}", dim=dim, dtype=dtype, index_dtype=index))
+        found.append(replace(on, name="smallest budget", kind="smallest", dim=100))
+        found.append(replace(on, name="one core", cores=1))
+        found.append(replace(on, name="in order", keep_order=True))
+        found.append(replace(on, name="abandoned epoch", kind="abandon"))
+        found.append(replace(on, name="closed in mid-epoch", kind="close"))
+        found.append(replace(on, name="features truncated", kind="cut"))
+    on = replace(base, device=tiers[0]) if tiers else base
+    for fanout in FANOUTS[:1] if quick else FANOUTS:
+        found.append(replace(on, name=f"fan-out {','.join(map(str, fanout))}", fanout=fanout))
+    found.append(replace(on, name="with replacement", replace=True))
+    for size in (1, 10_000):
+        found.append(replace(on, name=f"batch size {size}", batch_size=size, train=20 if size == 1 else 150))
+    found.append(replace(on, name="features truncated in mid-run", kind="cut-late", batch_size=5))
+    found.append(replace(on, name="features gone", kind="gone"))
+    found.append(replace(on, name="sampling only", kind="sample-only"))
+    found.append(replace(on, name="prepared artefacts", kind="artefacts"))
+    if "cpu" in tiers:
+        found.append(replace(base, name="loss curve", kind="loss", keep_order=True, batch_size=25))
+    return [replace(case, name=f"{case.name} ({case.device.partition(':')[0]})") for case in found]

@@ -1,0 +1,291 @@
+"""Drives a system through one case, as the harness does, and writes down what it saw."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.check.case import Case, Epoch, Observation
+from harness.check.data import make_dataset
+from harness.check.oracle import Oracle, make_trainer
+from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
+from workloads.accelerator import Accelerator, make_accelerator
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError
+from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
+from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+_GRACE_S = 3.0
+
+
+class Stage:
+    """A place to run a system on one case: dataset, workload, oracle, device, folders."""
+
+    def __init__(self, folder: Path, case: Case, system: type[System], *, dataset: Dataset | None = None) -> None:
+        self.case = case
+        self.system = system
+        self.dataset = dataset or make_dataset(folder / "data", case)
+        self.workload = make_workload(self.dataset, case)
+        self.oracle = Oracle(self.workload)
+        self.artefacts = folder / "artefacts"
+        self.scratch = folder / "scratch"
+        for path in (self.artefacts, self.scratch):
+            path.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def device_bytes(self) -> int | None:
+        """Device memory for a case: a dozen largest mini-batches, the graph at most."""
+        if self.case.device == "cpu":
+            return None
+        row = self.dataset.dim * self.dataset.feature_dtype.itemsize
+        return (min(12 * self.oracle.largest_nodes, 2 * self.dataset.num_nodes) * row // 4096 + 8) * 4096
+
+    @contextmanager
+    def make(
+        self, budget: MemoryBudget | None = None, *, stages: StagesWanted = "all", seed: int = 0, **options: Any
+    ) -> Iterator[System]:
+        """A system of its own, with its device; both closed at the end."""
+        accelerator = make_accelerator(self.case.device, memory_bytes=self.device_bytes)
+        try:
+            system = self._build(accelerator, budget, stages, seed, options)
+            try:
+                yield system
+            finally:
+                system.close()
+                system.close()  # it may be called more than once
+        finally:
+            accelerator.close()
+
+    def _build(
+        self, accelerator: Accelerator, budget: MemoryBudget | None, stages: StagesWanted, seed: int,
+        options: dict[str, Any],
+    ) -> System:  # fmt: skip
+        runtime = Runtime(
+            accelerator=accelerator, disk=DiskProfile(), artefacts=self.artefacts, scratch=self.scratch,
+            cores=self.case.cores, stages=stages, keep_order=self.case.keep_order,
+        )  # fmt: skip
+        chosen = self.system.info.options.model_validate({**self.case.options, **options})
+        workload = self.workload if seed == 0 else make_workload(self.dataset, self.case, seed=seed)
+        return self.system(workload, runtime, budget or MemoryBudget(None, self.device_bytes), chosen, StageClock())
+
+
+def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
+    """The workload of a case."""
+    sampler = SamplerSpec(fanout=case.fanout, replace=case.replace, batch_size=case.batch_size)
+    return Workload(dataset, sampler, ModelSpec(layers=len(case.fanout), hidden=16), seed=seed)
+
+
+def drive(folder: Path, case: Case, system: type[System]) -> Observation:
+    """Run one case; whatever the system raises is part of the observation."""
+    from harness.check import faults
+
+    observation = Observation(case.name, case.kind)
+    stage: Stage | None = None
+    actions = {
+        "run": _run, "loss": _run, "smallest": _smallest, "sample-only": _sample_only, "abandon": _abandon,
+        "close": _close, "artefacts": _artefacts, "cut": faults.cut, "cut-late": faults.cut_late, "gone": faults.gone,
+    }  # fmt: skip
+    _warm_up()
+    before = open_things()
+    try:
+        stage = Stage(folder, case, system)
+        actions[case.kind](stage, observation)
+    except Exception as error:
+        note_error(observation, error, stage.dataset if stage else None)
+    del stage
+    observation.threads_left, observation.files_left = left_open(before)
+    return observation
+
+
+def note_error(observation: Observation, error: BaseException, dataset: Dataset | None) -> None:
+    """Write an exception down, and whether it names the feature file and an offset."""
+    observation.error = str(error)[:600]
+    observation.error_type = type(error).__name__
+    if dataset is not None:
+        observation.error_file = str(dataset.file("features")) in str(error)
+    observation.error_offset = "offset" in str(error) and getattr(error, "offset", -1) >= 0
+
+
+def _run(stage: Stage, seen: Observation) -> None:
+    budget = MemoryBudget(None, stage.device_bytes)
+    with stage.make(budget) as system:
+        _note_plan(seen, system, budget)
+        system.prepare()
+        trainer = make_trainer(stage.workload) if stage.case.kind == "loss" else None
+        for number in range(2):
+            seen.epochs.append(run_epoch(stage, system, number, trainer))
+    if trainer is not None:
+        for epoch, losses in zip(seen.epochs, stage.oracle.losses(2), strict=True):
+            epoch.expected_losses = losses
+
+
+def _note_plan(seen: Observation, system: System, budget: MemoryBudget) -> None:
+    plan = system.plan()
+    seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
+    seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
+    seen.bounded = not getattr(system, "ignores_host_budget", False)
+
+
+def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) -> Epoch:
+    """One epoch, driven as the worker drives it; every batch is looked at when it comes and again before release."""
+    expected = stage.oracle.expected(number)
+    result = Epoch(
+        expected_structure=expected.structure, expected_features=expected.features, expected_batches=expected.batches
+    )
+    structure, features, late = EpochDigest(), EpochDigest(), EpochDigest()
+    seeds: list[int] = []
+    for batch in system.epoch(number):
+        if batch.ready is not None:
+            batch.ready()
+        structure.add(structure_digest(batch.sampled))
+        result.indices.append(batch.sampled.index)
+        result.rows += batch.sampled.num_nodes
+        seeds.extend(batch.sampled.nodes[: batch.sampled.num_seeds].tolist())
+        if batch.table is not None and not batch.first_layer_aggregated:
+            features.add(_feature_digest(batch))
+            if trainer is not None:
+                result.losses.append(trainer.step(batch.sampled, batch.table, batch.rows).loss)
+            # The system fills its other buffers meanwhile; these rows must stay as they are.
+            time.sleep(0.002)
+            late.add(_feature_digest(batch))
+        batch.release()
+    result.structure, result.features, result.late = structure.hexdigest(), features.hexdigest(), late.hexdigest()
+    result.seeds_once = len(seeds) == len(set(seeds)) and set(seeds) == stage.oracle.train
+    result.counters = system.counters().as_dict()
+    return result
+
+
+def _feature_digest(batch: Batch) -> int:
+    assert batch.table is not None
+    rows = None if batch.rows is None else batch.rows.cpu().numpy()
+    return feature_digest(batch.sampled, batch.table.cpu().numpy(), rows)
+
+
+def _smallest(stage: Stage, seen: Observation) -> None:
+    """The smallest host budget that the plan accepts, and three epochs in it: a slot that is not given back hangs."""
+
+    def fits(host: int) -> bool:
+        with stage.make(MemoryBudget(host, stage.device_bytes)) as system:
+            try:
+                system.plan()
+            except BudgetError:
+                return False
+            return True
+
+    low, high = -1, 1 << 30
+    if not fits(high):
+        raise AssertionError("plan() raises BudgetError with a host budget of 1 GiB for a graph of a few MB")
+    while high - low > 4096:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    budget = MemoryBudget(high, stage.device_bytes)
+    with stage.make(budget) as system:
+        _note_plan(seen, system, budget)
+        system.prepare()
+        for number in range(3):
+            seen.epochs.append(run_epoch(stage, system, number))
+
+
+def _sample_only(stage: Stage, seen: Observation) -> None:
+    with stage.make(stages="sample") as system:
+        system.plan()
+        system.prepare()
+        epoch = run_epoch(stage, system, 0)
+    # No table is asked for, so none is expected.
+    epoch.expected_features = epoch.features
+    epoch.late = epoch.features
+    epoch.counters = {}
+    seen.epochs.append(epoch)
+
+
+def _abandon(stage: Stage, seen: Observation) -> None:
+    """Leave an epoch after two mini-batches, then run it whole."""
+    with stage.make() as system:
+        system.plan()
+        system.prepare()
+        batches = system.epoch(0)
+        for _ in range(2):
+            next(batches).release()
+        batches.close()  # type: ignore[attr-defined]
+        seen.epochs.append(run_epoch(stage, system, 0))
+
+
+def _close(stage: Stage, seen: Observation) -> None:
+    """Close the system while an epoch is under way and a mini-batch is held."""
+    with stage.make() as system:
+        system.plan()
+        system.prepare()
+        batches = system.epoch(0)
+        held = next(batches)
+        start = time.monotonic()
+        system.close()
+        seen.close_seconds = time.monotonic() - start
+        held.release()
+        batches.close()  # type: ignore[attr-defined]
+
+
+def _artefacts(stage: Stage, seen: Observation) -> None:
+    """Prepare twice, then for another seed: what is kept may be used again only for what it was made for."""
+    for seed in (0, 0, 5):
+        with stage.make(seed=seed) as system:
+            system.plan()
+            system.prepare()
+            seen.reused.append(system.notes().get("prepared") == "reused")
+            if seed == 0:
+                seen.epochs.append(run_epoch(stage, system, 0))
+            else:
+                other = Stage.__new__(Stage)
+                other.oracle = Oracle(make_workload(stage.dataset, stage.case, seed=seed))
+                seen.epochs.append(run_epoch(other, system, 0))
+    if not any(path.is_file() for path in stage.artefacts.rglob("*")):
+        seen.reused = []
+
+
+def open_things() -> tuple[set[int | None], list[str]]:
+    """Threads and open files (memory maps of files too) of this process now."""
+    threads = {thread.ident for thread in threading.enumerate()}
+    return threads, _files()
+
+
+def _files() -> list[str]:
+    found = []
+    for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{entry}"))  # noqa: PTH115
+        except OSError:
+            continue
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        path = line.partition("/")[2]
+        if path.endswith(".npy") or path.startswith("memfd:outcore"):
+            found.append(f"map of /{path}")
+    return [name for name in found if "/proc/" not in name]
+
+
+def left_open(before: tuple[set[int | None], list[str]]) -> tuple[list[str], list[str]]:
+    """What is open now and was not before; threads get a moment to end."""
+    deadline = time.monotonic() + _GRACE_S
+    while True:
+        gc.collect()
+        threads = [thread.name for thread in threading.enumerate() if thread.ident not in before[0]]
+        files = _files()
+        for name in before[1]:
+            if name in files:
+                files.remove(name)
+        if (not threads and not files) or time.monotonic() > deadline:
+            return threads, files
+        time.sleep(0.05)
+
+
+def _warm_up() -> None:
+    """Let libraries start the threads and open the files that they keep."""
+    import torch
+
+    torch.from_numpy(np.ones((512, 512), dtype=np.float32)).matmul(torch.ones(512, 512))
