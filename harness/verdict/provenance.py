@@ -6,17 +6,26 @@ from harness.context import RunContext
 from harness.record import Record
 from harness.verdict.registry import Finding, rule
 
-NEEDED = ("git_commit", "python", "kernel", "torch")
+NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
 
 
 @rule("23", "provenance_is_complete", "CAVEATS")
 def provenance_is_complete(record: Record, context: RunContext) -> Finding | None:
     """A number nobody can make again is hearsay.
 
-    Looks for commit, Python, kernel and torch versions in the environment.
+    Looks for commit, versions of Python and torch, kernel and file system in the environment.
     """
-    missing = [name for name in NEEDED if not _find(record.environment, name)]
+    missing = [name for name in NEEDED if _at(record.environment, name) in (None, "")]
     return Finding(not missing, "missing: " + ", ".join(missing) if missing else "complete")
+
+
+@rule("23", "code_is_committed", "CAVEATS")
+def code_is_committed(record: Record, context: RunContext) -> Finding | None:
+    """The commit in a record names the code that ran only where nothing was changed on top of it."""
+    dirty = _at(record.environment, "code.dirty")
+    if dirty is None:
+        return None
+    return Finding(not dirty, "uncommitted changes" if dirty else str(_at(record.environment, "code.commit"))[:12])
 
 
 @rule("23", "host_keeps_its_promises", "CAVEATS")
@@ -26,7 +35,7 @@ def host_keeps_its_promises(record: Record, context: RunContext) -> Finding | No
     return Finding(not caveats, "; ".join(caveats))
 
 
-def _find(tree: object, name: str) -> bool:
-    if isinstance(tree, dict):
-        return any((key == name and value not in (None, "")) or _find(value, name) for key, value in tree.items())
-    return False
+def _at(tree: object, path: str) -> object:
+    for key in path.split("."):
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree

@@ -58,7 +58,8 @@ def sound(tmp_path: Path) -> Run:
     )  # fmt: skip
     record = Record(
         run_id="r", config_hash="c", system="gnndrive", status="ok", config=config, epochs=epochs,
-        environment={"git_commit": "abc", "python": "3", "kernel": "6", "torch": "2"},
+        environment={"code": {"commit": "abc", "dirty": False}, "versions": {"python": "3", "torch": "2"},
+                     "kernel": {"release": "6"}, "disk": {"file_system": "ext4"}},
         memory=Memory(cap_bytes=300 * MIB, floor_bytes=200 * MIB, training_bytes=10 * MIB, budget_bytes=100_000,
                       peak_bytes=290 * MIB, demand_peak_bytes=220 * MIB, plan=[PlannedBuffer(name="x", bytes=MIB)]),
         notes={"io": "io_uring registered"},
@@ -139,7 +140,11 @@ def pretends_accuracy(run: Run) -> None:
 
 
 def no_commit(run: Run) -> None:
-    del run[0].environment["git_commit"]
+    run[0].environment["code"]["commit"] = None
+
+
+def changed_code(run: Run) -> None:
+    run[0].environment["code"]["dirty"] = True
 
 
 def host_caveat(run: Run) -> None:
@@ -164,6 +169,7 @@ BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
     "digests_equal_the_workload": (other_batches, "INVALID"),
     "emulated_is_not_accuracy": (pretends_accuracy, "CAVEATS"),
     "provenance_is_complete": (no_commit, "CAVEATS"),
+    "code_is_committed": (changed_code, "CAVEATS"),
     "host_keeps_its_promises": (host_caveat, "CAVEATS"),
 }
 
