@@ -30,6 +30,8 @@ _KEYS = (
     "system", "dataset", "model", "layers", "hidden", "heads", "sampler", "fanout", "replace", "shuffle", "batch_size",
     "max_batches", "epochs", "device", "device_memory_bytes", "stages", "cores", "seed", "isolation",
 )  # fmt: skip
+# Training alone is the same whatever the system: measured once, so that AU and SE of all share their numerator.
+_TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
 _BATCH_KEYS = ("dataset", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "seed")
 
 
@@ -127,30 +129,36 @@ def calibrate(
         HostError: the empty run failed; names the reason.
         OutcoreError: what the run itself would say (no such device, a damaged dataset).
     """
-    key = fingerprint(config, _KEYS)
-    kept = cache.get("calibration", key)
-    if kept is not None:
-        kept["train_s"] = {int(epoch): value for epoch, value in kept["train_s"].items()}
-        kept["null_s"] = {int(epoch): value for epoch, value in kept["null_s"].items()}
-        return Calibration(**kept)
-    on_measure("measuring floor and training working set")
-    with isolation.create(f"calibrate-{key}", Limits()) as cap:
-        reading = _Readings(cap)
-        with Worker(cap, spec.model_copy(update={"mode": "calibrate"}), folder, folder / "calibrate.log") as worker:
-            ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
-    if ending.status != "ok":
-        raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")
-    found = Calibration(
-        floor_bytes=reading.floor,
-        training_bytes=max(0, reading.after - reading.before),
-        train_s=reading.times.train_s if reading.times else {},
-        null_s=reading.times.null_s if reading.times else {},
+    key, times_key = fingerprint(config, _KEYS), fingerprint(config, _TIME_KEYS)
+    memory, times = cache.get("floor", key), cache.get("training", times_key)
+    if memory is None or times is None:
+        on_measure("measuring floor and training alone")
+        wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
+        with isolation.create(f"calibrate-{key}", Limits()) as cap:
+            reading = _Readings(cap)
+            with Worker(cap, spec.model_copy(update=wanted), folder, folder / "calibrate.log") as worker:
+                ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
+        if ending.status != "ok":
+            raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")
+        memory = {"floor_bytes": reading.floor, "training_bytes": max(0, reading.after - reading.before)}
+        cache.put("floor", key, memory)
+        if times is None:
+            times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
+            if times:
+                cache.put("training", times_key, times)
+    return Calibration(
+        **memory,
+        train_s=_by_epoch(times.get("train_s", {})),
+        null_s=_by_epoch(times.get("null_s", {})),
         max_nodes=int((spec.bounds or {}).get("max_nodes", 0)),
         max_edges=int((spec.bounds or {}).get("max_edges", 0)),
-        how=reading.times.how if reading.times else "",
+        how=times.get("how", ""),
     )
-    cache.put("calibration", key, asdict(found))
-    return found
+
+
+def _by_epoch(times: dict[Any, float]) -> dict[int, float]:
+    """JSON has turned the epochs into text."""
+    return {int(epoch): seconds for epoch, seconds in times.items()}
 
 
 def _why(ending: Ending, folder: Path) -> str:

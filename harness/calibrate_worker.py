@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def calibrate(spec: WorkerSpec, channel: Channel) -> None:
         trainer.step(largest, table, rows)
         accelerator.synchronize()
         channel.gate("after step")
-        if spec.config.stages == "all":
+        if spec.time_training:
             channel.send(_times(spec, batches, trainer, accelerator, table))
         channel.send(Done(notes={}))
     finally:
@@ -101,7 +102,7 @@ def _times(
     null: dict[int, float] = {}
     emulated = accelerator.kind == "emulated"
     row_bytes = table.shape[1] * table.element_size()
-    copy_rate = _copy_seconds_per_byte(accelerator, table) if accelerator.kind != "cpu" else 0.0
+    copy_seconds = _copy_model(accelerator, table)
     step_rate = 0.0 if emulated else _step_rate(spec, batches, trainer, accelerator, table)
     for epoch in epochs:
         count = batches.count(epoch)
@@ -111,7 +112,7 @@ def _times(
             sampled = batches.sample(epoch, int(index))
             modelled = trainer.modelled_seconds(sampled) if emulated else None
             steps += step_rate * _work(sampled) if modelled is None else modelled
-            copies += copy_rate * sampled.num_nodes * row_bytes
+            copies += copy_seconds(sampled.num_nodes * row_bytes)
             seen += 1
             if time.monotonic() - start > MODELLED_SECONDS / len(epochs):
                 break
@@ -142,16 +143,23 @@ def _step_rate(
     return seconds / work if work else 0.0
 
 
-def _copy_seconds_per_byte(accelerator: Accelerator, table: torch.Tensor) -> float:
-    """Of the device's copy lane, the median of four copies of the whole table."""
+def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int], float]:
+    """Seconds to bring so many bytes to the device: its profile's, or the median rate of copies of the whole table."""
+    from workloads.accelerators.emulated import EmulatedAccelerator
+
+    if isinstance(accelerator, EmulatedAccelerator):
+        return accelerator.profile.copy_seconds
+    if accelerator.kind == "cpu":
+        return lambda nbytes: 0.0
     staging = accelerator.host_buffer(table.numel() * table.element_size())
     source = staging.view(table.dtype).view(table.shape)
     seconds = []
-    for _ in range(4):
+    for _ in range(5):
         start = time.monotonic()
         accelerator.copy(table, source).wait()
         seconds.append(time.monotonic() - start)
-    return sorted(seconds)[1] / staging.numel()
+    rate = sorted(seconds)[len(seconds) // 2] / max(1, staging.numel())
+    return lambda nbytes: rate * nbytes
 
 
 def _work(sampled: SampledBatch) -> int:

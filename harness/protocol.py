@@ -135,6 +135,7 @@ class WorkerSpec(BaseModel):
     # Bounds over the run's batches, found outside the cap, and where the largest one is: (epoch, index).
     bounds: dict[str, Any] | None = None
     largest: tuple[int, int] = (0, 0)
+    time_training: bool = True
 
 
 class Channel:

@@ -348,7 +348,6 @@ def main(argv: list[str]) -> int:
 
     channel = Channel(int(argv[1]), int(argv[2]))
     spec = WorkerSpec.model_validate_json(Path(argv[0]).read_text(encoding="utf-8"))
-    sys.path.insert(0, "")
     run: Run | None = None
     try:
         if spec.mode == "calibrate":

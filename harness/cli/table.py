@@ -88,7 +88,7 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
     from rich.table import Table
 
     table = Table(
-        "system", "memory", "status", "verdict", "class", "epoch s (median [range])", "extract s", "read ampl.", "AU",
+        "system", "memory", "status", "verdict", "class", "epoch s (median \\[range])", "extract s", "read ampl.", "AU",
         "SE", "engine eff.", "distance", title=title,
     )  # fmt: skip
     rounds: dict[str, list[Record]] = {}
