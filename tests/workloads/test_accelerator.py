@@ -16,7 +16,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from workloads.accelerator import LaneSpan, busy_share, make_accelerator, wait_until
+from workloads.accelerator import LaneSpan, busy_share, make_accelerator, move_rows, wait_until
 from workloads.accelerators.cost import LayerShape, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.pool import DevicePool
@@ -191,6 +191,23 @@ def test_copies_land_where_they_are_told(name: str) -> None:
     assert torch.equal(device.gather(table, rows), source)
     assert int((table != 0).any(1).sum()) == 300
     device.close()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dim", [1, 7, 128, 768])
+def test_rows_of_any_width_and_type_are_scattered_whole(dim: int, dtype: torch.dtype) -> None:
+    table, source = torch.zeros(50, dim, dtype=dtype), torch.randn(20, dim).to(dtype)
+    rows = torch.randperm(50)[:20]
+    move_rows(table, source, rows)
+    assert torch.equal(table, torch.zeros(50, dim, dtype=dtype).index_copy_(0, rows, source))
+    columns = torch.randn(dim, 20).to(dtype).t()  # not contiguous
+    move_rows(table, columns, rows)
+    assert torch.equal(table[rows], columns)
+    before = table.clone()
+    move_rows(table, source[:0], rows[:0])
+    assert torch.equal(table, before)
+    with pytest.raises((IndexError, RuntimeError)):
+        move_rows(table, source, rows + 50)
 
 
 def test_a_copy_takes_what_the_bus_takes() -> None:
