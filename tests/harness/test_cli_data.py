@@ -1,0 +1,213 @@
+"""`outcore data`: what each verb prints, its JSON, its exit codes, its one-sentence errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.cli import main
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+
+SMALL = ("--kind", "kronecker", "--nodes", "4k", "--edges", "4e4", "--dim", "8", "--classes", "3")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        content = json.loads(self.out)
+        assert isinstance(content, dict)
+        return content
+
+
+class Outcore:
+    """`outcore data …` on a root of its own."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self._capsys = root, capsys
+
+    def __call__(self, *arguments: str | Path) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(["data", *map(str, arguments), "--data-root", str(self.root)])
+        captured = self._capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+
+@pytest.fixture
+def outcore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Outcore:
+    return Outcore(tmp_path / "data", capsys)
+
+
+def test_make_then_list_info_verify_rm(outcore: Outcore) -> None:
+    made = outcore("make", "k", *SMALL, "--json")
+    assert made.code == 0 and made.err == ""
+    said = made.json["dataset"]
+    assert made.json["reused"] is False
+    assert (said["num_nodes"], said["dim"], said["num_classes"]) == (4000, 8, 3)
+    assert said["fingerprint"] == Dataset.open(outcore.root / "k").fingerprint
+
+    assert [entry["name"] for entry in outcore("list", "--json").json["datasets"]] == ["k"]
+    assert "k " in outcore("list").out and "kronecker" in outcore("list").out
+
+    described = outcore("info", "k", "--json").json["dataset"]
+    assert described["recipe"]["kind"] == "kronecker"
+    assert set(described["stats"]["base"]) == set(described["stats"]["result"])
+    shown = outcore("info", "k").out
+    for words in ("fingerprint", "train / valid / test", "top1 degree share", "clustering", "homophily"):
+        assert words in shown
+    header = next(line for line in shown.splitlines() if "result" in line)
+    assert "base" in header  # beside each other
+
+    assert outcore("verify", "k", "--json").json == {
+        "ok": True,
+        "datasets": [{"dataset": "k", "ok": True, "faults": []}],
+    }
+    assert outcore("rm", "k", "--yes", "--json").json == {"removed": ["k"]}
+    assert list(outcore.root.iterdir()) == []
+    assert outcore("list", "--json").json == {"datasets": []}
+    assert "outcore data make" in outcore("list").out
+
+
+def test_the_same_recipe_is_reused_and_another_is_refused(outcore: Outcore) -> None:
+    first = outcore("make", "k", *SMALL, "--json").json
+    when = (outcore.root / "k").stat().st_mtime_ns
+    again = outcore("make", "k", *SMALL, "--json")
+    assert again.code == 0 and again.json["reused"] is True
+    assert again.json["dataset"] == first["dataset"] and (outcore.root / "k").stat().st_mtime_ns == when
+    assert "is there already, made by the same recipe" in outcore("make", "k", *SMALL).out
+    same_sizes = outcore("make", "k", *SMALL[:3], "4000", "--edges", "40000", "--dim", "8", "--classes", "3", "--json")
+    assert same_sizes.json["reused"] is True
+
+    other = outcore("make", "k", *SMALL, "--seed", "1", "--json")
+    assert other.code == 2 and other.json["error"]["kind"] == "dataset"
+    assert "exists already" in other.json["error"]["message"] and "--force" in other.json["error"]["fix"]
+    forced = outcore("make", "k", *SMALL, "--seed", "1", "--force", "--json")
+    assert forced.code == 0 and forced.json["dataset"]["fingerprint"] != first["dataset"]["fingerprint"]
+
+
+def test_a_broken_dataset_is_not_reused(outcore: Outcore) -> None:
+    outcore("make", "k", *SMALL)
+    (outcore.root / "k" / "labels.npy").unlink()
+    assert outcore("make", "k", *SMALL).code == 2
+    assert outcore("make", "k", *SMALL, "--force").code == 0
+    assert outcore("verify").code == 0
+
+
+def test_import_says_what_it_generated_and_is_reused(outcore: Outcore, tmp_path: Path) -> None:
+    source = tmp_path / "g.txt"
+    source.write_text("# comment\n1 2\n2 3\n3 1\n1 2\n5 1\n")
+    options = ("import", "g", source, "--format", "snap", "--dim", "4", "--classes", "2", "--train-fraction", "0.5")
+    made = outcore(*options, "--symmetric", "--json")
+    assert made.code == 0 and made.json["dataset"]["num_edges"] == 8
+    notes = " ".join(made.json["dataset"]["notes"])
+    assert "features generated" in notes and "2 duplicate edges removed" in notes and "both directions" in notes
+    assert outcore(*options, "--symmetric", "--json").json["reused"] is True
+    source.write_text("1 2\n2 3\n")
+    assert outcore(*options, "--symmetric").code == 2  # other content, other recipe
+    expanded = outcore("make", "h", "--kind", "kronecker", "--base", "g", "--expand", "3", "--dim", "4", "--json")
+    assert expanded.json["dataset"]["num_nodes"] == 12
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def test_verify_gives_one_line_for_each_fault_and_exit_code_1(outcore: Outcore) -> None:
+    for name in ("a", "b", "c"):
+        make_tiny(outcore.root / name, nodes=200, edges=1000)
+    flip(outcore.root / "b" / "features.npy")
+    flip(outcore.root / "b" / "train.npy")
+    with (outcore.root / "c" / "indices.npy").open("r+b") as file:
+        file.truncate(5000)
+    (outcore.root / "c" / "test.npy").unlink()
+    ran = outcore("verify")
+    assert ran.code == 1
+    faults = [line for line in ran.out.splitlines() if "every file is as it was written" not in line]
+    assert len(faults) == 4
+    for fault, words in zip(
+        faults, ("b/features.npy is corr", "b/train.npy is corr", "c/indices.npy is trunc", "c/test"), strict=True
+    ):
+        assert words in fault
+    as_json = outcore("verify", "--json")
+    assert as_json.code == 1 and [entry["ok"] for entry in as_json.json["datasets"]] == [True, False, False]
+    assert outcore("verify", "a").code == 0
+    assert outcore("verify", outcore.root / "c").code == 1
+    assert outcore("verify", "nobody").code == 2
+
+
+def test_rm_removes_broken_datasets_and_nothing_else(outcore: Outcore, tmp_path: Path) -> None:
+    make_tiny(outcore.root / "whole", nodes=100, edges=300)
+    make_tiny(outcore.root / "broken", nodes=100, edges=300)
+    (outcore.root / "broken" / "train.npy").unlink()
+    make_tiny(outcore.root / "guarded", nodes=100, edges=300)
+    (outcore.root / "guarded" / "thesis.tex").write_text("years of work")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dataset.json").write_text('{"name": "of somebody else"}')
+
+    assert outcore("rm", "whole").code == 2  # nobody there to ask
+    refused = outcore("rm", "whole", "guarded", "--yes", "--json")
+    assert refused.code == 2 and "thesis.tex" in refused.json["error"]["message"]
+    assert outcore("rm", home, "--yes").code == 2
+    assert outcore("rm", tmp_path, "--yes").code == 2
+    assert outcore("rm", "nobody", "--yes").code == 2
+    (outcore.root / "link").symlink_to(outcore.root / "whole")
+    assert outcore("rm", "link", "--yes").code == 2
+    assert (home / "dataset.json").is_file() and (outcore.root / "guarded" / "thesis.tex").is_file()
+    assert (outcore.root / "whole" / "features.npy").is_file()
+
+    assert outcore("rm", "whole", "broken", "--yes").code == 0
+    assert sorted(path.name for path in outcore.root.iterdir()) == ["guarded", "link"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("make", "x", "--kind", "kroneker", "--nodes", "2M"), "did you mean kronecker"),
+        (("make", "x", "--kind", "rmat", "--nodes", "2Q"), "'Q' is not a unit of counts"),
+        (("make", "x", "--kind", "rmat", "--nodes", "many"), "--nodes is 'many'"),
+        (("make", "x", "--kind", "rmat", "--nodes", "2M", "--max-memory", "4G"), "'G' is not a unit of bytes"),
+        (("make", "x", "--kind", "rmat"), "--nodes"),
+        (("make", "x", "--kind", "kronecker", "--base", "nobody", "--expand", "2"), "there is no dataset 'nobody'"),
+        (("make", "../x", "--kind", "rmat", "--nodes", "10"), "cannot be a dataset's name"),
+        (("make", "x", "--kind", "rmat", "--nodes", "10", "--train-fraction", "2"), "--train-fraction is 2"),
+        (("make", "x", "--kind", "rmat", "--nodes", "10", "--sead", "2"), "--sead"),
+        (("import", "x", "nowhere.npz", "--format", "npz"), "there is nothing at nowhere.npz"),
+        (("import", "x", "nowhere.npz", "--format", "csv"), "--format is 'csv'"),
+        (("info", "nobody"), "there is no dataset 'nobody'"),
+    ],
+)
+def test_wrong_input_is_one_sentence_with_exit_code_2(outcore: Outcore, arguments: tuple[str, ...], said: str) -> None:
+    plain = outcore(*arguments)
+    assert plain.code == 2 and plain.out == ""
+    assert plain.err.startswith("outcore: ") and said in plain.err and plain.err.count("\n") == 1
+    as_json = outcore(*arguments, "--json")
+    assert as_json.code == 2 and set(as_json.json["error"]) == {"kind", "message", "fix"}
+    assert not outcore.root.exists() or list(outcore.root.iterdir()) == []
+
+
+def test_the_root_comes_from_the_environment_and_progress_goes_to_stderr(tmp_path: Path) -> None:
+    code = "import sys; from harness.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "data", "make", "k", *SMALL]
+    done = subprocess.run(
+        command, env={"OUTCORE_DATA": str(tmp_path / "root")}, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "root" / "k" / "features.npy", mmap_mode="r").shape == (4000, 8)
+    assert "writing features ..." in done.stderr and "writing features" not in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "4,000" in done.stdout
