@@ -83,9 +83,20 @@ def test_limits_are_written_as_each_kernel_interface_wants_them() -> None:
 @pytest.fixture
 def group(tmp_path: Path) -> Path:
     """A folder with the files of a v2 group."""
-    files = {"memory.stat": V2_STAT, "memory.current": b"162000000\n", "memory.max": b"max\n", "memory.swap.max": b"max\n",
-             "memory.events": V2_EVENTS, "memory.peak": b"170000000\n", "memory.oom.group": b"0\n", "io.max": b"",
-             "io.stat": V2_IO, "io.pressure": PRESSURE, "memory.pressure": PRESSURE, "cgroup.procs": b""}  # fmt: skip
+    files = {
+        "memory.stat": V2_STAT,
+        "memory.current": b"162000000\n",
+        "memory.max": b"max\n",
+        "memory.swap.max": b"max\n",
+        "memory.events": V2_EVENTS,
+        "memory.peak": b"170000000\n",
+        "memory.oom.group": b"0\n",
+        "io.max": b"",
+        "io.stat": V2_IO,
+        "io.pressure": PRESSURE,
+        "memory.pressure": PRESSURE,
+        "cgroup.procs": b"",
+    }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     return tmp_path

@@ -74,7 +74,10 @@ def test_an_unprivileged_user_gets_no_cap_and_every_reason() -> None:
 
 
 def test_without_a_cap_memory_is_measured_and_orphans_are_ended() -> None:
-    code = "import os,time\nif os.fork()==0:\n os.setsid()\n x=bytearray(32<<20)\n print(os.getpid(),flush=True)\n time.sleep(60)"
+    code = (
+        "import os,time\nif os.fork()==0:\n os.setsid()\n x=bytearray(32<<20)\n"
+        " print(os.getpid(),flush=True)\n time.sleep(60)"
+    )
     cap = NoIsolation().create("orphan", Limits(MIB, (IoLimit("8:0", read_iops=1),)))
     assert NOT_ENFORCED in cap.caveats and NO_IO_LIMIT in cap.caveats
     child = subprocess.Popen(cap.command(python(code)), stdout=subprocess.PIPE, text=True)
@@ -91,7 +94,8 @@ def test_without_a_cap_memory_is_measured_and_orphans_are_ended() -> None:
 
 def test_without_a_cap_what_a_killed_owner_left_is_swept() -> None:
     code = (
-        "import subprocess, time\nfrom harness.isolation import Limits\nfrom harness.isolation.none import NoIsolation\n"
+        "import subprocess, time\nfrom harness.isolation import Limits\n"
+        "from harness.isolation.none import NoIsolation\n"
         "cap = NoIsolation().create('left', Limits())\nchild = subprocess.Popen(cap.command(['sleep', '300']))\n"
         "while child.pid not in cap.pids(): time.sleep(0.01)\nprint(child.pid, flush=True); time.sleep(300)"
     )

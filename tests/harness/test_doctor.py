@@ -1,0 +1,124 @@
+"""The doctor says what this host can do, with a fix for what it cannot; the record's environment names nobody."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.doctor import as_dict, diagnose
+from harness.environment import code, describe, disk
+from tests.harness.cap_tools import CAPPING, REPOSITORY, needs_root, on_disk
+
+EXPECTED = {
+    "memory cap", "device limits", "swap", "io_uring", "engine", "locked memory", "direct I/O", "page cache", "fio",
+    "GPU", "Docker", "disk space", "pressure",
+}  # fmt: skip
+
+
+def test_every_check_has_a_state_and_what_is_wrong_has_a_fix() -> None:
+    for folder in on_disk():
+        findings = diagnose(folder / "not/yet/there")
+        assert {finding.name for finding in findings} == EXPECTED
+        for finding in findings:
+            assert finding.status in ("ok", "degraded", "missing") and finding.detail
+            assert finding.fix == "" or finding.status != "ok"
+            if finding.status == "missing":
+                assert finding.fix, finding
+        assert list(folder.iterdir()) == []
+
+
+def test_the_cap_is_found_by_trying() -> None:
+    (found,) = [finding for finding in diagnose(Path("/var/tmp")) if finding.name == "memory cap"]
+    assert (found.status == "ok") == bool(CAPPING) or "systemd" in found.detail
+
+
+def test_json_is_one_object_with_the_worst_state() -> None:
+    done = _outcore("doctor", "--json", "--data-root", "/var/tmp")
+    report = json.loads(done.stdout)
+    assert {check["name"] for check in report["checks"]} == EXPECTED
+    assert set(report["checks"][0]) == {"name", "status", "detail", "fix"}
+    states = {check["status"] for check in report["checks"]}
+    assert report["status"] == next(state for state in ("missing", "degraded", "ok") if state in states)
+    assert done.returncode == (3 if report["status"] == "missing" else 0)
+
+
+@needs_root
+def test_an_unprivileged_user_is_told_what_is_missing() -> None:
+    done = _outcore("doctor", "--json", "--data-root", "/var/tmp", user=65534)
+    if "Permission denied" in done.stderr:
+        pytest.skip("the checkout cannot be read by another user")
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["memory cap"]["status"] == "missing" and checks["memory cap"]["fix"]
+    assert done.returncode == 3
+
+
+def test_data_in_memory_is_not_called_a_disk() -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        pytest.skip("no tmpfs here")
+    checks = {finding.name: finding.status for finding in diagnose(memory)}
+    assert checks["direct I/O"] != "ok"
+    assert checks["page cache"] != "ok"
+
+
+def test_the_worst_state_wins() -> None:
+    assert as_dict([])["status"] == "ok"
+
+
+def test_the_environment_holds_what_rule_23_asks_for() -> None:
+    found = describe(Path("/var/tmp"))
+    assert found["code"]["commit"] is None or len(found["code"]["commit"]) == 40
+    assert found["versions"]["python"] and found["versions"]["torch"]
+    assert found["cpu"]["model"] and found["cpu"]["usable"] >= 1
+    assert found["memory"]["total_bytes"] > 1 << 28
+    assert found["kernel"]["release"]
+    assert found["cgroup"] in ("v1", "v2", "hybrid", "none")
+    for key in ("model", "file_system", "mount_options", "read_ahead_kib", "scheduler", "logical_block_bytes"):
+        assert key in found["disk"]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_environment_names_no_person_and_no_machine() -> None:
+    text = json.dumps(describe(Path("/var/tmp")))
+    host = socket.gethostname()
+    assert len(host) < 4 or host not in text
+    assert str(Path.home()) not in text or str(Path.home()) == "/"
+    assert str(REPOSITORY) not in text
+    user = getpass.getuser()
+    assert user == "root" or user not in text
+
+
+def test_a_change_to_a_tracked_file_makes_the_checkout_dirty(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-m", "a")
+    assert code(tmp_path)["dirty"] is False
+    (tmp_path / "a").write_text("2")
+    code.cache_clear()
+    assert code(tmp_path)["dirty"] is True
+    code.cache_clear()
+
+
+def test_no_checkout_is_no_commit(tmp_path: Path) -> None:
+    assert code(tmp_path) == {"commit": None, "dirty": None}
+    assert disk(None) is None
+
+
+def _outcore(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
+    program = "import sys; from harness.cli import main; main(sys.argv[1:])"
+    other = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+    return subprocess.run(
+        [*other, sys.executable, "-B", "-c", program, *arguments],
+        capture_output=True, text=True, cwd=REPOSITORY, check=False,
+    )  # fmt: skip
