@@ -10,7 +10,6 @@ import pytest
 
 from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
 
-
 pytestmark = pytest.mark.timeout(30)
 
 

@@ -1,0 +1,88 @@
+"""What the tests of systems share: one system on one small workload, driven by hand."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System
+from systems.registry import load
+from workloads.accelerator import make_accelerator
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError
+from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+
+def workload_of(dataset: Dataset, batch_size: int = 20, fanout: tuple[int, ...] = (5, 5), **sampler: Any) -> Workload:
+    return Workload(
+        dataset, SamplerSpec(fanout=fanout, batch_size=batch_size, **sampler), ModelSpec(layers=len(fanout))
+    )
+
+
+@contextmanager
+def running(
+    name: str,
+    workload: Workload,
+    *,
+    device: str = "cpu",
+    device_bytes: int = 64 << 20,
+    budget: MemoryBudget | None = None,
+    cores: int = 2,
+    keep_order: bool = False,
+    prepare: bool = True,
+    **options: Any,
+) -> Iterator[System]:
+    """A planned and prepared system, closed at the end."""
+    accelerator = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
+    with tempfile.TemporaryDirectory() as folder:
+        runtime = Runtime(
+            accelerator, DiskProfile(), Path(folder) / "artefacts", Path(folder) / "scratch", cores, "all", keep_order
+        )
+        system_class = load(name)
+        chosen = system_class.info.options(**options)
+        system = system_class(workload, runtime, budget or MemoryBudget(None), chosen, StageClock())
+        try:
+            system.plan()
+            if prepare:
+                system.prepare()
+            yield system
+        finally:
+            system.close()
+            accelerator.close()
+
+
+def assert_refused(message: str, name: str, workload: Workload, **arguments: Any) -> None:
+    """The plan is a BudgetError whose text matches `message`."""
+    with pytest.raises(BudgetError, match=message), running(name, workload, **arguments):
+        pass
+
+
+def run(system: System, epoch: int = 0) -> tuple[str, str, list[int]]:
+    """Structure digest, feature digest and batch order of an epoch."""
+    structure, features, order = EpochDigest(), EpochDigest(), []
+    for batch in system.epoch(epoch):
+        structure.add(structure_digest(batch.sampled))
+        assert batch.table is not None
+        rows = None if batch.rows is None else batch.rows.numpy()
+        features.add(feature_digest(batch.sampled, batch.table.numpy(), rows))
+        order.append(batch.sampled.index)
+        batch.release()
+    return structure.hexdigest(), features.hexdigest(), order
+
+
+def reference(workload: Workload, epoch: int = 0) -> tuple[str, str]:
+    """What `run` has to give, by the plainest code."""
+    structure, features = EpochDigest(), EpochDigest()
+    sampler, table = make_sampler(workload), workload.dataset.load("features")
+    for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
+        batch = sampler.sample(epoch, index, seeds)
+        structure.add(structure_digest(batch))
+        features.add(feature_digest(batch, table, batch.nodes))
+    return structure.hexdigest(), features.hexdigest()

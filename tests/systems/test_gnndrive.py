@@ -1,0 +1,258 @@
+"""`gnndrive`: each mechanism of the paper is really there, and nothing hangs or lies when something goes wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from systems.engine import RowReader
+from systems.engine.bounds import batch_bounds
+from systems.gnndrive.extractor import StagedExtractor
+from systems.gnndrive.options import GnnDriveOptions
+from systems.interface import MemoryBudget
+from tests.support import make_tiny
+from tests.systems.support_systems import reference, run, running, workload_of
+from workloads.accelerator import CpuAccelerator, Event
+from workloads.dataset import Dataset
+from workloads.errors import DataIOError
+
+pytestmark = pytest.mark.timeout(60)
+
+DEVICES = ["cpu", "emulated:null"]
+
+
+def threads_left() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gnndrive")]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "options", [{}, {"direct": False}, {"io_granularity": "4096"}, {"merge": False}, {"io_depth": 1}]
+)
+def test_mini_batches_are_the_oracles(tiny_dataset: Dataset, device: str, options: dict[str, object]) -> None:
+    workload = workload_of(tiny_dataset)
+    with running("gnndrive", workload, device=device, **options) as system:
+        for epoch in range(2):
+            structure, features, order = run(system, epoch)
+            assert (structure, features) == reference(workload, epoch)
+            assert sorted(order) == list(range(20))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_smallest_feature_buffer_neither_hangs_nor_lies(tiny_dataset: Dataset, device: str) -> None:
+    workload = workload_of(tiny_dataset, batch_size=10)
+    least = 4 * batch_bounds(workload).max_nodes * 16 * 4
+    for keep_order in (False, True):
+        with running("gnndrive", workload, device=device, feature_buffer=str(least), keep_order=keep_order) as system:
+            for epoch in range(3):
+                structure, features, order = run(system, epoch)
+                assert (structure, features) == reference(workload, epoch)
+                if keep_order:
+                    assert order == sorted(order)
+            assert system.counters().observed["evictions"] > 0
+
+
+def test_rows_are_used_again_by_later_mini_batches(tiny_dataset: Dataset) -> None:
+    """A larger feature buffer reads fewer rows (Fig. 12); one that holds the graph reads each row once."""
+    workload = workload_of(tiny_dataset, batch_size=10)
+    bytes_of = batch_bounds(workload).max_nodes * 16 * 4
+    misses = []
+    for size in (bytes_of, 3 * bytes_of, tiny_dataset.feature_bytes):
+        with running("gnndrive", workload, extractors=1, feature_buffer=str(size)) as system:
+            run(system)
+            counters = system.counters()
+            assert counters.hits["host"] + counters.misses == counters.rows
+            misses.append(counters.misses)
+    assert misses[0] > misses[1] > misses[2]
+    seen = np.unique(np.concatenate([batch.nodes for batch in _sampled(workload)]))
+    assert misses[2] == len(seen)
+
+
+def _sampled(workload):  # type: ignore[no-untyped-def]
+    with running("in-memory", workload) as system:
+        for batch in system.epoch(0):
+            yield batch.sampled
+            batch.release()
+
+
+def test_the_buffer_stays_warm_from_epoch_to_epoch(tiny_dataset: Dataset) -> None:
+    with running("gnndrive", workload_of(tiny_dataset)) as system:
+        run(system, 0)
+        run(system, 0)
+        assert system.counters().misses == 0
+
+
+def test_a_row_that_another_extractor_reads_is_waited_for_not_read_twice(tiny_dataset: Dataset) -> None:
+    """All mini-batches ask for the same rows at once: each row is read once, by one extractor."""
+    workload = workload_of(tiny_dataset, batch_size=50, fanout=(-1, -1))
+    with running("gnndrive", workload, extractors=4, device="emulated:a10g") as system:
+        structure, features, _ = run(system)
+        counters = system.counters()
+    assert (structure, features) == reference(workload)
+    assert counters.observed["wait_list_batches"] > 0
+    assert counters.misses <= tiny_dataset.num_nodes
+
+
+def test_a_slow_mini_batch_is_overtaken_unless_order_is_kept(tiny_dataset: Dataset, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Mini-batch reordering (Section 4.3), with the extraction of batch 0 held up."""
+    from systems.gnndrive.extractor import HostExtractor
+
+    load = HostExtractor.load
+
+    def slow(self, nodes, slots, batch):  # type: ignore[no-untyped-def]
+        if batch == 0:
+            time.sleep(0.3)
+        return load(self, nodes, slots, batch)
+
+    monkeypatch.setattr(HostExtractor, "load", slow)
+    workload = workload_of(tiny_dataset, batch_size=5, fanout=(2,))
+    with running("gnndrive", workload, samplers=1) as system:
+        structure, _, order = run(system)
+        assert structure == reference(workload)[0]
+        assert order.index(0) > 0
+    with running("gnndrive", workload, keep_order=True) as system:
+        assert run(system)[2] == list(range(len(order)))
+    with running("gnndrive", workload) as system:
+        object.__setattr__(system.runtime, "keep_order", True)
+        assert run(system)[2] == list(range(len(order)))
+
+
+class LateEvent(Event):
+    """A copy that is over only some time later: its bytes move at the very end."""
+
+    def __init__(self, move, delay_s: float) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(time.monotonic() + delay_s)
+        self._timer = threading.Timer(delay_s, move)
+        self._timer.start()
+
+    def wait(self) -> None:
+        self._timer.join()
+
+    def done(self) -> bool:
+        return not self._timer.is_alive()
+
+
+class LateAccelerator(CpuAccelerator):
+    """A device whose copies really happen late, each after another time: whoever reads early reads old bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind = "emulated"
+        self.staged_bytes = 0
+        self._delays = np.random.default_rng(0)
+
+    def copy(self, dst, src, dst_rows=None, *, batch=-1):  # type: ignore[no-untyped-def, override]
+        parent = super().copy
+        return LateEvent(lambda: parent(dst, src, dst_rows), float(self._delays.random()) * 0.01)
+
+
+def test_rows_are_published_only_when_their_copies_are_over(tiny_dataset: Dataset) -> None:
+    """The public code marks rows valid before their copy has finished; a waiter could then read a stale row."""
+    from pathlib import Path as P
+
+    from systems.interface import DiskProfile, Runtime, StageClock
+    from systems.registry import load
+
+    workload = workload_of(tiny_dataset, batch_size=10)
+    least = 4 * batch_bounds(workload).max_nodes * 16 * 4
+    options = GnnDriveOptions(feature_buffer=str(least), staging_bytes=64 * 40)
+    runtime = Runtime(LateAccelerator(), DiskProfile(), P("/nowhere"), P("/nowhere"), 2)
+    system = load("gnndrive")(workload, runtime, MemoryBudget(None), options, StageClock())
+    try:
+        system.plan()
+        system.prepare()
+        for epoch in range(2):
+            assert run(system, epoch)[:2] == reference(workload, epoch)
+        assert system.counters().observed["wait_list_rows"] > 0
+    finally:
+        system.close()
+
+
+def test_the_staging_buffer_is_bounded_and_its_slices_are_reused(tiny_dataset: Dataset) -> None:
+    """All rows of the graph pass through a staging buffer of 40 rows."""
+    row = 16 * 4
+    reader = RowReader(
+        tiny_dataset.file("features"), data_offset=tiny_dataset.data_offset("features"), num_rows=2000, row_bytes=row
+    )
+    table = torch.zeros(2000, 16)
+    staging = torch.zeros(40 * row, dtype=torch.uint8)
+    extractor = StagedExtractor(reader, table, staging, LateAccelerator())
+    nodes = np.random.default_rng(1).permutation(2000)
+    extractor.load(nodes, np.arange(2000), 0)
+    assert np.array_equal(table.numpy(), tiny_dataset.load("features")[nodes])
+    extractor.close()
+
+
+def test_the_plan_holds_the_feature_buffer_to_its_tier(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, batch_size=5)
+    most = batch_bounds(workload).max_nodes
+    with running("gnndrive", workload, extractors=1, training_queue=2, prepare=False) as system:
+        items = {item.name: item for item in system.plan().items}
+    # Section 4.2: as many largest mini-batches as extractors and training queue hold.
+    assert items["feature buffer"].bytes == -(-min(3 * most, 2000) * 64 // 4096) * 4096
+    with running("gnndrive", workload, extractors=1, feature_buffer="max", prepare=False) as system:
+        assert "2000 slots" in system.notes()["feature_buffer"]
+    with (
+        pytest.raises(BudgetError, match=r"feature buffer needs .* 4 extractors"),
+        running("gnndrive", workload, device="emulated:null", device_bytes=8192),
+    ):
+        pass
+    with (
+        pytest.raises(BudgetError, match="gnndrive: feature buffer"),
+        running("gnndrive", workload, budget=MemoryBudget(100_000)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_error_in_one_extractor_stops_all_and_is_raised(tmp_path: Path, device: str) -> None:
+    dataset = make_tiny(tmp_path / "d", dim=128)
+    with running("gnndrive", workload_of(dataset), device=device, feature_buffer="auto") as system:
+        with dataset.file("features").open("r+b") as file:
+            file.truncate(100_000)
+        start = time.monotonic()
+        with pytest.raises(DataIOError, match=r"features\.npy") as caught:
+            run(system)
+        assert caught.value.offset >= 0
+        assert time.monotonic() - start < 5
+        assert threads_left() == []
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_abandoned_epoch_leaves_nothing_and_the_next_is_whole(tiny_dataset: Dataset, device: str) -> None:
+    workload = workload_of(tiny_dataset)
+    with running("gnndrive", workload, device=device) as system:
+        for taken in (1, 3):
+            batches = system.epoch(0)
+            held = [next(batches) for _ in range(taken)]
+            start = time.monotonic()
+            batches.close()  # type: ignore[attr-defined]
+            assert time.monotonic() - start < 2
+            assert threads_left() == []
+            for batch in held:
+                batch.release()
+        assert run(system, 1)[:2] == reference(workload, 1)
+
+
+def test_close_while_extractors_wait_for_slots_ends_them(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, batch_size=10)
+    least = 4 * batch_bounds(workload).max_nodes * 16 * 4
+    with running("gnndrive", workload, feature_buffer=str(least)) as system:
+        batches = system.epoch(0)
+        held = next(batches)
+        time.sleep(0.2)  # the others have filled the buffer by now
+        start = time.monotonic()
+        system.close()
+        assert time.monotonic() - start < 2
+        assert threads_left() == []
+        held.release()
+
+
+def test_a_wrong_buffer_size_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="feature_buffer is '12 parsecs'"):
+        GnnDriveOptions(feature_buffer="12 parsecs")

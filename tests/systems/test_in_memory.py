@@ -1,0 +1,37 @@
+"""`in-memory`: the oracle's digests, plan stated but not held against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from systems.interface import MemoryBudget
+from tests.systems.support_systems import reference, run, running, workload_of
+from workloads.dataset import Dataset
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+def test_mini_batches_are_the_oracles_in_order(tiny_dataset: Dataset, device: str) -> None:
+    workload = workload_of(tiny_dataset)
+    with running("in-memory", workload, device=device) as system:
+        for epoch in range(2):
+            structure, features, order = run(system, epoch)
+            assert (structure, features) == reference(workload, epoch)
+            assert order == list(range(20))
+        counters = system.counters()
+        assert counters.hits == {"host": counters.rows} and counters.misses == 0
+
+
+def test_a_host_budget_too_small_is_left_to_the_kernel(tiny_dataset: Dataset) -> None:
+    with running("in-memory", workload_of(tiny_dataset), budget=MemoryBudget(1000), prepare=False) as system:
+        plan = system.plan()
+    assert plan.total("host") > tiny_dataset.feature_bytes + tiny_dataset.topology_bytes
+
+
+def test_a_device_too_small_for_one_mini_batch_is_refused(tiny_dataset: Dataset) -> None:
+    with (
+        pytest.raises(BudgetError, match="device feature table"),
+        running("in-memory", workload_of(tiny_dataset), device="emulated:null", device_bytes=4096),
+    ):
+        pass
