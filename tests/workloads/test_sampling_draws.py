@@ -104,6 +104,17 @@ def test_positions_are_those_of_the_reference(fanout: int, replace: bool) -> Non
         assert drawn.tolist() == reference.positions(degree, fanout, replace, words)
 
 
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("fanout", [1, 10, 31, 32, 33])
+def test_lists_drawn_side_by_side_are_drawn_as_alone(fanout: int, replace: bool) -> None:
+    nodes = np.arange(1_000_003, 1_000_103)
+    # At 3 x 2^30 a third of all draws are refused, so that no row may pass without a second look.
+    for degree in [fanout + 1, fanout + 2, 64, 65, 100, 1000, *BIG_DEGREES]:
+        rows = _native.draw_positions_of(nodes, degree, fanout, replace, 77)
+        alone = [_native.draw_positions(degree, fanout, replace, 77, node=int(node)) for node in nodes]
+        assert np.array_equal(rows, np.array(alone))
+
+
 def test_without_replacement_positions_are_distinct_and_ascending() -> None:
     for degree in [11, 12, 40, 64, 65, 100, 1 << 31, 1 << 40]:
         drawn = np.array([_native.draw_positions(degree, 10, False, 1, node=node) for node in range(300)])

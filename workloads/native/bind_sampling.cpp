@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 
+#include "draw_lanes.hpp"
 #include "draws.hpp"
 #include "sampler.hpp"
 #include "shuffle.hpp"
@@ -75,6 +76,25 @@ Output<std::uint64_t> draw_positions(std::uint64_t degree, std::int64_t fanout, 
     return to_numpy(std::move(positions));
 }
 
+// As the sampler does it: side by side where that can be done. One row for each node, all of the same list length.
+nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<2>> draw_positions_of(const Input<std::int64_t>& nodes, std::uint64_t degree,
+                                                                    std::uint64_t fanout, bool replace, std::uint64_t seed) {
+    if (degree == 0 || (!replace && degree <= fanout)) throw std::invalid_argument("such a list is taken whole");
+    Buffer<std::uint64_t> positions(nodes.size() * fanout);
+    LaneDrawer drawer;
+    std::vector<DrawnList> lists;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        lists.push_back({static_cast<std::uint64_t>(nodes.data()[i]), 0, degree, i * fanout});
+        if (lists.size() < kDrawLanes && i + 1 < nodes.size()) continue;
+        drawer.draw(lists, {seed, 0, 0, 0}, fanout, replace, positions.data.get());
+        lists.clear();
+    }
+    const std::size_t rows = nodes.size();
+    std::uint64_t* data = positions.data.release();
+    nb::capsule owner(data, [](void* memory) noexcept { delete[] static_cast<std::uint64_t*>(memory); });
+    return {data, {rows, static_cast<std::size_t>(fanout)}, owner};
+}
+
 }  // namespace
 
 void bind_sampling(nb::module_& m) {
@@ -92,6 +112,8 @@ void bind_sampling(nb::module_& m) {
 
     m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0, "batch"_a = 0,
           "hop"_a = 0, "node"_a = 0, "The positions that the sampler keeps of one neighbour list, ascending.");
+    m.def("draw_positions_of", &draw_positions_of, "nodes"_a, "degree"_a, "fanout"_a, "replace"_a, "seed"_a,
+          "The same for many nodes whose lists are equally long, [len(nodes), fanout], drawn side by side.");
     m.def(
         "philox4x32",
         [](std::uint64_t seed, std::vector<std::uint32_t> counter) {

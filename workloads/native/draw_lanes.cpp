@@ -1,4 +1,4 @@
-// The draws of sixteen destinations side by side; every inner loop runs over the lanes and becomes vector code.
+// The draws of many destinations side by side; every inner loop runs over the lanes and becomes vector code.
 #include "draw_lanes.hpp"
 
 #include <algorithm>
@@ -62,6 +62,29 @@ void draw_lanes(const LaneRequest& request, std::uint64_t seed, std::uint32_t co
             for (std::uint32_t j = k % p; j + k < count; j += 2 * k)
                 for (std::uint32_t i = 0; i < std::min(k, count - j - k); ++i)
                     if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) order(positions[i + j], positions[i + j + k]);
+}
+
+void LaneDrawer::draw(std::span<const DrawnList> lists, const DrawName& name, std::size_t count, bool replace,
+                      std::uint64_t* out) {
+    bool narrow = count <= kMaxLaneDraws;
+    for (std::size_t l = 0; l < lists.size(); ++l) {
+        const auto words = stream_name(name.epoch, name.batch, name.hop, lists[l].node);
+        request_.word1[l] = words[1];
+        request_.word2[l] = words[2];
+        request_.word3[l] = words[3];
+        request_.degree[l] = static_cast<std::uint32_t>(lists[l].degree);
+        narrow &= lists[l].degree <= 0xFFFFFFFFU;
+    }
+    if (narrow) draw_lanes(request_, name.seed, static_cast<std::uint32_t>(count), replace, draws_);
+    for (std::size_t l = 0; l < lists.size(); ++l) {
+        std::uint64_t* positions = out + lists[l].at;
+        if (narrow && !draws_.uncertain[l]) {
+            for (std::size_t d = 0; d < count; ++d) positions[d] = draws_.positions[d][l];
+        } else {
+            PhiloxStream stream(Philox4x32(name.seed), stream_name(name.epoch, name.batch, name.hop, lists[l].node));
+            drawer_.draw(stream, lists[l].degree, count, replace, positions);
+        }
+    }
 }
 
 }  // namespace outcore

@@ -1,29 +1,52 @@
-// The draws of sixteen destinations side by side: the same positions as PositionDrawer gives, in a fifth of the time.
+// The draws of many destinations side by side: the same positions as PositionDrawer gives, in a fraction of the time.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 
-#include "philox.hpp"
+#include "draws.hpp"
 
 namespace outcore {
 
 inline constexpr int kDrawLanes = 32;
 inline constexpr std::size_t kMaxLaneDraws = 32;  // the largest fan-out drawn this way
 
-// What is drawn: `name[l]` is the stream's counter and `degree[l]` the list of lane l, more than `count` neighbours
-// (at least one with replacement), fewer than 2^32.
+// The streams' counters and the lists' lengths, by lane.
 struct LaneRequest {
     alignas(64) std::array<std::uint32_t, kDrawLanes> word1{}, word2{}, word3{}, degree{};
 };
 
-// `positions[d][l]` is the d-th position of lane l, ascending. A lane of which a draw may have to be refused has
-// `uncertain[l]` set and must be drawn by PositionDrawer.
+// `positions[d][l]` is the d-th position of lane l, ascending. `uncertain[l]`: one of them may have to be refused.
 struct LaneDraws {
     alignas(64) std::array<std::array<std::uint32_t, kDrawLanes>, kMaxLaneDraws> positions;
     alignas(64) std::array<std::uint32_t, kDrawLanes> uncertain;
 };
 
 void draw_lanes(const LaneRequest& request, std::uint64_t seed, std::uint32_t count, bool replace, LaneDraws& draws);
+
+// A neighbour list to be drawn from: longer than the number of draws, or with replacement not empty.
+struct DrawnList {
+    std::uint64_t node, start, degree;
+    std::size_t at;  // where its positions go
+};
+
+// What is the same for all lists of a hop.
+struct DrawName {
+    std::uint64_t seed, epoch, batch;
+    std::uint32_t hop;
+};
+
+// Draws from lists of any length, side by side where that can be done.
+class LaneDrawer {
+public:
+    // `count` positions of each of at most kDrawLanes lists, into out[list.at] and following.
+    void draw(std::span<const DrawnList> lists, const DrawName& name, std::size_t count, bool replace, std::uint64_t* out);
+
+private:
+    LaneRequest request_;
+    LaneDraws draws_;
+    PositionDrawer drawer_;
+};
 
 }  // namespace outcore

@@ -33,16 +33,10 @@ struct Group {
 
 // What one thread works with while it draws: while the memory fetches one group's edges, it works on the other.
 struct Lane {
-    struct Waiting {
-        std::uint64_t node, start, degree;
-        std::size_t at;  // of its first edge among the group's
-    };
     Group group, fetched;
-    std::array<Waiting, kDrawLanes> waiting;  // lists of `group` that are yet to be drawn from
+    std::array<DrawnList, kDrawLanes> waiting;  // lists of `group` that are yet to be drawn from
     std::size_t num_waiting = 0;
-    LaneRequest request;
-    LaneDraws draws;
-    PositionDrawer drawer;
+    LaneDrawer drawer;
     std::size_t fresh = 0;
     std::int64_t lists = 0;
 };
@@ -77,7 +71,7 @@ template <class Index, class Key>
 class SamplerOf final : public NeighborSampler {
 public:
     SamplerOf(std::span<const std::int64_t> indptr, std::span<const Index> indices, SamplerOptions options)
-        : indptr_(indptr), indices_(indices), options_(std::move(options)), philox_(options_.seed) {}
+        : indptr_(indptr), indices_(indices), options_(std::move(options)) {}
 
     Sample sample(std::uint64_t epoch, std::uint64_t batch, std::span<const std::int64_t> seeds) override {
         auto workspace = take();
@@ -123,7 +117,7 @@ private:
             const auto edges = static_cast<std::size_t>(result.indptr[count]);
             make_room(space, count, edges);
             result.indices = Buffer<std::int32_t>(edges);
-            draw<Shared>(space, result, count, {epoch, batch, static_cast<std::uint32_t>(hop)}, options_.fanout[hop]);
+            draw<Shared>(space, result, count, {options_.seed, epoch, batch, static_cast<std::uint32_t>(hop)}, options_.fanout[hop]);
             count = place(space, count, result);
             result.num_src = static_cast<std::int64_t>(count);
             sample.edge_reads += result.indptr[static_cast<std::size_t>(result.num_dst)];
@@ -213,14 +207,9 @@ private:
         }
     }
 
-    struct Name {
-        std::uint64_t epoch, batch;
-        std::uint32_t hop;
-    };
-
     // Draws every destination's edges; `indices` of the result holds the table slots of their sources.
     template <bool Shared>
-    void draw(Space& space, SampledHop& result, std::size_t count, Name name, std::int64_t fanout) {
+    void draw(Space& space, SampledHop& result, std::size_t count, const DrawName& name, std::int64_t fanout) {
         for (auto& lane : space.lanes) lane.fresh = lane.num_waiting = lane.group.edges = lane.fetched.edges = 0;
         const std::int64_t* indptr = result.indptr.data.get();
         auto* slots = reinterpret_cast<std::uint32_t*>(result.indices.data.get());
@@ -260,29 +249,14 @@ private:
     }
 
     // Draws for the destinations that wait, and has their edges fetched.
-    void draw_waiting(Lane& lane, Name name, std::size_t count) {
+    void draw_waiting(Lane& lane, const DrawName& name, std::size_t count) {
         const std::size_t waiting = std::exchange(lane.num_waiting, 0);
         if (waiting == 0) return;
-        bool narrow = count <= kMaxLaneDraws;
+        lane.drawer.draw({lane.waiting.data(), waiting}, name, count, options_.replace, lane.group.offsets.data());
         for (std::size_t l = 0; l < waiting; ++l) {
-            const auto& list = lane.waiting[l];
-            const auto words = stream_name(name.epoch, name.batch, name.hop, list.node);
-            lane.request.word1[l] = words[1], lane.request.word2[l] = words[2], lane.request.word3[l] = words[3];
-            lane.request.degree[l] = static_cast<std::uint32_t>(list.degree);
-            narrow &= list.degree <= 0xFFFFFFFFU;
-        }
-        if (narrow) draw_lanes(lane.request, options_.seed, static_cast<std::uint32_t>(count), options_.replace, lane.draws);
-        for (std::size_t l = 0; l < waiting; ++l) {
-            const auto& list = lane.waiting[l];
-            std::uint64_t* offsets = lane.group.offsets.data() + list.at;
-            if (narrow && !lane.draws.uncertain[l]) {
-                for (std::size_t k = 0; k < count; ++k) offsets[k] = lane.draws.positions[k][l];
-            } else {
-                PhiloxStream stream(philox_, stream_name(name.epoch, name.batch, name.hop, list.node));
-                lane.drawer.draw(stream, list.degree, count, options_.replace, offsets);
-            }
+            std::uint64_t* offsets = lane.group.offsets.data() + lane.waiting[l].at;
             for (std::size_t k = 0; k < count; ++k) {
-                offsets[k] += list.start;
+                offsets[k] += lane.waiting[l].start;
                 __builtin_prefetch(&indices_[offsets[k]]);
             }
         }
@@ -341,7 +315,6 @@ private:
     std::span<const std::int64_t> indptr_;
     std::span<const Index> indices_;
     SamplerOptions options_;
-    Philox4x32 philox_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Space>> idle_;
 };
