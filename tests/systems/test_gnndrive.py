@@ -16,7 +16,7 @@ from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.interface import MemoryBudget
 from tests.support import make_tiny
-from tests.systems.support_systems import reference, run, running, workload_of
+from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.accelerator import CpuAccelerator, Event
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
@@ -197,16 +197,10 @@ def test_the_plan_holds_the_feature_buffer_to_its_tier(tiny_dataset: Dataset) ->
     assert items["feature buffer"].bytes == -(-min(3 * most, 2000) * 64 // 4096) * 4096
     with running("gnndrive", workload, extractors=1, feature_buffer="max", prepare=False) as system:
         assert "2000 slots" in system.notes()["feature_buffer"]
-    with (
-        pytest.raises(BudgetError, match=r"feature buffer needs .* 4 extractors"),
-        running("gnndrive", workload, device="emulated:null", device_bytes=8192),
-    ):
-        pass
-    with (
-        pytest.raises(BudgetError, match="gnndrive: feature buffer"),
-        running("gnndrive", workload, budget=MemoryBudget(100_000)),
-    ):
-        pass
+    assert_refused(
+        r"feature buffer needs .* 4 extractors", "gnndrive", workload, device="emulated:null", device_bytes=8192
+    )
+    assert_refused("gnndrive: feature buffer", "gnndrive", workload, budget=MemoryBudget(100_000))
 
 
 @pytest.mark.parametrize("device", DEVICES)

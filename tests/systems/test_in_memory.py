@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from systems.interface import MemoryBudget
-from tests.systems.support_systems import reference, run, running, workload_of
+from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
 
 pytestmark = pytest.mark.timeout(60)
@@ -30,8 +30,6 @@ def test_a_host_budget_too_small_is_left_to_the_kernel(tiny_dataset: Dataset) ->
 
 
 def test_a_device_too_small_for_one_mini_batch_is_refused(tiny_dataset: Dataset) -> None:
-    with (
-        pytest.raises(BudgetError, match="device feature table"),
-        running("in-memory", workload_of(tiny_dataset), device="emulated:null", device_bytes=4096),
-    ):
-        pass
+    assert_refused(
+        "device feature table", "in-memory", workload_of(tiny_dataset), device="emulated:null", device_bytes=4096
+    )

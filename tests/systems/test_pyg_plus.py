@@ -11,7 +11,7 @@ from systems.engine import evict
 from systems.interface import MemoryBudget
 from systems.pyg_plus.faults import FaultMeter
 from tests.support import make_tiny
-from tests.systems.support_systems import reference, run, running, workload_of
+from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
 
@@ -58,11 +58,7 @@ def test_faults_of_sampling_are_not_charged_to_extraction() -> None:
 def test_the_plan_leaves_the_rest_to_the_page_cache(tiny_dataset: Dataset) -> None:
     with running("pyg+", workload_of(tiny_dataset), prepare=False) as system:
         assert system.plan().total("host") < tiny_dataset.topology_bytes * 20
-    with (
-        pytest.raises(BudgetError, match=r"pyg\+: indptr needs"),
-        running("pyg+", workload_of(tiny_dataset), budget=MemoryBudget(1000)),
-    ):
-        pass
+    assert_refused(r"pyg\+: indptr needs", "pyg+", workload_of(tiny_dataset), budget=MemoryBudget(1000))
 
 
 def test_a_file_truncated_in_mid_epoch_is_an_error_not_a_signal(tmp_path: Path) -> None:
