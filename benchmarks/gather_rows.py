@@ -1,0 +1,54 @@
+"""Random gather of 512-byte rows, page cache bypassed, one thread, against fio with the same block size and depth.
+
+    python benchmarks/gather_rows.py [--size 4GiB] [--folder DIR] [--rounds 5] [--depth 256]
+
+Rows a second; ours counts a whole `RowReader.read`: planning, reading and placing the rows in a table. Rows of a call
+are distinct and no two are neighbours, so that each is a request as it is for fio. Ends with code 1 below 0.95.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from _disk import data_file, fio, interleave, parser, verdict
+
+from systems.engine import RowReader, aligned_empty
+
+ROW = 512
+
+
+def main() -> int:
+    options = parser(__doc__ or "")
+    options.add_argument("--depth", type=int, default=256)
+    options.add_argument("--rows", type=int, default=100_000, help="of one read, as of one mini-batch")
+    options.add_argument("--mode", default="auto", choices=["auto", "io_uring", "pread"])
+    args = options.parse_args()
+    with data_file(args.folder, args.size) as path:
+        num_rows = path.stat().st_size // ROW
+        reader = RowReader(path, data_offset=0, num_rows=num_rows, row_bytes=ROW, depth=args.depth, mode=args.mode)
+        print(f"{reader.mode}, depth {args.depth}, {args.rows} rows a read; rows/s:")
+        rng = np.random.default_rng(1)
+        out = aligned_empty(args.rows * ROW).reshape(args.rows, ROW)
+
+        def ours() -> float:
+            rows, seconds = 0, 0.0
+            while seconds < args.seconds:
+                ids = 2 * rng.permutation(num_rows // 2)[: args.rows]
+                stats = reader.read(ids, out)
+                assert stats.requests == stats.rows and stats.bytes_read == stats.rows * ROW
+                rows, seconds = rows + stats.rows, seconds + stats.seconds
+            return rows / seconds
+
+        medians = interleave(
+            args.rounds,
+            {
+                "fio": lambda: fio(path, pattern="randread", block=ROW, depth=args.depth, seconds=args.seconds)["iops"],
+                "RowReader": ours,
+            },
+        )
+    return 0 if verdict("RowReader / fio", medians["RowReader"] / medians["fio"], 0.95) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
