@@ -254,6 +254,9 @@ class Pipeline:
             try:
                 _, item = channel.get()
             except Drained:
+                # A thread that failed before this channel was made stopped the others, not the channel.
+                if self._error is not None:
+                    raise self._error from None
                 return
             except Stopped:
                 if self._error is not None:
