@@ -93,11 +93,7 @@ def _needed(base: Experiment, figures: str) -> list[Experiment]:
     from harness.figures.base import chosen
 
     profile = base.model_dump()
-    return [
-        parse_experiment({**figure.needs(profile), "figures": [figure.id]})
-        for figure in chosen(figures)
-        if not figure.headline
-    ]
+    return [parse_experiment({**figure.needs(profile), "figures": [figure.id]}) for figure in chosen(figures)]
 
 
 def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
