@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -214,8 +215,8 @@ class _Execution:
             memory=self._memory(tables.get("telemetry")),
             preprocess=_preprocess(seen.prepared),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
-            disk=self._series.disk_record(self._config),
-            compute=asdict(self._calibration) if self._calibration else {},
+            disk=_as_json(self._series.disk_record(self._config)),
+            compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             notes=ending.notes,
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
@@ -334,6 +335,11 @@ def _read_between(before: IoStats | None, after: IoStats | None) -> tuple[int | 
     if before is None or after is None:
         return None, None
     return after.read_bytes - before.read_bytes, after.read_requests - before.read_requests
+
+
+def _as_json(content: dict[str, Any]) -> dict[str, Any]:
+    """As `record.json` has it: tuples as lists, keys as text."""
+    return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
 def _preprocess(prepared: Prepared | None) -> Preprocess:

@@ -1,0 +1,107 @@
+"""A system for tests that does what a broken one would: hogs memory, hangs, kills itself, talks nonsense."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
+from workloads.errors import DataIOError
+from workloads.sampling.make import make_sampler, make_seed_plan
+
+Behaviour = Literal["good", "hog", "hang", "sigkill", "bug", "nonsense", "flood", "budget", "io", "exit", "no-memory"]
+
+
+class MisbehavingOptions(Options):
+    """What to do, and when."""
+
+    behaviour: Behaviour = Field("good", description="what to do in the measured epoch")
+    extract_seconds: float = Field(0.0, ge=0, description="sleep this long in each batch's extract stage")
+
+
+class Misbehaving(System):
+    """Loads everything and yields every batch; in epoch 1 it misbehaves as told."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="misbehaving",
+        paper="–",
+        summary="a system for tests",
+        devices=("cpu", "emulated"),
+        faithful=True,
+        options=MisbehavingOptions,
+    )
+    options: MisbehavingOptions
+
+    def plan(self) -> Plan:
+        """The features, or more than any budget."""
+        nbytes = 1 << 50 if self.options.behaviour == "budget" else self.workload.dataset.feature_bytes
+        return Plan((PlanItem("features", nbytes),)).require(self.info.name, self.budget, "raise memory")
+
+    def prepare(self) -> None:
+        """Load everything."""
+        self._features = self.workload.dataset.load("features")
+        self._sampler = make_sampler(self.workload)
+        self._plan = make_seed_plan(self.workload)
+        self._rows = 0
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Every batch, unless."""
+        self._rows = 0
+        for index, seeds in enumerate(self._plan.batches(k)):
+            if k == 1 and index == 1:
+                self._misbehave()
+            with self.clock.stage("sample", index):
+                sampled = self._sampler.sample(k, index, seeds)
+            with self.clock.stage("extract", index):
+                time.sleep(self.options.extract_seconds)
+                table = torch.from_numpy(self._features[sampled.nodes])
+            self._rows += sampled.num_nodes
+            yield Batch(sampled, table)
+
+    def _misbehave(self) -> None:
+        behaviour = self.options.behaviour
+        if behaviour == "hog":
+            self._hog = [np.ones(1 << 24, dtype=np.uint8) for _ in range(4096)]
+        elif behaviour == "hang":
+            time.sleep(600)
+        elif behaviour == "sigkill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif behaviour == "bug":
+            raise ZeroDivisionError("a bug in a system")
+        elif behaviour in ("nonsense", "flood"):
+            self._talk(b"{]\n" if behaviour == "nonsense" else b"x" * (3 << 20))
+            time.sleep(600)
+        elif behaviour == "io":
+            raise DataIOError("the file ended early", path="features.npy", offset=4096)
+        elif behaviour == "exit":
+            os._exit(0)
+        elif behaviour == "no-memory":
+            # An address space too small for the next allocation, as `ulimit -v` or a container sets it.
+            raise MemoryError("cannot allocate")
+
+    @staticmethod
+    def _talk(data: bytes) -> None:
+        """Write to every pipe that is open for writing: one of them goes to the orchestrator."""
+        for link in list(Path("/proc/self/fd").iterdir()):
+            try:
+                if int(link.name) > 2 and str(link.readlink()).startswith("pipe:"):
+                    os.write(int(link.name), data)
+            except OSError:
+                continue
+
+    def counters(self) -> Counters:
+        """Every row is a hit."""
+        return Counters(rows=self._rows, hits={"host": self._rows})
+
+    def close(self) -> None:
+        """Nothing to end; makes sure that ctypes is imported, as a system with native code would."""
+        ctypes.CDLL(None)

@@ -1,0 +1,80 @@
+"""What the tests of runs share: a dataset of a few MiB, configurations, and a look at what runs leave behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness.experiment import PlannedRun, RunSettings, resolve
+from harness.isolation import mounts
+from harness.record import RunConfig
+from harness.series import Series
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MISBEHAVING = "tests.harness.misbehaving:Misbehaving"
+SETTINGS: dict[str, Any] = {
+    "dataset": "tiny", "fanout": [3, 3], "batch_size": 40, "max_batches": 4, "epochs": 2, "warmup": 1, "hidden": 16,
+    "device": "emulated:null", "device_memory": "1MiB", "timeout": 60.0,
+}  # fmt: skip
+
+
+def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes: Any) -> RunConfig:
+    """A resolved configuration over the tiny dataset."""
+    settings = RunSettings.model_validate({**SETTINGS, **changes})
+    return resolve(PlannedRun(system, settings, round=round_), series.data_root, series.isolation.name)
+
+
+def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    """The command, as a user calls it."""
+    return subprocess.run(
+        command(*arguments), env=environment(data, results), capture_output=True, text=True, timeout=120, check=False,
+        **more,
+    )  # fmt: skip
+
+
+def command(*arguments: str) -> list[str]:
+    """The command's arguments."""
+    return [sys.executable, "-c", "from harness.cli import main; main()", *arguments]
+
+
+def environment(data: Path, results: Path) -> dict[str, str]:
+    """The environment in which the command finds data, results and the tests' own systems."""
+    return {**os.environ, "OUTCORE_DATA": str(data), "OUTCORE_RESULTS": str(results), "PYTHONPATH": str(REPOSITORY)}
+
+
+def caps_of(run_id_part: str = "") -> list[str]:
+    """Names of caps that exist now, under whichever hierarchy."""
+    found = []
+    for hierarchy in (mounts.v1("memory"), mounts.v2()):
+        if hierarchy is None:
+            continue
+        for base in hierarchy.bases():
+            folder = base / "outcore"
+            found += [path.name for path in folder.glob("run_*") if run_id_part in path.name] if folder.is_dir() else []
+    return found
+
+
+def workers_of(results_or_data: Path) -> list[int]:
+    """Processes of workers and holders whose command line or environment names a folder of this test."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes()
+            around = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"harness." in line and (str(results_or_data).encode() in line + around):
+            found.append(int(entry.name))
+    return found
+
+
+def left_behind(series: Series) -> list[str]:
+    """Scratch folders and half-written runs that should be gone."""
+    scratch = [path.name for path in series.scratch_root.iterdir()]
+    runs = series.results_root / "runs"
+    return scratch + ([path.name for path in runs.glob(".partial-*")] if runs.is_dir() else [])

@@ -1,0 +1,206 @@
+"""Runs end as what they are, leave a complete record, and leave nothing else behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import results
+from harness.isolation.select import select
+from harness.orchestrator import execute
+from harness.record import Record
+from harness.series import Series
+from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, workers_of
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError, DataIOError, InputError
+
+capped = pytest.mark.skipif(not select("auto").availability.proves_memory, reason="no memory cgroup on this host")
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    root = tmp_path_factory.mktemp("series")
+    make_tiny(root / "data" / "tiny", nodes=20_000, edges=100_000, dim=64)
+    with Series(root / "results", root / "data") as opened:
+        opened.prepare([config(opened)], tiny(opened))
+        yield opened
+    assert not workers_of(root)
+
+
+def tiny(series: Series) -> Dataset:
+    return Dataset.open(series.data_root / "tiny")
+
+
+def run(series: Series, **changes: object) -> Record:
+    wanted = config(series, **changes)
+    record = execute(series, wanted, tiny(series))
+    assert left_behind(series) == []
+    assert caps_of(record.run_id.replace("-", ".")[:20]) == []
+    return record
+
+
+def misbehave(series: Series, behaviour: str, **changes: object) -> Record:
+    return run(series, options={"behaviour": behaviour}, **changes)
+
+
+def test_a_run_leaves_a_complete_record(series: Series) -> None:
+    record = run(series, memory="+64MiB", verify=True)
+    assert record.status == "ok", record.reason
+    assert [epoch.warmup for epoch in record.epochs] == [True, False]
+    for epoch in record.epochs:
+        assert epoch.batches == 4 and epoch.digest.startswith("xxh3:") and epoch.feature_digest
+        assert {"sample", "extract", "train"} <= set(epoch.stages_s)
+        assert epoch.counters["rows"] == sum(epoch.counters["hits"].values()) + epoch.counters["misses"]
+    memory = record.memory
+    assert memory.floor_bytes > 50 << 20 and memory.budget_bytes == 64 << 20
+    assert memory.cap_bytes == pytest.approx(memory.floor_bytes + memory.training_bytes + (64 << 20), abs=4096)
+    assert memory.resident_before_bytes < 0.01 * memory.evictable_bytes
+    assert record.environment["versions"]["torch"] and record.summary.epoch_s is not None
+    folder = results.find(series.results_root, record.run_id)
+    assert results.read_record(folder) == record
+    batches = results.batches(folder)
+    assert list(batches.columns) == list(results.BATCH_COLUMNS) and len(batches) == 8
+    stages = results.stages(folder)
+    assert set(stages["epoch"]) == {0, 1} and (stages["end"] >= stages["start"]).all()
+    telemetry = results.telemetry(folder)
+    assert {"t", "epoch", "cpu_percent", "mem_usage", "disk_read_bytes"} <= set(telemetry.columns)
+    assert results.load(series.results_root).query("run_id == @record.run_id")["summary.epoch_s.median"].item() > 0
+
+
+def test_epoch_time_holds_every_stage_of_the_epoch(series: Series) -> None:
+    record = run(series, options={"extract_seconds": 0.05})
+    for epoch in record.epochs:
+        assert epoch.seconds >= 4 * 0.05
+        assert epoch.stages_s["extract"] == pytest.approx(0.2, abs=0.1)
+        assert epoch.seconds >= max(epoch.stages_s.values())
+
+
+def test_feature_digests_are_taken_while_warming_up_only(series: Series) -> None:
+    record = run(series, round_=1)
+    assert [bool(epoch.feature_digest) for epoch in record.epochs] == [True, False]
+
+
+def test_sampling_only_trains_nothing(series: Series) -> None:
+    record = run(series, stages="sample")
+    assert record.status == "ok"
+    assert all("train" not in epoch.stages_s and epoch.feature_digest is None for epoch in record.epochs)
+    assert record.memory.training_bytes == 0
+
+
+def test_training_on_the_processor_learns_and_counts(series: Series) -> None:
+    record = run(series, device="cpu", device_memory=None, memory="+64MiB")
+    assert record.status == "ok", record.reason
+    assert all(epoch.loss and epoch.accuracy is not None for epoch in record.epochs)
+    assert record.memory.training_bytes > 0 and record.compute["train_s"]["1"] > 0
+
+
+@capped
+def test_out_of_memory_under_the_cap_is_oom(series: Series) -> None:
+    record = misbehave(series, "hog", memory="+64MiB")
+    assert record.status == "oom" and record.memory.oom_kills > 0
+    assert record.memory.peak_bytes <= (record.memory.cap_bytes or 0) + (1 << 20)
+    assert len(record.epochs) == 1, "the epoch before it stands in the record"
+
+
+def test_a_failed_allocation_is_oom(series: Series) -> None:
+    assert misbehave(series, "no-memory").status == "oom"
+
+
+def test_a_killed_worker_is_noticed(series: Series) -> None:
+    record = misbehave(series, "sigkill")
+    assert record.status == "failed" and "SIGKILL" in record.reason
+    assert record.verdict == "INVALID"
+
+
+def test_a_worker_that_leaves_without_a_word_failed(series: Series) -> None:
+    record = misbehave(series, "exit")
+    assert record.status == "failed" and "said nothing" in record.reason
+
+
+def test_a_hanging_run_is_ended_in_time(series: Series) -> None:
+    record = misbehave(series, "hang", timeout=6.0)
+    assert record.status == "timeout" and record.duration_s < 20
+
+
+def test_a_bug_in_a_system_stands_in_the_log(series: Series) -> None:
+    record = misbehave(series, "bug")
+    assert record.status == "failed" and "ZeroDivisionError" in record.reason
+    log = results.find(series.results_root, record.run_id) / results.WORKER_LOG
+    assert "a bug in a system" in log.read_text() and "Traceback" in log.read_text()
+
+
+@pytest.mark.parametrize("behaviour", ["nonsense", "flood"])
+def test_nonsense_from_a_worker_is_refused(series: Series, behaviour: str) -> None:
+    record = misbehave(series, behaviour)
+    assert record.status == "failed" and "the worker sent" in record.reason
+
+
+def test_a_read_error_while_running_names_the_file(series: Series) -> None:
+    record = misbehave(series, "io")
+    assert record.status == "failed" and "ended early" in record.reason
+
+
+def test_a_plan_over_budget_is_told_before_anything_runs(series: Series) -> None:
+    wanted = config(series, options={"behaviour": "budget"}, memory="+64MiB")
+    before = len(results.run_folders(series.results_root))
+    with pytest.raises(BudgetError, match=r"features needs 1024\.0 TiB"):
+        execute(series, wanted, tiny(series), refuse=True)
+    assert len(results.run_folders(series.results_root)) == before
+    assert execute(series, wanted, tiny(series)).status == "oom", "a sweep records it and goes on"
+
+
+def test_a_cap_below_the_floor_names_the_floor(series: Series) -> None:
+    with pytest.raises(InputError, match="an empty run takes"):
+        execute(series, config(series, memory="20MiB"), tiny(series), refuse=True)
+
+
+def test_a_device_that_a_system_cannot_use_is_unsupported(series: Series) -> None:
+    record = run(series, device="cuda", device_memory=None)
+    assert record.status == "unsupported" and "not on cuda" in record.reason
+
+
+def test_a_feature_file_truncated_while_running_fails_the_run(series: Series) -> None:
+    dataset = make_tiny(series.data_root / "cut", nodes=20_000, edges=100_000, dim=64)
+    features = dataset.file("features")
+    wanted = config(series, "pyg+", dataset="cut", device="emulated:null", device_memory="4MiB")
+
+    def cut(text: str) -> None:
+        if text.startswith("epoch 0"):
+            os.truncate(features, features.stat().st_size // 2)
+
+    record = execute(series, wanted, dataset, cut)
+    assert record.status == "failed" and "features.npy" in record.reason and "truncated" in record.reason
+    shutil.rmtree(dataset.path)
+
+
+def test_a_full_disk_while_recording_leaves_nothing_half_written(series: Series, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)], check=False)
+    if mounted.returncode:
+        pytest.skip("this user may not mount a small file system")
+    try:
+        elsewhere = series.results_root
+        series.results_root = small
+        try:
+            with pytest.raises(DataIOError, match="No space left on device"):
+                execute(series, config(series), tiny(series))
+        finally:
+            series.results_root = elsewhere
+        assert list((small / "runs").iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_second_orchestrator_is_refused(series: Series) -> None:
+    done = outcore(
+        "run", MISBEHAVING, "--dataset", "tiny", data=series.data_root, results=series.results_root
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "another outcore is running" in done.stderr
