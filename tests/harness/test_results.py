@@ -1,0 +1,93 @@
+"""Records are written whole or not at all, and read back as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import results
+from harness.record import DatasetConfig, EpochRecord, Record, RunConfig, spread
+from workloads.errors import DataIOError, InputError
+
+
+def record(run_id: str = "20260101-000000-000-s-00000000-r0") -> Record:
+    dataset = DatasetConfig(name="d", fingerprint="f", num_nodes=9, num_edges=9, dim=4, dtype="float32")
+    config = RunConfig(system="s", dataset=dataset, options={"a": 1})
+    epochs = [EpochRecord(epoch=0, warmup=True, seconds=2.0), EpochRecord(epoch=1, warmup=False, seconds=1.0)]
+    return Record(
+        run_id=run_id, config_hash=config.config_hash, system="s", status="ok", config=config, epochs=epochs,
+        class_="mixed",
+    )  # fmt: skip
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    table = pd.DataFrame({"epoch": [0], "batch": [1]})
+    folder = results.write_run(tmp_path, record(), {"batches": table})
+    assert results.read_record(folder) == record()
+    pd.testing.assert_frame_equal(results.batches(folder), table)
+    text = json.loads((folder / "record.json").read_text())
+    assert text["schema"] == 1 and text["class"] == "mixed"
+    assert [entry.epoch for entry in record().measured] == [1]
+
+
+def test_the_table_has_a_row_a_run_and_flat_columns(tmp_path: Path) -> None:
+    assert results.load(tmp_path).empty
+    for number in range(3):
+        results.write_run(tmp_path, record(f"2026-r{number}"), {})
+    frame = results.load(tmp_path)
+    assert list(frame["run_id"]) == ["2026-r0", "2026-r1", "2026-r2"]
+    assert list(frame["config.dataset.num_nodes"]) == [9, 9, 9]
+    assert frame["record"][0]["config"]["options"] == {"a": 1}
+    assert Path(frame["path"][0]).is_dir()
+
+
+def test_half_written_runs_are_not_seen_and_are_swept(tmp_path: Path) -> None:
+    results.write_run(tmp_path, record(), {})
+    partial = results.runs_folder(tmp_path) / ".partial-x"
+    partial.mkdir()
+    (partial / "record.json").write_text("{")
+    assert len(results.load(tmp_path)) == 1
+    assert results.sweep_partial(tmp_path) == [".partial-x"]
+    assert not partial.exists()
+
+
+def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    folder = results.write_run(tmp_path, record(), {})
+    before = sorted(path.name for path in folder.parent.iterdir())
+    with pytest.raises(DataIOError, match="could not be recorded"):
+        results.write_run(tmp_path, record(), {})
+    assert sorted(path.name for path in folder.parent.iterdir()) == before
+    assert results.read_record(folder) == record(), "the first record stands"
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"schema": 99}', '{"schema": 1, "run_id": 3}'])
+def test_a_damaged_record_is_told_in_a_sentence(tmp_path: Path, damage: str) -> None:
+    folder = results.write_run(tmp_path, record(), {})
+    (folder / "record.json").write_text(damage)
+    with pytest.raises(InputError) as error:
+        results.read_record(folder)
+    assert "record.json" in str(error.value) and "\n" not in error.value.message
+
+
+def test_runs_are_found_by_part_of_their_id(tmp_path: Path) -> None:
+    for name in ("2026-a-r0", "2026-b-r0", "2027-b-r1"):
+        results.write_run(tmp_path, record(name), {})
+    assert results.find(tmp_path, "2027").name == "2027-b-r1"
+    assert results.find(tmp_path, "a-r0").name == "2026-a-r0"
+    assert results.find(tmp_path, "latest").name == "2027-b-r1"
+    with pytest.raises(InputError, match="2 runs match"):
+        results.find(tmp_path, "2026")
+    with pytest.raises(InputError, match="no run"):
+        results.find(tmp_path, "zzz")
+
+
+def test_intervals_are_ranges_below_five_samples_and_bootstrapped_from_five_on() -> None:
+    few = spread([3.0, 1.0, 2.0])
+    assert (few.median, few.interval, few.interval_kind) == (2.0, (1.0, 3.0), "range")
+    many = spread([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert many.interval_kind == "bootstrap95" and many.median == 3.0
+    assert 1.0 <= many.interval[0] <= 3.0 <= many.interval[1] <= 100.0
+    assert many == spread([1.0, 2.0, 3.0, 4.0, 100.0]), "the same samples give the same interval"
