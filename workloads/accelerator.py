@@ -227,7 +227,7 @@ def make_accelerator(name: str, *, memory_bytes: int | None = None, pool: Device
         if memory_bytes is not None:
             raise InputError("device cpu has no memory of its own", "leave --device-memory out, or use emulated:a10g")
         return CpuAccelerator()
-    if name == "cuda" or name.startswith("cuda:"):
+    if name == "cuda" or (name.startswith("cuda:") and name[5:].isdecimal()):
         from workloads.accelerators.cuda import CudaAccelerator
 
         return CudaAccelerator(name, memory_bytes)

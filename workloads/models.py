@@ -110,8 +110,10 @@ class GatLayer(Layer):
         graph = Graph.from_block(block, x.device, self_loops=True)
         x = x if rows is None else torch.index_select(x, 0, rows)
         h = (x @ self.weight.t()).view(block.num_src, self.heads, self.width)
-        source = torch.einsum("nhw,hw->nh", h, self.source_attention)
-        destination = torch.einsum("nhw,hw->nh", h[: block.num_dst], self.destination_attention)
+        # a . (W x) = (W' a) . x: the scores come from one narrow product, not from a pass over every head's rows.
+        by_head = self.weight.view(self.heads, self.width, self.in_dim)
+        source = x @ (by_head * self.source_attention[:, :, None]).sum(1).t()
+        destination = x[: block.num_dst] @ (by_head * self.destination_attention[:, :, None]).sum(1).t()
         scores = torch.index_select(source, 0, graph.indices) + torch.index_select(destination, 0, graph.destinations)
         alpha = edge_softmax(functional.leaky_relu(scores, 0.2), graph)
         out = attend(h, alpha, graph)

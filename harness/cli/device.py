@@ -86,5 +86,6 @@ def _emulated(profile: Any) -> dict[str, Any]:
         "kind": "emulated",
         "present": True,
         "summary": profile.summary,
+        "derived_from": profile.derived_from.model_dump() if profile.derived_from else None,
         "coefficients": {key: value.model_dump() for key, value in profile.coefficients().items()},
     }

@@ -91,6 +91,8 @@ def test_unknown_devices_are_refused_with_what_there_is() -> None:
         make_accelerator("emulated:h999", memory_bytes=1)
     with pytest.raises(InputError, match="not known"):
         make_accelerator("tpu", memory_bytes=None)
+    with pytest.raises(InputError, match="not known"):
+        make_accelerator("cuda:first", memory_bytes=None)
     with pytest.raises(InputError, match="no memory"):
         make_accelerator("emulated:a10g", memory_bytes=None)
     with pytest.raises(InputError, match="no memory of its own"):

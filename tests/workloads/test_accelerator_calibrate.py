@@ -11,7 +11,7 @@ from workloads.accelerators.calibrate import CalibrationSize, calibrate, to_toml
 from workloads.accelerators.profile import load_profile
 
 SMALL = CalibrationSize(
-    table_rows=2000, rows=500, destinations=300, degree=5, dim=16, hidden=32, launches=50, repeats=3
+    table_rows=20_000, rows=20_000, destinations=4000, degree=5, dim=32, hidden=64, launches=50, repeats=9
 )
 
 

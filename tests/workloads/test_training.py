@@ -153,6 +153,29 @@ def sampled_shape(sizes: list[tuple[int, int, int]], seed: int = 0) -> SampledBa
     return SampledBatch(0, 0, np.arange(blocks[0].num_src), seeds, tuple(blocks), rng.integers(0, 10, seeds))
 
 
+@pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
+def test_seed_nodes_without_neighbours_train(name: str) -> None:
+    lonely = Block(np.zeros(4, dtype=np.int64), np.empty(0, dtype=np.int32), 3, 3)
+    batch = SampledBatch(0, 0, np.arange(3), 3, (lonely, lonely), np.array([0, 1, 2]))
+    trainer = Trainer(ModelSpec(name=name, layers=2, hidden=8), 4, 3, make_accelerator("cpu"))  # type: ignore[arg-type]
+    curve = [trainer.step(batch, torch.eye(4)[:3], None).loss for _ in range(30)]
+    assert np.isfinite(curve).all()
+    assert curve[-1] < curve[0]
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
+@pytest.mark.parametrize("dim", [1, 32, 100, 127, 128, 129, 256, 768])
+def test_features_of_every_width_and_precision_train(name: str, dim: int) -> None:
+    batch = sampled_shape([(60, 20, 3), (20, 5, 3)])
+    for dtype in (torch.float32, torch.float16):
+        trainer = Trainer(ModelSpec(name=name, layers=2, hidden=16), dim, 10, make_accelerator("cpu"))  # type: ignore[arg-type]
+        table, rows = torch.randn(100, dim).to(dtype), torch.randperm(100)[:60]
+        assert np.isfinite(trainer.step(batch, table, rows).loss)
+        weights = [p.detach().clone() for p in trainer.model.parameters()]  # type: ignore[union-attr]
+        trainer.step(batch, table, rows)
+        assert all(not torch.equal(a, b) for a, b in zip(weights, trainer.model.parameters(), strict=True))  # type: ignore[union-attr]
+
+
 THREE_HOPS = [(12_000, 6_000, 10), (6_000, 900, 10), (900, 100, 10)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 from workloads.accelerator import Accelerator
 from workloads.accelerators.cost import LayerShape, step_cost
 from workloads.accelerators.profile import Coefficient, Profile
+from workloads.errors import HostError
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.sparse import row_sums
 from workloads.training import Trainer
@@ -34,7 +34,11 @@ class CalibrationSize:
 
 
 def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None = None) -> Profile:
-    """Every coefficient of a profile, measured on `accelerator` (medians; the device is otherwise idle)."""
+    """Every coefficient of a profile, measured on `accelerator` (best of several; the device is otherwise idle).
+
+    Raises:
+        HostError: the device was so busy that a large operation took no longer than a small one.
+    """
     size = size or CalibrationSize()
     device = accelerator.torch_device
     measured = _Measure(accelerator, size.repeats)
@@ -50,21 +54,21 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     bias = torch.randn(size.hidden, device=device)
     sums = table[: size.destinations]
     product_s = measured(lambda: torch.addmm(bias, sums, weight.t()))
-    flops = 2 * sums.shape[0] * size.dim * size.hidden / max(product_s - kernel_s, 1e-9)
+    flops = 2 * sums.shape[0] * size.dim * size.hidden / _beyond(product_s, kernel_s)
 
     edges = size.destinations * size.degree
     indices = torch.randint(0, size.table_rows, (edges,), device=device, dtype=torch.int32)
     indptr = torch.arange(0, edges + 1, size.degree, device=device, dtype=torch.int32)
-    edge_s = max(measured(lambda: row_sums(table, indptr, indices)) - kernel_s, 1e-9) / (edges * size.dim)
+    edge_s = _beyond(measured(lambda: row_sums(table, indptr, indices)), kernel_s) / (edges * size.dim)
 
     staged = accelerator.host_buffer(size.rows * row_bytes).view(torch.float32).view(size.rows, size.dim)
     staged.fill_(1.0)
     target = accelerator.allocate(size.rows, size.dim, torch.float32)
     copy_s = measured(lambda: accelerator.copy(target, staged[:1]).wait())
-    bus_s = max(measured(lambda: accelerator.copy(target, staged).wait()) - copy_s, 1e-9)
+    bus_s = _beyond(measured(lambda: accelerator.copy(target, staged).wait()), copy_s)
     mapped = _as_seen_by_device(accelerator, staged)
     shuffled = torch.randperm(size.rows, device=device)
-    zero_copy_s = max(measured(lambda: torch.index_select(mapped, 0, shuffled)) - kernel_s, 1e-9)
+    zero_copy_s = _beyond(measured(lambda: torch.index_select(mapped, 0, shuffled)), kernel_s)
 
     how = f"measured on {_describe(device)} by `outcore device calibrate`"
     values = {
@@ -73,7 +77,7 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
         "copy_s": copy_s,
         "edge_s": edge_s,
         "flops": flops,
-        "memory_bytes_per_s": 2 * size.rows * row_bytes / max(gather_s - kernel_s, 1e-9),
+        "memory_bytes_per_s": 2 * size.rows * row_bytes / _beyond(gather_s, kernel_s),
         "bus_bytes_per_s": size.rows * row_bytes / bus_s,
         "zero_copy_bytes_per_s": size.rows * row_bytes / zero_copy_s,
     }
@@ -101,7 +105,7 @@ def to_toml(profile: Profile) -> str:
 
 
 class _Measure:
-    """Median seconds of an action on the device, after one run to warm up."""
+    """Least seconds of an action on the device, after one run to warm up: what disturbs only ever adds."""
 
     def __init__(self, accelerator: Accelerator, repeats: int) -> None:
         self._accelerator = accelerator
@@ -116,7 +120,7 @@ class _Measure:
             action()
             self._accelerator.synchronize()
             times.append(time.perf_counter() - start)
-        return statistics.median(times)
+        return min(times)
 
 
 def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: CalibrationSize, measured: _Measure) -> float:
@@ -129,6 +133,13 @@ def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: Calibr
     layers = [LayerShape(8, 8, 16, widths[number], widths[number + 1]) for number in range(3)]
     whole = measured(lambda: trainer.step(batch, table, None))
     return max(0.0, whole - step_cost(profile, spec, layers).total)
+
+
+def _beyond(whole_s: float, launch_s: float) -> float:
+    """What the work itself took."""
+    if whole_s <= launch_s:
+        raise HostError("the device is too busy to be measured", "end what else uses it, and calibrate again")
+    return whole_s - launch_s
 
 
 def _as_seen_by_device(accelerator: Accelerator, staged: torch.Tensor) -> torch.Tensor:
