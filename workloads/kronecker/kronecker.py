@@ -39,7 +39,7 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         whole = copies * base.num_nodes
         wanted = DEFAULT_COPIES_LINKED * copies
         if spec.edges is not None:
-            wanted = round(spec.edges * whole / nodes / base.num_edges) if base.num_edges else copies
+            wanted = round(spec.edges * (whole / nodes) ** 2 / base.num_edges)
             if spec.edges < 0.95 * base.num_edges * nodes / base.num_nodes:
                 least = round(base.num_edges * nodes / base.num_nodes)
                 raise InputError(
@@ -171,7 +171,7 @@ def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int,
     # Two copies linked to each; more where the base alone would be too dense.
     linked = min(copies, max(2, -(-4 * edges // (nodes * base_nodes)))) if edges >= 2 * nodes else 1
     seed_edges = linked * copies
-    share = nodes / (copies * base_nodes)  # cutting the last copy loses about this share of the edges
+    share = (nodes / (copies * base_nodes)) ** 2  # of the edges; the cut takes targets and sources
     base_edges = max(1, round(edges / share / seed_edges))
     spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
     progress("base graph", 0.0)

@@ -22,7 +22,7 @@ from workloads.npyfile import padded_header
 
 BUFFER_BYTES = 8 << 20
 DEPTH = 4
-STREAM_BYTES = BUFFER_BYTES * DEPTH
+STREAM_BYTES = BUFFER_BYTES * DEPTH + (2 << 20)  # with the stacks of the threads
 _BLOCK = 4096
 
 
