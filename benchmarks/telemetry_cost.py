@@ -54,8 +54,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--folder", type=Path, default=None, help="where the file to read is made (on a disk)")
+    parser.add_argument("--isolation", default="auto")
     options = parser.parse_args()
-    backend = select().backend
+    backend = select(options.isolation).backend
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         file = Path(folder) / "read"
         file.write_bytes(b"x" * (96 << 20))

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from harness.isolation.owner import start_time
+
 # The shell joins every group itself and then becomes the work: memory of the work is charged to the cap from its
 # first page on. `$$` is the shell's own pid, which exec keeps.
 _JOIN = (
@@ -36,12 +38,17 @@ def pids_in(group: Path) -> list[int]:
 
 
 def kill_all(pids: Callable[[], list[int]], timeout_s: float = 10.0) -> bool:
-    """SIGKILL until nothing is left, since what dies may just have forked; False where something outlives it."""
+    """SIGKILL until nothing is left, since what dies may just have forked; False where something outlives it.
+
+    A process leaves its group, and loses its environment, a moment before it is gone: all that were seen are awaited.
+    """
     deadline = time.monotonic() + timeout_s
     pause = 0.001
+    seen: dict[int, int | None] = {}
     while True:
         left = [pid for pid in pids() if pid not in (0, os.getpid())]
-        if not left:
+        seen.update((pid, start_time(pid)) for pid in left if pid not in seen)
+        if not left and all(begun is None or start_time(pid) != begun for pid, begun in seen.items()):
             return True
         for pid in left:
             try:

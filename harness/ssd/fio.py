@@ -110,7 +110,6 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
             raise HostError(f"fio cannot read {job.file}: it is not a file of {job.block_bytes} bytes or more", "")
         arguments += job.arguments(f"job{index}")
     limit = 30 + 3 * sum(job.seconds + job.ramp_seconds for job in jobs)
-    # fio leaves a `local-…_verify.state` or `.fio` file in its folder for some jobs; a folder of no one's is best.
     try:
         done = subprocess.run(
             cap.command(arguments) if cap else arguments,

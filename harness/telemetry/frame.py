@@ -1,7 +1,8 @@
 """Telemetry as a table: differences of counters, the run's zero and epochs, and the busy share of emulated lanes.
 
 A row says what happened in the interval that ends at its `t` (percentages, counts, bytes) or stood there (memory).
-What is not known is NaN, never 0.
+What is not known is NaN, never 0. `psi_*` are the cap's own stalls under cgroup v2 and the whole host's elsewhere, as
+`ctx_switches`, the processors and the disk are the host's always.
 """
 
 from __future__ import annotations

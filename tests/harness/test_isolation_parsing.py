@@ -4,6 +4,10 @@ calls against a folder, command lines. The kernel itself is never imitated: `tes
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -129,6 +133,31 @@ def test_a_v2_cap_that_is_gone_repeats_its_last_reading(group: Path) -> None:
     cap._release()
     assert cap.memory() == before
     assert cap.io() is None and cap.pressure() == (None, None)
+
+
+def test_the_kernel_joins_and_ends_a_v2_group_even_where_it_holds_no_controller() -> None:
+    hierarchy = mounts.v2()
+    group = hierarchy.mount / cap_name("v2") if hierarchy else None
+    try:
+        assert group is not None
+        group.mkdir()
+    except (AssertionError, OSError) as error:
+        pytest.skip(f"no writable cgroup v2 here ({error})")
+    cap = cgroup2.Cgroup2Cap(group)
+    code = "import os,time; os.fork(); print(open('/proc/self/cgroup').read(), flush=True); time.sleep(60)"
+    child = subprocess.Popen(cap.command([sys.executable, "-S", "-c", code]), stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    while f"/{group.name}" not in child.stdout.readline():
+        pass
+    deadline = time.monotonic() + 5
+    while len(cap.pids()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert child.pid in cap.pids() and len(cap.pids()) == 2
+    io, memory = cap.pressure()
+    assert io is None or (io >= 0 and memory is not None)
+    cap.close()
+    assert child.wait(timeout=5) == -signal.SIGKILL
+    assert not group.exists()
 
 
 def test_a_refused_limit_names_it(group: Path) -> None:
