@@ -252,6 +252,16 @@ def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
     return MemorySetting(cap_bytes=parse_bytes(text, "memory"))
 
 
+def canonical_memory(text: str) -> str:
+    """The one way to write a memory setting, so that `+67108864` and `+64MiB` are the same run."""
+    text = text.strip()
+    if text.lower() == "none" or text[-1:] in "xX":
+        return text.lower()
+    size = parse_bytes(text.removeprefix("+"), "memory")
+    shown = f"{size // 2**20}MiB" if size % 2**20 == 0 else f"{size}B"
+    return f"+{shown}" if text.startswith("+") else shown
+
+
 def parse_seconds(value: float | str, what: str = "timeout") -> float:
     """Seconds from `600`, `600s`, `10min` or `2h`."""
     text = str(value).strip().lower()
@@ -363,6 +373,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
         isolation=isolation if settings.isolation == "auto" else settings.isolation,
         timeout_s=parse_seconds(settings.timeout),
+        memory=canonical_memory(settings.memory),
         options=options,
         experiment=run.experiment,
         figure_tags=list(run.figure_tags),
@@ -370,7 +381,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         **settings.model_dump(
             include={
                 "model", "hidden", "heads", "learning_rate", "dropout", "sampler", "fanout", "replace", "shuffle",
-                "batch_size", "max_batches", "epochs", "warmup", "device", "disk_class", "stages", "memory", "cores",
+                "batch_size", "max_batches", "epochs", "warmup", "device", "disk_class", "stages", "cores",
                 "keep_order", "seed", "verify",
             }
         ),

@@ -207,6 +207,14 @@ def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     return changed, names
 
 
+def wide_device(profile: Plain) -> Plain:
+    """A profile for sweeps up to dimension 512: device memory that holds the same rows at four times the width."""
+    memory = profile["run"].get("device_memory")
+    if memory is None:
+        return profile
+    return {**profile, "run": {**profile["run"], "device_memory": 4 * parse_bytes(memory)}}
+
+
 def only_systems(profile: Plain, names: list[str]) -> list[Any]:
     """The profile's entries of the systems that are named and installed, one each (the first: the capped one)."""
     from systems.registry import names as installed

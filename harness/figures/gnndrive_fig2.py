@@ -24,7 +24,7 @@ STAGES = {"sample": "only", "all": "all"}
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems, each dimension, with sampling only and with all stages."""
-    changed, names = with_dims(profile, DIMS)
+    changed, names = with_dims(wide_device(profile), DIMS)
     systems = only_systems(profile, ["pyg+", "ginex", "gnndrive"])
     grid = {"dataset": names, "stages": list(STAGES)}
     return {**changed, "name": "gnndrive-fig2", "systems": systems, "grid": grid}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from harness.figures.base import Drawing, Figure, Plain, only_systems, register, unlabelled, with_dims
+from harness.figures.base import Drawing, Figure, Plain, only_systems, register, unlabelled, wide_device, with_dims
 from harness.figures.lines import draw_lines
 from harness.figures.query import group_runs
 
@@ -13,7 +13,7 @@ DIMS = [64, 128, 256, 512]
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems on its graph with each dimension."""
-    changed, names = with_dims(profile, DIMS)
+    changed, names = with_dims(wide_device(profile), DIMS)
     systems = only_systems(profile, ["pyg+", "ginex", "gnndrive"])
     return {**changed, "name": "gnndrive-fig8", "systems": systems, "grid": {"dataset": names}}
 
