@@ -14,6 +14,7 @@ from harness.figures.base import (
     only_systems,
     plain_log,
     register,
+    wide_device,
     with_dims,
 )
 from harness.figures.query import Group, NotDrawn, group_runs, stage_seconds
