@@ -3,13 +3,64 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from harness.check.case import Case
+from harness.check.data import make_dataset
 from harness.check.rules import CheckResult
+from systems.registry import load
+from workloads.errors import HostError, OutcoreError
+
+if TYPE_CHECKING:
+    from harness.record import Record
 
 TITLE = "memory as rule 4 says"
+# A feature table several times the slack that rule 4 gives, so that a system that holds it cannot pass.
+_CASE = Case("capped", nodes=240_000, edges=1_000_000, train=2_000, dim=128, batch_size=20)
+_SETTINGS = {
+    "memory": "+32MiB", "fanout": list(_CASE.fanout), "batch_size": _CASE.batch_size, "max_batches": 60, "epochs": 2,
+    "warmup": 1, "hidden": 16, "timeout": "120s",
+}  # fmt: skip
 
 
 def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResult:
-    """Skipped aloud: see the module's end."""
-    return CheckResult(TITLE, True, "skipped: not wired yet")
+    """One run under a cap with a budget of 32 MiB for a feature table of 117 MiB.
+
+    Where this host cannot prove a cap the check says `skipped` and why, and holds.
+    """
+    from harness.experiment import PlannedRun, RunSettings, resolve, strict
+    from harness.orchestrator import execute
+    from harness.series import Series
+
+    device = "cpu" if "cpu" in load(name).info.devices else "emulated:null"
+    settings = {**_SETTINGS, "device": device, "options": options}
+    if device != "cpu":
+        settings["device_memory"] = "16MiB"
+    dataset = make_dataset(folder / "capped", _CASE)
+    settings["dataset"] = dataset.name
+    try:
+        with Series(folder / "results", dataset.path.parent) as series:
+            if not series.availability.proves_memory:
+                return CheckResult(TITLE, True, f"skipped: isolation {series.isolation.name} proves no memory cap")
+            config = resolve(
+                PlannedRun(name, strict(RunSettings, settings, "")), series.data_root, series.isolation.name
+            )
+            series.prepare([config], dataset)
+            record = execute(series, config, dataset)
+    except HostError as error:
+        return CheckResult(TITLE, True, f"skipped: {error}")
+    except OutcoreError as error:
+        return CheckResult(TITLE, False, str(error))
+    return judge_record(record, ignores_host_budget=getattr(load(name), "ignores_host_budget", False))
+
+
+def judge_record(record: Record, *, ignores_host_budget: bool) -> CheckResult:
+    """A run within its budget; or, for a system that takes no notice of budgets by design, its end as `oom`."""
+    if ignores_host_budget:
+        return CheckResult(TITLE, record.status == "oom", f"ended as {record.status}, oom is its right answer")
+    if record.status != "ok":
+        return CheckResult(TITLE, False, f"ended as {record.status}: {record.reason}")
+    found = [entry for entry in record.verdict_rules if entry.name == "memory_as_asked"]
+    if not found:
+        return CheckResult(TITLE, False, "the run has no verdict on its memory")
+    return CheckResult(TITLE, found[0].ok, found[0].detail)

@@ -61,7 +61,7 @@ def check_system(
         observations = observe(name, base, chosen, progress, case_limit_s)
         results = judge(observations, system.info.faithful)
         progress("SIGTERM")
-        results.append(_check_term(name, base, chosen[0]))
+        results.append(_check_term(name, base, chosen[0], case_limit_s))
         if not quick:
             from harness.check.capped import check_memory
 
@@ -168,7 +168,7 @@ class _Lines:
         return line.decode()
 
 
-def _check_term(name: str, folder: Path, case: Case) -> CheckResult:
+def _check_term(name: str, folder: Path, case: Case, case_limit_s: float) -> CheckResult:
     """SIGTERM in mid-epoch ends the process within 5 s."""
     title = "SIGTERM ends it"
     case = Case(**{**asdict(case), "batch_size": 5})
@@ -176,7 +176,7 @@ def _check_term(name: str, folder: Path, case: Case) -> CheckResult:
     with tempfile.TemporaryFile() as log:
         child = _start(spec, log)
         try:
-            if _Lines(child).read(CASE_LIMIT_S) != "running":
+            if _Lines(child).read(case_limit_s) != "running":
                 return CheckResult(title, False, "it did not get as far as its second mini-batch")
             start = time.monotonic()
             child.terminate()

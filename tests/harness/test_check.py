@@ -1,0 +1,101 @@
+"""`outcore check` from the outside: JSON, exit codes, children that crash or hang, the capped run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.check import check_system
+from harness.check.capped import check_memory, judge_record
+from harness.check.case import DIMS, Case, cases
+from workloads.errors import InputError
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def first_two(case: Case) -> bool:
+    return case.name.startswith(("dim 1 float32", "dim 127 float32")) and case.device == "cpu"
+
+
+def broken(system: str, **arguments: float) -> dict[str, str]:
+    name = f"tests.systems.broken_systems:{system}"
+    found = check_system(name, quick=True, only=first_two, **arguments)  # type: ignore[arg-type]
+    return {result.name: result.detail for result in found if not result.ok}
+
+
+def test_a_crash_is_told_and_the_other_cases_still_run() -> None:
+    faults = broken("Crashes")
+    assert "died of SIGSEGV" in faults["runs"]
+    assert "dim 127" not in faults["runs"]
+
+
+def test_a_hang_is_told_and_ended() -> None:
+    assert "hung for 8 s" in broken("Hangs", case_limit_s=8.0)["runs"]
+
+
+def test_a_system_deaf_to_sigterm_is_found() -> None:
+    assert broken("DeafToSigterm") == {"SIGTERM ends it": "still there 5 s after SIGTERM"}
+
+
+def outcore(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from harness.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
+
+
+def test_the_quick_check_prints_one_json_object() -> None:
+    done = outcore("check", "gnndrive", "--quick", "--json", "-o", "extractors=2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    content = json.loads(done.stdout)
+    assert content["system"] == "gnndrive" and content["ok"] is True
+    assert {"name", "ok", "detail"} == set(content["checks"][0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("check", "gnndriv"), "did you mean 'gnndrive'"),
+        (("check", "gnndrive", "-o", "extractor=2"), "extractors"),
+        (("check", "nowhere:System"), "there is no module 'nowhere'"),
+    ],
+)
+def test_wrong_input_is_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+    done = outcore(*arguments, "--json")
+    assert done.returncode == 2
+    assert message in json.loads(done.stdout)["error"]["message"] + json.loads(done.stdout)["error"]["fix"]
+
+
+def test_an_unknown_system_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        check_system("nope", folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_full_check_has_every_dimension_and_dtype_on_every_tier() -> None:
+    found = {(case.dim, case.dtype, case.device) for case in cases(("cpu", "cuda", "emulated"), quick=False)}
+    wanted = {(dim, dtype) for dim in DIMS for dtype in ("float32", "float16")}
+    assert {(dim, dtype, device) for dim, dtype in wanted for device in ("cpu", "emulated:null")} <= found
+
+
+def test_the_capped_check_reads_the_verdict() -> None:
+    finding = SimpleNamespace(name="memory_as_asked", ok=False, detail="held 90 MiB, 50 MiB asked for")
+    record = SimpleNamespace(status="ok", reason="", verdict_rules=[finding])
+    assert judge_record(record, ignores_host_budget=False).ok is False  # type: ignore[arg-type]
+    record.status = "oom"
+    assert judge_record(record, ignores_host_budget=False).ok is False  # type: ignore[arg-type]
+    assert judge_record(record, ignores_host_budget=True).ok is True  # type: ignore[arg-type]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(("system", "ok"), [("gnndrive", True), ("tests.systems.broken_systems:HoldsTooMuch", False)])
+def test_memory_is_judged_by_a_real_run_under_a_cap(tmp_path: Path, system: str, ok: bool) -> None:
+    result = check_memory(system, tmp_path, {})
+    if result.detail.startswith("skipped"):
+        pytest.skip(result.detail)
+    assert result.ok is ok, result.detail
