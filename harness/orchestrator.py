@@ -43,6 +43,9 @@ class _Seen:
     opened: dict[int, tuple[IoStats | None, IoStats | None, MemoryStats]] = field(default_factory=dict)
     zero: float | None = None
     memory: MemoryStats = field(default_factory=MemoryStats)
+    spawned: float = 0.0
+    calibrate_s: float = 0.0
+    evict_s: list[float] = field(default_factory=list)
 
 
 def new_run_id(config: RunConfig) -> str:
@@ -134,12 +137,14 @@ class _Execution:
                 bounds=bounds,
                 largest=tuple(bounds["largest"]),
             )
+            began = time.monotonic()
             self._calibration = calibrate.calibrate(
                 config, spec, series.isolation, folder, series.cache, self._progress
             )
             self._cap_bytes, self._budget = calibrate.memory_of(config, self._dataset, self._calibration)
+            self._seen.calibrate_s = time.monotonic() - began
             spec = spec.model_copy(update={"budget_host": self._budget})
-            self._seen.evictions.append(cold.evict_files(cold.dataset_files(self._dataset), "before"))
+            self._evict("before", [])
             self._progress("running")
             limits = Limits(memory_bytes=self._cap_bytes, io=series.limits(config))
             with series.isolation.create(self._run_id, limits) as cap:
@@ -150,6 +155,7 @@ class _Execution:
         recorder.start()
         try:
             with Worker(cap, spec, folder, folder / results.WORKER_LOG) as worker:
+                self._seen.spawned = worker.started
                 ending = worker.watch(self._config.timeout_s, lambda event: self._on_event(event, cap))
                 self._seen.memory = cap.memory()
         finally:
@@ -175,12 +181,25 @@ class _Execution:
         elif isinstance(event, Gate):
             self._at_gate(event.at, cap)
 
+    def _evict(self, when: str, own: list[Path]) -> None:
+        began = time.monotonic()
+        self._seen.evictions.append(cold.evict_files([*cold.dataset_files(self._dataset), *own], when))
+        self._seen.evict_s.append(time.monotonic() - began)
+
+    def _overhead(self) -> dict[str, float]:
+        seen = self._seen
+        found = {"calibrate_s": seen.calibrate_s, "evict_s": sum(seen.evict_s)}
+        if seen.batches:
+            # The eviction before the run is over when the worker starts; the one after `prepare()` is not.
+            first = min(row[-1] for row in seen.batches)
+            found["first_batch_s"] = first - seen.spawned - sum(seen.evict_s[1:])
+        return found
+
     def _at_gate(self, at: str, cap: Cap) -> None:
         seen = self._seen
         word, _, rest = at.partition(" ")
         if at == "prepared":
-            own = [Path(file) for file in seen.prepared.files] if seen.prepared else []
-            seen.evictions.append(cold.evict_files([*cold.dataset_files(self._dataset), *own], "after_prepare"))
+            self._evict("after_prepare", [Path(file) for file in seen.prepared.files] if seen.prepared else [])
         elif word == "epoch" and rest.endswith(" start"):
             epoch = int(rest.split()[0])
             seen.opened[epoch] = (cap.io(), self._series.disk_io(), cap.memory())
@@ -217,6 +236,7 @@ class _Execution:
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
+            overhead=self._overhead(),
             notes=ending.notes,
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )

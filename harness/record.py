@@ -199,6 +199,9 @@ class Record(_Part):
     disk: dict[str, Any] = Field(default_factory=dict)
     # What training alone takes (rules 12, 20): {"train_s": …, "null_s": …} seconds an epoch, and how it was found.
     compute: dict[str, Any] = Field(default_factory=dict)
+    # Where the harness's own time went: `calibrate_s`, `evict_s`, and from the worker's start, evictions left out,
+    # `first_batch_s` to the moment the first batch was given back.
+    overhead: dict[str, float] = Field(default_factory=dict)
     # What the system said of itself (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
 

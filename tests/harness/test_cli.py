@@ -1,0 +1,148 @@
+"""The command: a mistake of input ends in one sentence, the fix and exit code 2; a bug shows its traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.cli.run import parse_options
+from tests.harness.run_tools import MISBEHAVING, REPOSITORY, outcore
+from tests.support import make_tiny
+from workloads.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("cli")
+    make_tiny(root / "data" / "tiny")
+    return root / "data", root / "results"
+
+
+WRONG = [
+    (["run", "gnn-drive", "--dataset", "tiny"], "did you mean 'gnndrive'"),
+    (["run", "pyg+", "--dataset", "tinny"], "tinny"),
+    (["run", "pyg+", "--dataset", "tiny", "--memory", "64M"], "not a unit of bytes"),
+    (["run", "pyg+", "--dataset", "tiny", "-o", "prefetchh=1"], "did you mean 'prefetch'"),
+    (["run", "pyg+", "--dataset", "tiny", "-o", "prefetch"], "write it like -o key=value"),
+    (["run", "pyg+", "--dataset", "tiny", "-o", "prefetch=-1"], "prefetch"),
+    (["run", "pyg+", "--dataset", "tiny", "--model", "sag"], "'sage'"),
+    (["run", "pyg+", "--dataset", "tiny", "--fanout", "ten"], "fanout"),
+    (["run", "pyg+", "--dataset", "tiny", "--batchsize", "9"], "--batchsize"),
+    (["run", "pyg+"], "--dataset"),
+    (["run", "no.such:System", "--dataset", "tiny"], "no module"),
+    (["run", "harness.record:Record", "--dataset", "tiny"], "not a System class"),
+    (["bench", "--profile", "quik"], "'quick'"),
+    (["bench", "--profile", "smoke", "--figures", "gnndrive-fig88"], "gnndrive-fig8"),
+    (["bench", "nothing.yaml"], "cannot be read"),
+    (["results", "show", "zzz"], "no run 'zzz'"),
+    (["systems", "pyg"], "did you mean 'pyg+'"),
+    (["rnu"], "rnu"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "part"), WRONG, ids=[" ".join(entry[0])[:50] for entry in WRONG])
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str],
+    part: str,
+    roots: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUTCORE_DATA", str(roots[0]))
+    monkeypatch.setenv("OUTCORE_RESULTS", str(roots[1]))
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    said = capsys.readouterr()
+    assert end.value.code == 2 and said.out == ""
+    assert said.err.startswith("outcore: ") and said.err.count("\n") == 1 and part in said.err
+    with pytest.raises(SystemExit) as end:
+        cli.main([*arguments, "--json"])
+    said = capsys.readouterr()
+    error = json.loads(said.out)["error"]
+    assert end.value.code == 2 and set(error) == {"kind", "message", "fix"} and error["fix"]
+
+
+def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("systems.registry.names", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["systems"])
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom harness import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('torch', 'pandas', 'pyarrow', 'matplotlib', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_a_worker_imports_nothing_that_only_the_harness_needs() -> None:
+    program = (
+        "import sys, harness.worker, harness.protocol, workloads.training, workloads.sampling.make\n"
+        "import harness.calibrate_worker\nfrom systems.registry import load, names\n"
+        "[load(name) for name in names()]\n"
+        "print([m for m in ('pandas', 'pyarrow', 'matplotlib', 'typer', 'rich', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert done.stdout.strip() == "[]"
+
+
+def test_systems_lists_all_of_them_with_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["systems", "--json"])
+    assert end.value.code == 0
+    listed = json.loads(capsys.readouterr().out)["systems"]
+    assert {"in-memory", "pyg+", "gnndrive"} <= {entry["name"] for entry in listed}
+    for entry in listed:
+        assert {"name", "paper", "faithful", "devices", "options"} <= set(entry)
+        assert all(option["description"] for option in entry["options"])
+
+
+def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> None:
+    data, results = roots
+    arguments = [
+        "run", MISBEHAVING, "--dataset", "tiny", "--fanout", "3,3", "--batch-size", "50", "--max-batches", "3",
+        "--epochs", "2", "--hidden", "8", "-o", "extract_seconds=0.01",
+    ]  # fmt: skip
+    done = outcore(*arguments, "--json", data=data, results=results)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["schema"] == 1 and record["status"] == "ok" and len(record["epochs"]) == 2
+    assert record["config"]["options"] == {"behaviour": "good", "extract_seconds": 0.01}
+    shown = outcore("results", "show", "latest", "--json", data=data, results=results)
+    assert json.loads(shown.stdout) == record
+    listed = outcore("results", "list", "--json", data=data, results=results)
+    assert [run["run_id"] for run in json.loads(listed.stdout)["runs"]] == [record["run_id"]]
+    compared = outcore("results", "compare", "latest", record["run_id"], "--json", data=data, results=results)
+    assert [run["speedup"] for run in json.loads(compared.stdout)["runs"]] == [1.0, 1.0]
+    exported = outcore("results", "export", data=data, results=results)
+    header, row = exported.stdout.splitlines()
+    assert "config.dataset.name" in header.split(",") and record["run_id"] in row
+
+
+def test_a_failed_run_is_exit_code_1(roots: tuple[Path, Path]) -> None:
+    data, results = roots
+    done = outcore(
+        "run", MISBEHAVING, "--dataset", "tiny", "--fanout", "3,3", "--batch-size", "50", "--max-batches", "3",
+        "--epochs", "2", "--hidden", "8", "-o", "behaviour=sigkill", data=data, results=results,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "failed" in done.stdout and "SIGKILL" in done.stdout
+
+
+def test_option_values_read_as_yaml_would() -> None:
+    read = parse_options(["a=1", "b=0.5", "c=true", "d=[1, 2]", "e=logical", "f=a=b"])
+    assert read == {"a": 1, "b": 0.5, "c": True, "d": [1, 2], "e": "logical", "f": "a=b"}
+    with pytest.raises(InputError, match="has no value"):
+        parse_options(["a"])

@@ -1,0 +1,122 @@
+"""A sweep that is killed loses the run in flight and nothing else; whatever ends it, nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness import results
+from tests.harness.run_tools import MISBEHAVING, SETTINGS, caps_of, command, environment, outcore, workers_of
+from tests.support import make_tiny
+
+EXPERIMENT = {
+    "name": "killed",
+    "run": {**SETTINGS, "options": {"extract_seconds": 0.2}},
+    "systems": [MISBEHAVING],
+    "rounds": 3,
+}
+
+
+class Sweep:
+    """A bench in a process of its own, over a data and a results root of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.data, self.results = root, root / "data", root / "results"
+        make_tiny(self.data / "tiny", nodes=20_000, edges=100_000, dim=64)
+        self.file = root / "killed.yaml"
+        self.file.write_text(yaml.safe_dump(EXPERIMENT))
+        self.arguments = ("bench", str(self.file), "--figures", "none", "--json")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command(*self.arguments),
+            env=environment(self.data, self.results),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def finish(self) -> dict[str, Any]:
+        done = outcore(*self.arguments, data=self.data, results=self.results)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+    def records(self) -> list[str]:
+        return [path.name for path in results.run_folders(self.results)]
+
+    def running(self) -> bool:
+        """Whether a worker is at work (once there is a record, a measured one: calibration comes first)."""
+        return any(b"harness.worker" in _line(pid) for pid in workers_of(self.data))
+
+    def leftovers(self) -> list[str]:
+        scratch = self.data / ".outcore" / "scratch"
+        found = [path.name for path in scratch.iterdir()] if scratch.is_dir() else []
+        runs = self.results / "runs"
+        return found + ([path.name for path in runs.glob(".partial-*")] if runs.is_dir() else [])
+
+
+def _line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
+    yield Sweep(tmp_path_factory.mktemp("sweep"))
+
+
+def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> None:
+    caps_before = set(caps_of())
+    process = sweep.start()
+    wait_for(lambda: len(sweep.records()) == 1)
+    wait_for(sweep.running)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    # The kernel ends the worker with its parent; the holder's standard input closes.
+    wait_for(lambda: not workers_of(sweep.data), 10.0)
+    kept = sweep.records()
+    assert len(kept) == 1
+    done = sweep.finish()
+    assert done["skipped"] == 1 and len(done["records"]) == 3
+    assert all(record["status"] == "ok" for record in done["records"])
+    assert len(sweep.records()) == 3 and sweep.records()[0] == kept[0]
+    assert sweep.leftovers() == [] and not workers_of(sweep.data)
+    assert set(caps_of()) <= caps_before
+    assert [record["config"]["round"] for record in done["records"]] == [0, 1, 2]
+
+
+def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
+    done = sweep.finish()
+    assert done["skipped"] == 3 and len(sweep.records()) == 3
+    dry = outcore(
+        "bench", str(sweep.file), "--dry-run", "--json", "--figures", "none", data=sweep.data, results=sweep.results
+    )
+    assert json.loads(dry.stdout)["done"] == 3
+
+
+def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:
+    shutil.rmtree(sweep.results / "runs")
+    caps_before = set(caps_of())
+    process = sweep.start()
+    wait_for(sweep.running)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 128 + signal.SIGTERM
+    assert not workers_of(sweep.data) and sweep.leftovers() == []
+    assert set(caps_of()) <= caps_before
