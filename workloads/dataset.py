@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from workloads.errors import DatasetError
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
+from workloads.mapped import small_maps
 from workloads.npyfile import file_digest, read_header
 from workloads.writer import DatasetWriter
 
@@ -217,12 +218,13 @@ class Dataset:
 
     def _range_fault(self, part: Part, low: int, high: int) -> str | None:
         values = self.memmap(part)
-        for start in range(0, values.shape[0], _CHECK_CHUNK):
-            chunk = values[start : start + _CHECK_CHUNK]
-            bad = (chunk < low) | (chunk >= high)
-            if bool(bad.any()):
-                at = int(np.argmax(bad))
-                return f"{self.file(part)} holds {chunk[at]} at position {start + at}, outside [{low}, {high})"
+        with small_maps(values):
+            for start in range(0, values.shape[0], _CHECK_CHUNK):
+                chunk = values[start : start + _CHECK_CHUNK]
+                bad = (chunk < low) | (chunk >= high)
+                if bool(bad.any()):
+                    at = int(np.argmax(bad))
+                    return f"{self.file(part)} holds {chunk[at]} at position {start + at}, outside [{low}, {high})"
         return None
 
     def _split_faults(self) -> list[str]:

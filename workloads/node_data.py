@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import InputError
+from workloads.mapped import small_maps
 from workloads.writer import DatasetWriter
 
 _CHUNK = 1 << 20
@@ -65,7 +66,8 @@ def make_labels(spec: NodeDataSpec, num_nodes: int, seed: int, indptr: IntArray,
 
     if spec.labels == "random":
         return random_labels(num_nodes, spec.classes, seed)
-    return community_labels(indptr, indices, spec.classes, seed)
+    with small_maps(indptr, indices):
+        return community_labels(indptr, indices, spec.classes, seed)
 
 
 def write_generated_features(
@@ -120,7 +122,8 @@ def measure(indptr: IntArray, indices: npt.NDArray[Any], labels: IntArray | None
     """Degree skew, clustering and homophily for the manifest."""
     from workloads.kronecker.stats import graph_stats
 
-    return graph_stats(indptr, indices, labels).as_dict()
+    with small_maps(indptr, indices, labels):
+        return graph_stats(indptr, indices, labels).as_dict()
 
 
 def kinds() -> tuple[str, ...]:

@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from workloads.errors import DatasetError
 
-# numpy arrays are not on torch's list of harmless types; these are what pickled integer arrays are made of.
-_ARRAY_TYPES: list[Any] = [
-    np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
-    (np._core.multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),  # type: ignore[attr-defined]
-    np.ndarray,
-    np.dtype,
-    *(type(np.dtype(name)) for name in ("int64", "int32", "uint32", "uint64")),
-]
+
+def _array_types() -> list[Any]:
+    """What pickled arrays of integers are made of; numpy's types are not on torch's list of harmless ones."""
+    rebuild = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+    numbers = [type(np.dtype(name)) for name in ("int64", "int32", "uint32", "uint64")]
+    return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *numbers]
 
 
 def load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
@@ -30,8 +27,10 @@ def load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     Raises:
         DatasetError: missing, damaged, or holding anything but numbers.
     """
+    import torch  # late: nothing else here needs it, and it takes seconds and 200 MB
+
     try:
-        with torch.serialization.safe_globals(_ARRAY_TYPES):
+        with torch.serialization.safe_globals(_array_types()):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise DatasetError(f"{path} is missing", "check that the download was unpacked whole") from None
