@@ -72,7 +72,11 @@ class RunSettings(_Strict):
     @field_validator("memory", mode="before")
     @classmethod
     def _text(cls, value: object) -> object:
-        return "none" if value is None else str(value)
+        text = "none" if value is None else str(value)
+        try:
+            return canonical_memory(text)
+        except InputError:
+            return text  # `check_settings` says what is wrong with it
 
 
 class SystemEntry(_Strict):
@@ -255,7 +259,7 @@ def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
 def canonical_memory(text: str) -> str:
     """The one way to write a memory setting, so that `+67108864` and `+64MiB` are the same run."""
     text = text.strip()
-    if text.lower() == "none" or text[-1:] in "xX":
+    if text.lower() == "none" or text.endswith(("x", "X")):
         return text.lower()
     size = parse_bytes(text.removeprefix("+"), "memory")
     shown = f"{size // 2**20}MiB" if size % 2**20 == 0 else f"{size}B"
@@ -373,7 +377,6 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
         isolation=isolation if settings.isolation == "auto" else settings.isolation,
         timeout_s=parse_seconds(settings.timeout),
-        memory=canonical_memory(settings.memory),
         options=options,
         experiment=run.experiment,
         figure_tags=list(run.figure_tags),
@@ -381,7 +384,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         **settings.model_dump(
             include={
                 "model", "hidden", "heads", "learning_rate", "dropout", "sampler", "fanout", "replace", "shuffle",
-                "batch_size", "max_batches", "epochs", "warmup", "device", "disk_class", "stages", "cores",
+                "batch_size", "max_batches", "epochs", "warmup", "device", "disk_class", "stages", "memory", "cores",
                 "keep_order", "seed", "verify",
             }
         ),
