@@ -1,0 +1,44 @@
+// The least that a native test needs: a check that says where it failed, and a temporary file with known bytes.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#define CHECK(condition)                                                                    \
+    do {                                                                                    \
+        if (!(condition)) {                                                                 \
+            std::cerr << __FILE__ << ":" << __LINE__ << ": " << #condition << std::endl;    \
+            std::exit(1);                                                                   \
+        }                                                                                   \
+    } while (false)
+
+// A file of random bytes in the folder given by OUTCORE_TEST_DIR (or /var/tmp), removed at the end.
+class TestFile {
+public:
+    explicit TestFile(std::size_t size, unsigned seed = 1) : bytes(size) {
+        std::mt19937_64 random(seed);
+        for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+        const char* folder = std::getenv("OUTCORE_TEST_DIR");
+        path = std::string(folder != nullptr ? folder : "/var/tmp") + "/outcore-native-XXXXXX";
+        const int fd = mkstemp(path.data());
+        CHECK(fd >= 0);
+        CHECK(write(fd, bytes.data(), size) == static_cast<ssize_t>(size));
+        CHECK(fsync(fd) == 0);
+        close(fd);
+    }
+    TestFile(const TestFile&) = delete;
+    TestFile& operator=(const TestFile&) = delete;
+    ~TestFile() { std::filesystem::remove(path); }
+
+    std::string path;
+    std::vector<std::byte> bytes;
+};
