@@ -34,15 +34,6 @@ std::span<T> view(const Out<T>& array) {
     return {array.data(), array.size()};
 }
 
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> give(std::vector<T>&& values) {
-    auto owned = std::make_unique<std::vector<T>>(std::move(values));
-    T* const data = owned->data();
-    const std::size_t size = owned->size();
-    nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner);
-}
-
 // A base graph is read by native code that trusts it, so it is checked once, here.
 void check_graph(std::span<const std::int64_t> indptr, std::span<const std::int32_t> indices, std::int64_t sources) {
     if (indptr.empty() || indptr.front() != 0 || indptr.back() != static_cast<std::int64_t>(indices.size())) {
@@ -91,14 +82,11 @@ struct FractalStream {
     FractalStream(In64 bp, In<std::int32_t> bi, In<double> keep, std::uint64_t seed)
         : base_indptr(bp), base_indices(bi), expansion(checked(view(base_indptr), view(base_indices), view(keep), seed)) {}
 
+    FractalWorkspace space;
+
     template <typename Index>
-    auto columns(std::int64_t first, std::int64_t last, int threads) const {
-        Columns<Index> result;
-        {
-            const nb::gil_scoped_release release;
-            result = expansion.columns<Index>(first, last, threads);
-        }
-        return std::pair(give(std::move(result.degrees)), give(std::move(result.edges)));
+    std::int64_t make(std::int64_t first, Out<std::int64_t> degrees, int threads) {
+        return expansion.make<Index>(first, view(degrees), space, threads);
     }
 };
 
@@ -210,8 +198,16 @@ void bind_generate(nb::module_& m) {
         .def(
             "count_edges", [](const FractalStream& self, int threads) { return self.expansion.count_edges(threads); },
             "threads"_a, released)
-        .def("columns32", &FractalStream::columns<std::int32_t>, "first"_a, "last"_a, "threads"_a)
-        .def("columns64", &FractalStream::columns<std::int64_t>, "first"_a, "last"_a, "threads"_a);
+        .def("make32", &FractalStream::make<std::int32_t>, "first"_a, "degrees"_a.noconvert(), "threads"_a, released)
+        .def("make64", &FractalStream::make<std::int64_t>, "first"_a, "degrees"_a.noconvert(), "threads"_a, released)
+        .def(
+            "take",
+            [](FractalStream& self, Out<std::int32_t> out, int threads) { Fractal::take(self.space, view(out), threads); },
+            "out"_a.noconvert(), "threads"_a, released)
+        .def(
+            "take",
+            [](FractalStream& self, Out<std::int64_t> out, int threads) { Fractal::take(self.space, view(out), threads); },
+            "out"_a.noconvert(), "threads"_a, released);
 
     bind_index<std::int32_t>(m, kronecker, rmat);
     bind_index<std::int64_t>(m, kronecker, rmat);

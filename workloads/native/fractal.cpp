@@ -68,8 +68,19 @@ OUTCORE_CLONES std::int64_t count_below(std::uint64_t seed, std::uint32_t block,
     return kept;
 }
 
-OUTCORE_CLONES void rename_lanes(const Permutation& permutation, std::uint32_t* ids) {
-    permutation.forward_lanes<kLanes>(ids);
+OUTCORE_CLONES void rename_all(const Permutation& permutation, std::uint32_t* ids, std::size_t count) {
+    std::size_t k = 0;
+    for (; k + kLanes <= count; k += kLanes) permutation.forward_lanes<kLanes>(ids + k);
+    if (k < count) {
+        std::uint32_t rest[kLanes] = {};
+        std::copy(ids + k, ids + count, rest);
+        permutation.forward_lanes<kLanes>(rest);
+        std::copy(rest, rest + (count - k), ids + k);
+    }
+}
+
+OUTCORE_CLONES void find_lanes(const Permutation& permutation, std::uint32_t* ids) {
+    permutation.inverse_lanes<kLanes>(ids);
 }
 
 }  // namespace
@@ -107,79 +118,139 @@ std::int64_t Fractal::count_edges(int threads) const {
     return total;
 }
 
-template <typename Index>
-void Fractal::append_column(std::int64_t column, Columns<Index>& out) const {
-    const std::int64_t i = column / base_nodes_, target = column % base_nodes_;
-    const std::size_t before = out.edges.size();
+void Fractal::append_kept(std::size_t block, std::int64_t begin, std::int64_t end,
+                          std::vector<std::uint32_t>& kept) const {
+    const std::uint32_t bound = bound_[block];
+    const std::size_t before = kept.size();
+    kept.resize(before + static_cast<std::size_t>(end - begin));
+    std::uint32_t* out = kept.data() + before;
+    std::uint32_t draws[kGroup];
     const Philox4x32 philox(seed_);
-    std::uint32_t draws[kGroup], kept[kLanes + 1];
+    for (std::int64_t edge = begin; edge < end;) {
+        const auto counter = static_cast<std::uint64_t>(edge) / 4;
+        const auto group = static_cast<std::int64_t>(4 * counter);
+        std::int64_t drawn = 4;
+        if (end - group > 2 * drawn) {  // from the third call on a vector one is cheaper
+            draw_group(seed_, counter, static_cast<std::uint32_t>(block), draws);
+            drawn = kGroup;
+        } else {
+            const auto words = philox({static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
+                                       static_cast<std::uint32_t>(block),
+                                       static_cast<std::uint32_t>(Purpose::kFractal)});
+            std::copy(words.begin(), words.end(), draws);
+        }
+        const std::int64_t stop = std::min(end, group + drawn);
+        for (; edge < stop; ++edge) {
+            // Written whether kept or not: a branch on a coin is guessed wrong half the time.
+            *out = static_cast<std::uint32_t>(base_indices_[static_cast<std::size_t>(edge)]);
+            out += draws[edge - group] < bound ? 1 : 0;
+        }
+    }
+    kept.resize(static_cast<std::size_t>(out - kept.data()));
+}
+
+template <typename Index>
+void Fractal::append_columns(std::int64_t first, int count, Scratch& scratch, std::int64_t* degrees,
+                             std::vector<Index>& out) const {
+    const std::int64_t i = first / base_nodes_, target = first % base_nodes_;
+    scratch.kept.clear();
+    scratch.ends.resize(static_cast<std::size_t>(copies_) * kColumns);
     for (std::int64_t j = 0; j < copies_; ++j) {
         const auto block = static_cast<std::size_t>(i * copies_ + j);
-        const std::uint32_t bound = bound_[block];
-        const auto u = static_cast<std::size_t>(columns_[block].inverse(static_cast<std::uint64_t>(target)));
-        const std::int64_t end = base_indptr_[u + 1];
-        const Index offset = static_cast<Index>(j * base_nodes_);
-        const std::size_t segment = out.edges.size();
-        int waiting = 0;
-        const auto flush = [&] {
-            if (waiting == 0) return;
-            std::fill(kept + waiting, kept + kLanes, 0U);
-            rename_lanes(rows_[block], kept);
-            for (int l = 0; l < waiting; ++l) out.edges.push_back(static_cast<Index>(kept[l]) + offset);
-            waiting = 0;
-        };
-        for (std::int64_t edge = base_indptr_[u]; edge < end;) {
-            const auto counter = static_cast<std::uint64_t>(edge) / 4;
-            const auto group = static_cast<std::int64_t>(4 * counter);
-            std::int64_t drawn = 4;
-            // A vector call pays from about a third of its draws on.
-            if (end - group > kGroup / 3) {
-                draw_group(seed_, counter, static_cast<std::uint32_t>(block), draws);
-                drawn = kGroup;
-            } else {
-                const auto words = philox({static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
-                                           static_cast<std::uint32_t>(block),
-                                           static_cast<std::uint32_t>(Purpose::kFractal)});
-                std::copy(words.begin(), words.end(), draws);
-            }
-            const std::int64_t stop = std::min(end, group + drawn);
-            for (; edge < stop; ++edge) {
-                // Written whether kept or not: a branch on a coin is guessed wrong half the time.
-                kept[waiting] = static_cast<std::uint32_t>(base_indices_[static_cast<std::size_t>(edge)]);
-                waiting += draws[edge - group] < bound ? 1 : 0;
-                if (waiting == kLanes) flush();
-            }
+        std::uint32_t column[kColumns] = {};
+        for (int c = 0; c < count; ++c) column[c] = static_cast<std::uint32_t>(target + c);
+        find_lanes(columns_[block], column);
+        // The columns lie anywhere in the base graph: ask for all of them before the first is needed.
+        for (int c = 0; c < count; ++c) __builtin_prefetch(&base_indptr_[column[c]]);
+        for (int c = 0; c < count; ++c) {
+            const std::int32_t* const list = base_indices_.data() + base_indptr_[column[c]];
+            __builtin_prefetch(list);
+            __builtin_prefetch(list + 16);
         }
-        flush();
-        std::sort(out.edges.begin() + static_cast<std::ptrdiff_t>(segment), out.edges.end());
+        const std::size_t start = scratch.kept.size();
+        for (int c = 0; c < count; ++c) {
+            append_kept(block, base_indptr_[column[c]], base_indptr_[std::size_t{column[c]} + 1], scratch.kept);
+            scratch.ends[static_cast<std::size_t>(j * kColumns + c)] = scratch.kept.size();
+        }
+        rename_all(rows_[block], scratch.kept.data() + start, scratch.kept.size() - start);
+        std::size_t begin = start;
+        for (int c = 0; c < count; ++c) {
+            const std::size_t end = scratch.ends[static_cast<std::size_t>(j * kColumns + c)];
+            std::sort(scratch.kept.begin() + static_cast<std::ptrdiff_t>(begin),
+                      scratch.kept.begin() + static_cast<std::ptrdiff_t>(end));
+            begin = end;
+        }
     }
-    out.degrees.push_back(static_cast<std::int64_t>(out.edges.size() - before));
+    std::size_t at = out.size();
+    out.resize(at + scratch.kept.size());
+    for (int c = 0; c < count; ++c) {
+        const std::size_t before = at;
+        for (std::int64_t j = 0; j < copies_; ++j) {
+            const auto segment = static_cast<std::size_t>(j * kColumns + c);
+            const std::size_t end = scratch.ends[segment];
+            // The part before column 0's is the last one of the block before.
+            std::size_t begin = 0;
+            if (c > 0) {
+                begin = scratch.ends[segment - 1];
+            } else if (j > 0) {
+                begin = scratch.ends[static_cast<std::size_t>((j - 1) * kColumns + count - 1)];
+            }
+            const Index offset = static_cast<Index>(j * base_nodes_);
+            for (std::size_t k = begin; k < end; ++k) out[at++] = static_cast<Index>(scratch.kept[k]) + offset;
+        }
+        degrees[c] = static_cast<std::int64_t>(at - before);
+    }
 }
 
 template <typename Index>
-Columns<Index> Fractal::columns(std::int64_t first, std::int64_t last, int threads) const {
-    if (first < 0 || last > num_nodes() || first > last) throw std::out_of_range("columns outside the graph");
-    constexpr std::int64_t kPiece = 512;
-    std::vector<Columns<Index>> pieces(static_cast<std::size_t>((last - first + kPiece - 1) / kPiece));
-    parallel_for(last - first, kPiece, threads, [&](std::int64_t begin, std::int64_t end, int) {
-        Columns<Index>& piece = pieces[static_cast<std::size_t>(begin / kPiece)];
-        piece.degrees.reserve(static_cast<std::size_t>(end - begin));
-        for (std::int64_t c = first + begin; c < first + end; ++c) append_column(c, piece);
+std::int64_t Fractal::make(std::int64_t first, std::span<std::int64_t> degrees, FractalWorkspace& space,
+                           int threads) const {
+    const auto count = static_cast<std::int64_t>(degrees.size());
+    if (first < 0 || first + count > num_nodes()) throw std::out_of_range("columns outside the graph");
+    constexpr std::int64_t kPiece = 32 * kColumns;
+    auto& arenas = space.arenas<Index>();
+    if (arenas.size() < static_cast<std::size_t>(std::max(threads, 1))) arenas.resize(static_cast<std::size_t>(threads));
+    for (std::vector<Index>& arena : arenas) arena.clear();
+    std::vector<Scratch> scratch(arenas.size());
+    space.pieces.assign(static_cast<std::size_t>((count + kPiece - 1) / kPiece), {});
+    parallel_for(count, kPiece, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+        const auto own = static_cast<std::size_t>(thread);
+        FractalWorkspace::Piece& piece = space.pieces[static_cast<std::size_t>(begin / kPiece)];
+        piece.thread = own;
+        piece.begin = arenas[own].size();
+        for (std::int64_t c = begin; c < end;) {
+            const std::int64_t left_in_copy = base_nodes_ - (first + c) % base_nodes_;
+            const auto together = static_cast<int>(std::min({std::int64_t{kColumns}, end - c, left_in_copy}));
+            append_columns(first + c, together, scratch[own], degrees.data() + c, arenas[own]);
+            c += together;
+        }
+        piece.end = arenas[own].size();
     });
-    std::size_t edges = 0;
-    for (const Columns<Index>& piece : pieces) edges += piece.edges.size();
-    Columns<Index> all;
-    all.degrees.reserve(static_cast<std::size_t>(last - first));
-    all.edges.reserve(edges);
-    for (Columns<Index>& piece : pieces) {
-        all.degrees.insert(all.degrees.end(), piece.degrees.begin(), piece.degrees.end());
-        all.edges.insert(all.edges.end(), piece.edges.begin(), piece.edges.end());
-        piece = {};
+    std::size_t total = 0;
+    for (FractalWorkspace::Piece& piece : space.pieces) {
+        piece.place = total;
+        total += piece.end - piece.begin;
     }
-    return all;
+    return static_cast<std::int64_t>(total);
 }
 
-template Columns<std::int32_t> Fractal::columns(std::int64_t, std::int64_t, int) const;
-template Columns<std::int64_t> Fractal::columns(std::int64_t, std::int64_t, int) const;
+template <typename Index>
+void Fractal::take(FractalWorkspace& space, std::span<Index> out, int threads) {
+    const auto& arenas = space.arenas<Index>();
+    parallel_for(static_cast<std::int64_t>(space.pieces.size()), 8, threads, [&](std::int64_t begin, std::int64_t end, int) {
+        for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
+            const FractalWorkspace::Piece& piece = space.pieces[k];
+            if (piece.place + (piece.end - piece.begin) > out.size()) throw std::out_of_range("out is too short");
+            const auto from = arenas[piece.thread].begin();
+            std::copy(from + static_cast<std::ptrdiff_t>(piece.begin), from + static_cast<std::ptrdiff_t>(piece.end),
+                      out.begin() + static_cast<std::ptrdiff_t>(piece.place));
+        }
+    });
+}
+
+template std::int64_t Fractal::make<std::int32_t>(std::int64_t, std::span<std::int64_t>, FractalWorkspace&, int) const;
+template std::int64_t Fractal::make<std::int64_t>(std::int64_t, std::span<std::int64_t>, FractalWorkspace&, int) const;
+template void Fractal::take(FractalWorkspace&, std::span<std::int32_t>, int);
+template void Fractal::take(FractalWorkspace&, std::span<std::int64_t>, int);
 
 }  // namespace outcore

@@ -11,10 +11,24 @@
 
 namespace outcore {
 
-template <typename Index>
-struct Columns {
-    std::vector<std::int64_t> degrees;
-    std::vector<Index> edges;  // the columns' lists one after the other, each ascending
+// Where columns are made; kept from call to call, so that its memory is paid for once. For one caller at a time.
+struct FractalWorkspace {
+    struct Piece {
+        std::size_t thread, begin, end;  // its edges are arenas[thread][begin, end)
+        std::size_t place = 0;           // where they belong among those of the call
+    };
+    std::vector<std::vector<std::int64_t>> wide;    // [threads] ids, of the one or the other width
+    std::vector<std::vector<std::int32_t>> narrow;
+    std::vector<Piece> pieces;
+
+    template <typename Index>
+    std::vector<std::vector<Index>>& arenas() noexcept {
+        if constexpr (sizeof(Index) == 4) {
+            return narrow;
+        } else {
+            return wide;
+        }
+    }
 };
 
 class Fractal {
@@ -29,12 +43,25 @@ public:
     // Edges of the whole result, from the draws alone: permutations do not change how many are kept.
     std::int64_t count_edges(int threads) const;
 
+    // Makes the lists of columns [first, first + degrees.size()), each ascending, into the workspace; returns how many
+    // edges they have. `take` copies them out, one list after the other.
     template <typename Index>
-    Columns<Index> columns(std::int64_t first, std::int64_t last, int threads) const;
+    std::int64_t make(std::int64_t first, std::span<std::int64_t> degrees, FractalWorkspace& space, int threads) const;
+    template <typename Index>
+    static void take(FractalWorkspace& space, std::span<Index> out, int threads);
 
 private:
+    static constexpr int kColumns = 16;  // columns made together: one vector of ids to rename
+
+    struct Scratch {
+        std::vector<std::uint32_t> kept;  // of one group of columns, block after block
+        std::vector<std::size_t> ends;    // [n * kColumns]: where each column's part of each block ends in it
+    };
+
     template <typename Index>
-    void append_column(std::int64_t column, Columns<Index>& out) const;
+    void append_columns(std::int64_t first, int count, Scratch& scratch, std::int64_t* degrees,
+                        std::vector<Index>& out) const;
+    void append_kept(std::size_t block, std::int64_t begin, std::int64_t end, std::vector<std::uint32_t>& kept) const;
 
     std::span<const std::int64_t> base_indptr_;
     std::span<const std::int32_t> base_indices_;

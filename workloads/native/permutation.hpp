@@ -39,15 +39,11 @@ public:
         return x;
     }
 
-    // forward() of W values in place, the first walk as vector code where the caller is; values below n.
+    // forward() and inverse() of W values in place, the first walk as vector code where the caller is; values below n.
     template <int W>
     OUTCORE_INLINE void forward_lanes(std::uint32_t* x) const noexcept {
         alignas(64) std::uint32_t low[W], high[W];
-        OUTCORE_LANES
-        for (int l = 0; l < W; ++l) {
-            low[l] = x[l] & low_mask_;
-            high[l] = static_cast<std::uint32_t>(std::uint64_t{x[l]} >> low_bits_);
-        }
+        split<W>(x, low, high);
         for (unsigned r = 0; r < kRounds; r += 2) {
             OUTCORE_LANES
             for (int l = 0; l < W; ++l) {
@@ -58,6 +54,23 @@ public:
         for (int l = 0; l < W; ++l) {
             const std::uint64_t y = (std::uint64_t{high[l]} << low_bits_) | low[l];
             x[l] = static_cast<std::uint32_t>(y < n_ ? y : forward(y));
+        }
+    }
+
+    template <int W>
+    OUTCORE_INLINE void inverse_lanes(std::uint32_t* x) const noexcept {
+        alignas(64) std::uint32_t low[W], high[W];
+        split<W>(x, low, high);
+        for (unsigned r = kRounds; r > 0; r -= 2) {
+            OUTCORE_LANES
+            for (int l = 0; l < W; ++l) {
+                low[l] ^= scramble(high[l], keys_[r - 1]) & low_mask_;
+                high[l] ^= scramble(low[l], keys_[r - 2]) & high_mask_;
+            }
+        }
+        for (int l = 0; l < W; ++l) {
+            const std::uint64_t y = (std::uint64_t{high[l]} << low_bits_) | low[l];
+            x[l] = static_cast<std::uint32_t>(y < n_ ? y : inverse(y));
         }
     }
 
@@ -79,6 +92,15 @@ private:
 
     static constexpr std::uint32_t mask(int bits) noexcept {
         return static_cast<std::uint32_t>((std::uint64_t{1} << bits) - 1);
+    }
+
+    template <int W>
+    OUTCORE_INLINE void split(const std::uint32_t* x, std::uint32_t* low, std::uint32_t* high) const noexcept {
+        OUTCORE_LANES
+        for (int l = 0; l < W; ++l) {
+            low[l] = x[l] & low_mask_;
+            high[l] = static_cast<std::uint32_t>(std::uint64_t{x[l]} >> low_bits_);
+        }
     }
 
     // Any function will do for invertibility; this one spreads every input bit over the low bits that are kept.

@@ -1,0 +1,128 @@
+"""Generation: `kronecker` of 1 B edges beside fio writing as many bytes to the same disk; `fractal` of 100 M edges.
+
+kronecker: at least 0.7 of the bandwidth that fio reaches with direct 1 MiB writes and a sync at the end, from the first
+step (drawing the base graph) to CSC on disk, hashed and synced, at no more than 1 GiB. fractal: at least 10 M edges a
+second and core, counting and writing, the SVD of the base apart. Every run is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks._disk import interleave, parser, verdict
+
+GIB = 1 << 30
+NODES, EDGES = 50_000_000, 1_000_000_000
+FRACTAL_BASE_NODES, FRACTAL_BASE_EDGES, FRACTAL_EXPAND = 1_000_000, 30_000_000, 4
+
+
+class _Measured(Exception):
+    """Ends the writer's context without a dataset: only the topology is measured, and its files go."""
+
+
+def child(kind: str, folder: str, nodes: int, edges: int, threads: int) -> None:
+    """One generation in a fresh process; prints seconds, bytes, edges and the peak of resident memory."""
+    from workloads.kronecker import GenerateSpec, plan_topology
+    from workloads.kronecker.rmat import rmat_base
+    from workloads.writer import DatasetWriter
+
+    base = None
+    if kind == "fractal":
+        base = rmat_base(FRACTAL_BASE_NODES, FRACTAL_BASE_EDGES, 1, threads, permute=False)
+        spec = GenerateSpec("fractal", expand=FRACTAL_EXPAND, base=base, seed=1, threads=threads, max_memory=4 * GIB)
+    else:
+        spec = GenerateSpec("kronecker", nodes=nodes, edges=edges, seed=1, threads=threads)
+    try:
+        with DatasetWriter(Path(folder) / kind) as writer:
+            stages: dict[str, float] = {}
+            start = time.monotonic()
+            plan = plan_topology(spec, lambda stage, fraction: stages.setdefault(stage, time.monotonic()))
+            planned = time.monotonic()
+            used = time.process_time()
+            plan.write(writer, lambda stage, fraction: None)
+            end, used = time.monotonic(), time.process_time() - used
+            raise _Measured
+    except _Measured:
+        pass
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(
+        json.dumps(
+            {
+                "seconds": end - start,
+                "write_s": end - planned,
+                "count_s": planned - stages.get("counting", planned),
+                "write_cpu_s": used,
+                "bytes": plan.data_bytes,
+                "edges": plan.num_edges,
+                "peak_bytes": int(peak.split()[1]) * 1024,
+            }
+        )
+    )
+
+
+def generate(kind: str, folder: str, options: argparse.Namespace, threads: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.generation", "--child", kind, "--folder", folder]
+    command += ["--nodes", str(options.nodes), "--edges", str(options.edges), "--threads", str(threads)]
+    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+
+
+def fio_write(folder: str, total: int) -> float:
+    """Bytes a second of one fio process writing a new file: direct, 1 MiB, eight in flight, synced at the end."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix="outcore-bench-") as made:
+        command = [
+            "fio", "--name=write", f"--filename={made}/file", "--rw=write", "--bs=1M", f"--size={total}", "--direct=1",
+            "--ioengine=io_uring", "--iodepth=8", "--end_fsync=1", "--output-format=json",
+        ]  # fmt: skip
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        return float(json.loads(done.stdout)["jobs"][0]["write"]["bw_bytes"])
+
+
+def main() -> None:
+    options_parser = parser(__doc__ or "")
+    options_parser.set_defaults(rounds=3)
+    options_parser.add_argument("--nodes", type=int, default=NODES)
+    options_parser.add_argument("--edges", type=int, default=EDGES)
+    options_parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    options_parser.add_argument("--only", choices=["kronecker", "fractal"])
+    options_parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = options_parser.parse_args()
+    if options.child:
+        child(options.child, options.folder, options.nodes, options.edges, options.threads)
+        return
+    reached = True
+    if options.only != "fractal":
+        peaks: list[float] = []
+
+        def ours() -> float:
+            made = generate("kronecker", options.folder, options, options.threads)
+            peaks.append(made["peak_bytes"])
+            return made["bytes"] / made["seconds"]
+
+        total = 8 * (options.nodes + 1) + 4 * options.edges
+        print(f"kronecker, {options.edges:,} edges, {total / 1e9:.2f} GB, bytes/s:")
+        rates = interleave(
+            options.rounds, {"outcore kronecker": ours, "fio write": lambda: fio_write(options.folder, total)}
+        )
+        reached &= verdict("kronecker over fio", rates["outcore kronecker"] / rates["fio write"], 0.7)
+        reached &= verdict("1 GiB over peak memory", GIB / max(peaks), 1.0)
+    if options.only != "kronecker":
+        made = generate("fractal", options.folder, options, options.threads)
+        seconds = (made["count_s"] + made["write_s"]) * options.threads
+        print(
+            f"fractal, {made['edges']:,} edges, {options.threads} threads: write {made['write_s']:.2f} s "
+            f"({made['write_cpu_s']:.2f} s of processor), count {made['count_s']:.2f} s, SVD and sorting "
+            f"{made['seconds'] - made['write_s'] - made['count_s']:.2f} s, peak {made['peak_bytes'] / GIB:.2f} GiB"
+        )
+        reached &= verdict("fractal, M edges/s and core", made["edges"] / seconds / 1e6, 10.0)
+    sys.exit(0 if reached else 1)
+
+
+if __name__ == "__main__":
+    main()
