@@ -69,6 +69,7 @@ def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
         ("classes", str(dataset.num_classes)),
         ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
         ("on disk", format_bytes(dataset.total_bytes)),
+        *(("generator", _generator(stats)) for name, stats in manifest.stats.items() if name == "generator"),
         *(("note", note) for note in manifest.notes),
     ]
     if verbose:
@@ -83,6 +84,10 @@ def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
     console.print(table)
     if manifest.stats:
         console.print(_stats_table(manifest.stats))
+
+
+def _generator(details: dict[str, float | int | None]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {_number(value)}" for key, value in details.items())
 
 
 def _stats_table(stats: dict[str, dict[str, float | int | None]]) -> Table:
