@@ -49,8 +49,9 @@ def measure(root: Path, systems: list[str], runs: int) -> int:
         for system in systems:
             record = json.loads(
                 outcore(
-                    "run", system, "--dataset", "small", "--fanout", "10,10", "--batch-size", "50", "--max-batches", "5",
-                    "--epochs", "2", "--device", "emulated:null", "--device-memory", "16MiB", "--json",
+                    "run", system, "--dataset", "small", "--fanout", "10,10", "--batch-size", "50",
+                    "--max-batches", "5", "--epochs", "2", "--device", "emulated:null",
+                    "--device-memory", "16MiB", "--json",
                 )
             )  # fmt: skip
             seconds = record["overhead"]["first_batch_s"]

@@ -348,7 +348,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
     Args:
         run: one cell of the grid.
         data_root: where datasets lie.
-        isolation: the backend that `auto` became.
+        isolation: the backend of the series, which `auto` became.
 
     Raises:
         InputError, DatasetError: it cannot run, and why.
@@ -375,7 +375,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         ),
         layers=len(settings.fanout),
         device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
-        isolation=isolation if settings.isolation == "auto" else settings.isolation,
+        isolation=isolation,
         timeout_s=parse_seconds(settings.timeout),
         options=options,
         experiment=run.experiment,

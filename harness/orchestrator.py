@@ -20,7 +20,7 @@ from harness.protocol import Batches, EpochDone, Event, Gate, Planned, Prepared,
 from harness.record import EpochRecord, Memory, PlannedBuffer, Preprocess, Record, RunConfig
 from harness.series import Series
 from systems.interface import StageSpan
-from workloads.errors import BudgetError, HostError, InputError, OutcoreError
+from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
@@ -101,7 +101,15 @@ class _Execution:
 
     def run(self) -> Record:
         """Everything, in order; scratch files, cap and shared memory go whatever happens."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{self._series.scratch_prefix}", dir=self._series.scratch_root))
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=self._series.scratch_prefix, dir=self._series.scratch_root))
+        except OSError as error:
+            raise DataIOError(
+                f"no scratch folder can be made under {self._series.scratch_root}: {error.strerror}",
+                path=str(self._series.scratch_root),
+                errno=error.errno or 0,
+                fix="free some space",
+            ) from error
         try:
             reason = self._series.unsupported(self._config)
             if reason:

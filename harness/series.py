@@ -276,9 +276,7 @@ class Series:
     @property
     def scratch_root(self) -> Path:
         """Scratch folders of runs, on the disk of the data."""
-        folder = self.data_root / _SCRATCH / "scratch"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return self._folder("scratch")
 
     @cached_property
     def scratch_prefix(self) -> str:
@@ -287,6 +285,14 @@ class Series:
 
     def artefacts(self, system: str) -> Path:
         """Where a system keeps what it prepared, by fingerprints of its own."""
-        folder = self.data_root / _SCRATCH / "artefacts" / system.replace(":", "-").replace(os.sep, "-")
-        folder.mkdir(parents=True, exist_ok=True)
+        return self._folder("artefacts", system.replace(":", "-").replace(os.sep, "-"))
+
+    def _folder(self, *names: str) -> Path:
+        folder = self.data_root.joinpath(_SCRATCH, *names)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"data root {self.data_root} cannot be written: {error.strerror}", "choose another --data-root"
+            ) from error
         return folder

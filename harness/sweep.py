@@ -91,10 +91,22 @@ class Sweep:
         experiments: what to run; the first one's rounds and order seed count.
         results_root, data_root: where records and datasets lie.
         progress: told what is going on.
+        fresh: run again what has a record already.
+        isolation: the backend asked for; `auto` takes the experiments' own.
+
+    Raises:
+        InputError: a system, an option or a setting that cannot be.
     """
 
     def __init__(
-        self, experiments: Sequence[Experiment], results_root: Path, data_root: Path, progress: Progress
+        self,
+        experiments: Sequence[Experiment],
+        results_root: Path,
+        data_root: Path,
+        progress: Progress,
+        *,
+        fresh: bool = False,
+        isolation: str = "auto",
     ) -> None:
         from harness.datasets import recipes_of
 
@@ -103,12 +115,21 @@ class Sweep:
         self._results_root = results_root
         self._data_root = data_root
         self._progress = progress
+        self._fresh = fresh
         first = experiments[0]
         self.planned = order(union(experiments), first.rounds, first.order_seed)
         self.recipes: dict[str, Recipe] = recipes_of(experiments)
         for cell in self.planned:
             check_settings(cell.settings)
             check_options(cell.system, cell.settings.options)
+        self.isolation = isolation if isolation != "auto" else self._common_isolation()
+
+    def _common_isolation(self) -> str:
+        """The backend that all runs ask for: caps of different kinds do not compare."""
+        wanted = sorted({cell.settings.isolation for cell in self.planned} - {"auto"})
+        if len(wanted) > 1:
+            raise InputError(f"run.isolation is {' and '.join(wanted)} in one sweep", "run them as two experiments")
+        return wanted[0] if wanted else "auto"
 
     def estimate(self) -> Estimate:
         """Runs, bytes of datasets to make, and time, without running anything."""
@@ -169,6 +190,8 @@ class Sweep:
 
     def _done_records(self) -> Iterable[Record]:
         """Records that need not be made again: every ending but a failure is a result."""
+        if self._fresh:
+            return []
         return [record for record in results.records(self._results_root) if record.status != "failed"]
 
     def _finished(self) -> set[tuple[str, int]]:

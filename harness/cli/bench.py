@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.experiment import Experiment
     from harness.figures.base import Rendered
     from harness.record import Record
-    from harness.sweep import Sweep
+    from harness.sweep import Outcome, Sweep
 
 
 def bench(
@@ -32,6 +32,7 @@ def bench(
     profile: Annotated[str, typer.Option(help="smoke, quick, standard or paper")] = "quick",
     figures: Annotated[str, typer.Option(help="headline, all, none, or ids separated by commas")] = "headline",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
     isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd or none")] = "auto",
     data_root: DataRoot = DATA,
     results_root: ResultsRoot = RESULTS,
@@ -46,14 +47,16 @@ def bench(
 
     base = load_experiment(experiment if experiment is not None else profile)
     progress = Progress(quiet=quiet or json_, verbose=verbose)
-    sweep = Sweep([base, *_needed(base, figures)], results_root, data_root, progress)
+    experiments = [base, *_needed(base, figures)]
+    sweep = Sweep(experiments, results_root, data_root, progress, fresh=fresh, isolation=isolation)
     if dry_run:
         _print_estimate(sweep, json_=json_)
         return
     unwind_on_signals()
-    with Series(results_root, data_root, isolation=isolation, progress=progress) as series:
+    with Series(results_root, data_root, isolation=sweep.isolation, progress=progress) as series:
         outcome = sweep.run(series, lambda record: progress.title(_line(record)))
-    progress.title("")
+    if figures != "none":
+        progress.title("drawing figures")
     drawn = _draw(base, figures, results_root)
     progress.done()
     if json_:
@@ -73,7 +76,14 @@ def bench(
                 ],
             }
         )
-        return
+    else:
+        _print_outcome(base, outcome, drawn, results_root)
+    if any(record.status == "failed" for record in outcome.records):
+        raise typer.Exit(1)
+
+
+def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:
+    """The headline table, where the figures are and why some are not."""
     from harness.cli.table import console, headline_table
 
     out = console()
