@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -23,6 +21,7 @@ import xxhash
 from workloads.errors import DataIOError, DatasetError, OutcoreError
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header
+from workloads.tempfolder import free_bytes, locked, remove_stale, sync, temporary_prefix, try_lock
 from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -110,12 +109,12 @@ class DatasetWriter:
             root.mkdir(parents=True, exist_ok=True)
             if self.path.exists() and not self._replace:
                 raise _exists(self.path)
-            with _locked(root):
+            with locked(root):
                 remove_stale(root)
-                self._folder = Path(tempfile.mkdtemp(prefix=_prefix(self.path.name), dir=root))
+                self._folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=root))
                 self._folder.chmod(0o755)
                 self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-                _try_lock(self._lock)
+                try_lock(self._lock)
         except OSError as error:
             self._translate(error)
         self._catch_signals()
@@ -244,19 +243,19 @@ class DatasetWriter:
             if extra.name not in {f"{part}.npy" for part in PARTS}:
                 shutil.rmtree(extra) if extra.is_dir() else extra.unlink()
         manifest.write(self.folder)
-        _sync(self.folder / "dataset.json")
-        _sync(self.folder)
-        with _locked(self.path.parent):
+        sync(self.folder / "dataset.json")
+        sync(self.folder)
+        with locked(self.path.parent):
             if self.path.exists():
                 if not self._replace:
                     raise _exists(self.path)
-                old = Path(tempfile.mkdtemp(prefix=_prefix(self.path.name), dir=self.path.parent))
+                old = Path(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent))
                 self.path.rename(old)
                 self.folder.rename(self.path)
                 shutil.rmtree(old)
             else:
                 self.folder.rename(self.path)
-            _sync(self.path.parent)
+            sync(self.path.parent)
         self._folder = None
 
     def _clean(self) -> None:
@@ -300,37 +299,6 @@ class DatasetWriter:
         self._handlers.clear()
 
 
-def free_bytes(folder: Path) -> int:
-    """Bytes that this user may still write under `folder` (which need not exist yet)."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    status = os.statvfs(place)
-    return status.f_bavail * status.f_frsize
-
-
-def remove_stale(root: Path) -> list[Path]:
-    """Remove temporary folders whose writer is gone (killed); returns them.
-
-    A living writer holds a lock on its folder, so nothing depends on process ids, which containers share and kernels
-    use again.
-    """
-    removed = []
-    for path in root.glob(".*.outcore-tmp-*"):
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            if _try_lock(handle):
-                shutil.rmtree(path, ignore_errors=True)
-                removed.append(path)
-        finally:
-            os.close(handle)
-    return removed
-
-
-def _prefix(name: str) -> str:
-    return f".{name}.outcore-tmp-"
-
-
 def _data_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
@@ -339,36 +307,6 @@ def _exists(path: Path) -> OutcoreError:
     return DatasetError(
         f"{path.name!r} exists already in {path.parent}", f"`outcore data rm {path.name}` first, or use --force"
     )
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by another, or a file system without locks: then nothing is ever taken for stale
-        return False
-    return True
-
-
-@contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Hold the root's lock: between a folder's creation and its locking nobody may take it for stale."""
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError:
-            pass
-        yield
-    finally:
-        os.close(handle)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:

@@ -239,8 +239,9 @@ def rm(
     for folder in folders:
         # Out of sight first: a removal that is cut short leaves no half dataset, and the next writer cleans it.
         doomed = folder.with_name(f".{folder.name}.outcore-tmp-removed")
+        shutil.rmtree(doomed, ignore_errors=True)
         folder.rename(doomed)
-        shutil.rmtree(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
     if as_json:
         print(json.dumps({"removed": [folder.name for folder in folders]}))
     elif not quiet:

@@ -211,3 +211,13 @@ def test_the_root_comes_from_the_environment_and_progress_goes_to_stderr(tmp_pat
     assert "writing features ..." in done.stderr and "writing features" not in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
     assert "4,000" in done.stdout
+
+
+def test_a_removal_cut_short_is_finished_by_the_next_writer(outcore: Outcore) -> None:
+    make_tiny(outcore.root / "a", nodes=100, edges=300)
+    (outcore.root / "a").rename(outcore.root / ".a.outcore-tmp-removed")
+    assert outcore("list", "--json").json == {"datasets": []}
+    make_tiny(outcore.root / "a", nodes=100, edges=300)
+    assert [path.name for path in outcore.root.iterdir()] == ["a"]
+    (outcore.root / ".a.outcore-tmp-removed").mkdir()
+    assert outcore("rm", "a", "--yes").code == 0 and list(outcore.root.iterdir()) == []

@@ -16,7 +16,7 @@ import pytest
 from tests.support import make_tiny
 from workloads.dataset import Dataset, DatasetWriter
 from workloads.errors import DatasetError
-from workloads.writer import free_bytes, remove_stale
+from workloads.tempfolder import free_bytes, remove_stale
 
 
 def leftovers(root: Path) -> list[str]:
