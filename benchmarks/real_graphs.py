@@ -4,7 +4,7 @@
 
 GRAPHS holds `amazon-computers.npz` and `web-NotreDame.txt.gz` (in it or in folders of it). Both are imported, expanded
 to at least a million nodes with `kronecker` and with `fractal`, and pyg+, gnndrive and in-memory are compared under a
-cap, storage-bound. Then a GraphSAGE is really trained on the expanded amazon-computers, through gnndrive. Prints the tables
+cap, storage-bound. Then a GraphSAGE is really trained on the expanded amazon-computers, through gnndrive. Prints tables
 as Markdown. Exit 1 where a run is invalid, digests differ or the accuracy is not well above the majority class.
 """
 
