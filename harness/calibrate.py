@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.context import Calibration
-from harness.experiment import parse_memory
 from harness.isolation.base import Cap, Isolation, Limits
 from harness.launch import Ending, Worker
 from harness.protocol import Calibrated, Event, Gate, WorkerSpec
 from harness.record import RunConfig
+from harness.settings import parse_memory
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes
 

@@ -31,14 +31,14 @@ def calibrate(spec: WorkerSpec, channel: Channel) -> None:
     The same imports, device, model and optimiser as a run; features of the largest batch's size are in memory before
     the step, since holding them is the system's plan, not training.
     """
-    from harness import worker
+    from harness import build
     from systems.registry import load
 
-    worker.cores_of(spec)
+    build.cores_of(spec)
     load(spec.config.system)
-    workload = worker.build_workload(spec)
-    accelerator = worker.build_accelerator(spec)
-    trainer = worker.build_trainer(spec, workload, accelerator)
+    workload = build.build_workload(spec)
+    accelerator = build.build_accelerator(spec)
+    trainer = build.build_trainer(spec, workload, accelerator)
     channel.gate("floor")
     try:
         batches = _Batches(workload)

@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.experiment import Experiment, strict
+from harness.experiment import Experiment
+from harness.settings import strict
 from workloads.errors import InputError
 from workloads.units import format_bytes, parse_bytes, parse_count
 

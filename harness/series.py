@@ -223,7 +223,7 @@ class Series:
 
     def workload(self, config: RunConfig, dataset: Dataset) -> Workload:
         """The workload of a run, as its worker builds it."""
-        from harness.worker import workload_of
+        from harness.build import workload_of
 
         return workload_of(config, dataset)
 

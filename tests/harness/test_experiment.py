@@ -18,10 +18,9 @@ from harness.experiment import (
     check_settings,
     load_experiment,
     parse_experiment,
-    parse_memory,
-    parse_seconds,
 )
 from harness.record import DatasetConfig, RunConfig
+from harness.settings import parse_memory, parse_seconds
 from harness.sweep import order, union
 from workloads.errors import InputError
 

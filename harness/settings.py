@@ -1,0 +1,221 @@
+"""The settings of a run, strictly checked: one sentence names the key, the fault and the nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from workloads.errors import InputError
+from workloads.units import parse_bytes
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """A model that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunSettings(Strict):
+    """What `outcore run` takes and `run:` in a YAML file holds; a system of the list may override any of it.
+
+    The first `warmup` of `epochs` are recorded and left out of the statistics.
+    """
+
+    dataset: str | None = None
+    memory: str = "none"
+    model: Literal["sage", "gcn", "gat"] = "sage"
+    layers: int | None = Field(default=None, ge=1)
+    hidden: int = Field(default=256, ge=1)
+    heads: int = Field(default=4, ge=1)
+    learning_rate: float = Field(default=0.003, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    sampler: Literal["neighbor"] = "neighbor"
+    fanout: list[int] = Field(default_factory=lambda: [10, 10, 10], min_length=1)
+    replace: bool = False
+    shuffle: bool = True
+    batch_size: int = Field(default=1000, ge=1)
+    max_batches: int = Field(default=0, ge=0)
+    epochs: int = Field(default=3, ge=1)
+    warmup: int = Field(default=1, ge=0)
+    device: str = "cpu"
+    device_memory: str | int | None = None
+    isolation: Literal["auto", "cgroup2", "cgroup1", "systemd", "docker", "none"] = "auto"
+    disk_class: str = "none"
+    stages: Literal["all", "sample", "sample+extract"] = "all"
+    cores: int = Field(default=0, ge=0)
+    keep_order: bool = False
+    seed: int = Field(default=0, ge=0)
+    verify: bool = False
+    timeout: float | str = 3600.0
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("fanout", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("fanout")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        if any(count == 0 or count < -1 for count in value):
+            raise ValueError("every hop needs a positive number of neighbours, or -1 for all of them")
+        return value
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _text(cls, value: object) -> object:
+        text = "none" if value is None else str(value)
+        try:
+            return canonical_memory(text)
+        except InputError:
+            return text  # `check_settings` says what is wrong with it
+
+
+@dataclass(frozen=True)
+class MemorySetting:
+    """What `--memory` asks for; at most one of cap and budget is set, none of them means unlimited."""
+
+    cap_bytes: int | None = None
+    budget_bytes: int | None = None
+
+
+def strict(model: type[M], content: object, where: str) -> M:
+    """`content` as `model`; the first fault as one sentence with the key's path and the nearest valid name.
+
+    Raises:
+        InputError: an unknown key, a wrong type, a value out of range.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        loc = [str(part) for part in first["loc"]]
+        path = ".".join([part for part in (where, *loc) if part])
+        if first["type"] == "extra_forbidden":
+            raise unknown_name("key", path, loc[-1], list(model.model_fields)) from error
+        given = "" if first["type"] == "missing" else f", but is {first['input']!r}"
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(
+            f"{path or model.__name__}: {message[0].lower()}{message[1:]}{given}", "mend that key"
+        ) from error
+
+
+def unknown_name(what: str, path: str, name: str, valid: Sequence[str]) -> InputError:
+    """The error for a name that does not exist, with the nearest one that does."""
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(sorted(valid))}"
+    return InputError(f"{path} is not a known {what}", hint)
+
+
+def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
+    """`768MiB` (cap), `0.25x` (budget, share of the feature table), `+64MiB` (budget) or `none`.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    text = text.strip()
+    if text.lower() == "none":
+        return MemorySetting()
+    if text.endswith(("x", "X")):
+        try:
+            share = float(text[:-1])
+        except ValueError as error:
+            raise InputError(f"memory is {text!r}, which is not a share", "write it like 0.25x") from error
+        if not 0 < share < 1e6:
+            raise InputError(f"memory is {text!r}, and a share has to be above 0", "write it like 0.25x")
+        return MemorySetting(budget_bytes=round(share * feature_bytes))
+    if text.startswith("+"):
+        return MemorySetting(budget_bytes=parse_bytes(text[1:], "memory"))
+    return MemorySetting(cap_bytes=parse_bytes(text, "memory"))
+
+
+def parse_seconds(value: float | str, what: str = "timeout") -> float:
+    """Seconds from `600`, `600s`, `10min` or `2h`."""
+    text = str(value).strip().lower()
+    for suffix, factor in (("min", 60.0), ("h", 3600.0), ("s", 1.0), ("", 1.0)):
+        if text.endswith(suffix):
+            try:
+                seconds = float(text[: len(text) - len(suffix)]) * factor
+            except ValueError:
+                continue
+            if seconds > 0:
+                return seconds
+    raise InputError(f"{what} is {value!r}, which is not a time", "write it like 600s, 10min or 2h")
+
+
+def check_settings(settings: RunSettings) -> None:
+    """Refuse what cannot be, before anything runs and without opening the dataset.
+
+    Raises:
+        InputError: an impossible combination, a wrong unit.
+    """
+    parse_memory(settings.memory, 1)
+    parse_seconds(settings.timeout)
+    if settings.layers is not None and settings.layers != len(settings.fanout):
+        raise InputError(
+            f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops",
+            "give one fan-out a layer",
+        )
+    if settings.warmup >= settings.epochs:
+        raise InputError(
+            f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves none to measure",
+            "raise epochs or lower warmup",
+        )
+    if settings.device_memory is not None:
+        parse_bytes(settings.device_memory, "device_memory")
+        if settings.device == "cpu":
+            raise InputError("device_memory is set, and device cpu has no memory of its own", "leave it out")
+    elif settings.device.startswith("emulated:"):
+        raise InputError(f"device {settings.device} has no device_memory", "set it, like device_memory 2GiB")
+    if settings.device not in ("cpu", "cuda") and not settings.device.startswith(("cuda:", "emulated:")):
+        raise unknown_name("device", f"device {settings.device!r}", settings.device, ["cpu", "cuda", "emulated:a10g"])
+    if settings.device.startswith("emulated:"):
+        from workloads.accelerators.profile import load_profile
+
+        load_profile(settings.device.removeprefix("emulated:"))
+    if settings.disk_class != "none":
+        if settings.isolation == "none":
+            raise InputError("disk_class needs a cgroup, and isolation is none", "use isolation auto")
+        from harness.ssd.classes import parse_disk_class
+
+        parse_disk_class(settings.disk_class)
+
+
+def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A system's options, complete with defaults.
+
+    Raises:
+        InputError: the system or an option does not exist, or a value is wrong.
+    """
+    from systems.registry import load
+
+    info = load(system).info
+    try:
+        return info.options.model_validate(dict(options)).model_dump(mode="json")
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "options"
+        if first["type"] == "extra_forbidden":
+            raise unknown_name(
+                f"option of {system}", f"option {name}", name, list(info.options.model_fields)
+            ) from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(
+            f"{system}: option {name}: {message}, but is {first['input']!r}", f"see `outcore systems {system}`"
+        ) from error
+
+
+def canonical_memory(text: str) -> str:
+    """The one way to write a memory setting, so that `+67108864` and `+64MiB` are the same run."""
+    text = text.strip()
+    if text.lower() == "none" or text.endswith(("x", "X")):
+        return text.lower()
+    size = parse_bytes(text.removeprefix("+"), "memory")
+    shown = f"{size // 2**20}MiB" if size % 2**20 == 0 else f"{size}B"
+    return f"+{shown}" if text.startswith("+") else shown
