@@ -19,7 +19,7 @@ class NodeTable {
 public:
     static constexpr Key kEmpty = std::numeric_limits<Key>::max();
 
-    // Makes room for `count` nodes and forgets all of them. True if the table was emptied.
+    // Makes room for `count` nodes; every slot must then be cleared.
     void reset(std::size_t count) {
         const std::size_t slots = std::bit_ceil(std::max<std::size_t>(count + count / 3, 64));
         keys_.reserve(slots);

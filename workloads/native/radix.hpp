@@ -51,8 +51,7 @@ public:
                 return std::pair(from + total * m / members, from + total * (m + 1) / members);
             };
             const auto digit = [&](const Fresh<Key>& node) { return (node.id >> shift) & (digits - 1); };
-            team.run([&](int member) {
-                const auto m = static_cast<std::size_t>(member);
+            team.share(members, [&](std::size_t m) {
                 std::size_t* histogram = places_.data() + m * digits;
                 std::fill_n(histogram, digits, 0);
                 const auto [first, last] = source(m);
@@ -61,8 +60,7 @@ public:
             std::size_t place = 0;
             for (std::size_t d = 0; d < digits; ++d)
                 for (std::size_t m = 0; m < members; ++m) place += std::exchange(places_[m * digits + d], place);
-            team.run([&](int member) {
-                const auto m = static_cast<std::size_t>(member);
+            team.share(members, [&](std::size_t m) {
                 std::size_t* next = places_.data() + m * digits;
                 const auto [first, last] = source(m);
                 for (auto node = first; node != last; ++node) to[next[digit(*node)]++] = *node;

@@ -115,7 +115,7 @@ private:
             result.num_dst = static_cast<std::int64_t>(count);
             count_edges(space, result, count, options_.fanout[hop]);
             const auto edges = static_cast<std::size_t>(result.indptr[count]);
-            make_room(space, count, edges);
+            make_room<Shared>(space, count, edges);
             result.indices = Buffer<std::int32_t>(edges);
             draw<Shared>(space, result, count, {options_.seed, epoch, batch, static_cast<std::uint32_t>(hop)}, options_.fanout[hop]);
             count = place(space, count, result);
@@ -190,6 +190,7 @@ private:
     }
 
     // The table must hold every node that this hop can bring; a larger one is filled with the nodes so far.
+    template <bool Shared>
     void make_room(Space& space, std::size_t count, std::size_t edges) {
         const std::uint64_t bound = std::min<std::uint64_t>(num_nodes(), count + edges);
         if (bound >= std::uint64_t{1} << 31)
@@ -199,12 +200,14 @@ private:
         const std::size_t slots = space.table.slots();
         in_chunks(space, slots, std::max<std::size_t>(slots / space.lanes.size(), kParallelItems),
                   [&](std::size_t, std::size_t first, std::size_t last) { space.table.clear(first, last); });
-        for (std::size_t i = 0; i < count; ++i) {
-            if (i + kAhead < count) space.table.prefetch(static_cast<Key>(space.nodes[i + kAhead]));
-            bool fresh = false;
-            const std::uint32_t slot = space.table.template insert<false>(static_cast<Key>(space.nodes[i]), fresh);
-            space.table.value(slot) = static_cast<std::uint32_t>(i);
-        }
+        in_chunks(space, count, kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i < last; ++i) {
+                if (i + kAhead < last) space.table.prefetch(static_cast<Key>(space.nodes[i + kAhead]));
+                bool fresh = false;
+                const std::uint32_t slot = space.table.template insert<Shared>(static_cast<Key>(space.nodes[i]), fresh);
+                space.table.value(slot) = static_cast<std::uint32_t>(i);
+            }
+        });
     }
 
     // Draws every destination's edges; `indices` of the result holds the table slots of their sources.

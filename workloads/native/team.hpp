@@ -1,23 +1,23 @@
-// A small persistent team of threads that runs one task on all of its members and waits for all of them.
+// A small persistent team of threads that help the caller with one task after the other.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace outcore {
 
+// The caller is member 0 and must be able to finish every task alone: the others join a task if they come in time, and
+// only those that joined are waited for. So a team is never slower than its caller because the cores are busy.
 class Team {
 public:
-    // The caller is member 0; `size - 1` threads are started.
     explicit Team(int size) : errors_(static_cast<std::size_t>(size)) {
         // Spinning hides the wake-up only where every member has a core of its own.
-        spins_ = static_cast<unsigned>(size) <= std::thread::hardware_concurrency() ? 4000 : 0;
+        spins_ = static_cast<unsigned>(size) <= std::thread::hardware_concurrency() ? 2000 : 0;
         for (int member = 1; member < size; ++member) workers_.emplace_back([this, member] { serve(member); });
     }
 
@@ -25,35 +25,41 @@ public:
     Team& operator=(const Team&) = delete;
 
     ~Team() {
-        stop_ = true;
-        start();
+        stop_.store(true, std::memory_order_relaxed);
+        state_.fetch_add(kRound, std::memory_order_release);
+        state_.notify_all();
         for (auto& worker : workers_) worker.join();
     }
 
     int size() const noexcept { return static_cast<int>(workers_.size()) + 1; }
 
-    // Runs task(member) on every member. The first error of any member is thrown here, after all have finished.
+    // Runs task(member) on the caller and on every member that joins before the caller is done. The first error of any
+    // member is thrown here, when all of them have finished.
     void run(const std::function<void(int)>& task) {
-        if (!workers_.empty()) {
-            task_ = &task;
-            running_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
-            start();
-        }
+        if (workers_.empty()) return task(0);
+        task_ = &task;
+        // Release: those who join must see the task and everything the caller wrote before it.
+        state_.store((state_.load(std::memory_order_relaxed) + kRound) | kOpen, std::memory_order_release);
+        state_.notify_all();
         attempt(task, 0);
-        if (!workers_.empty()) {
-            for (std::uint32_t left; (left = wait_while_spinning(running_, [](auto n) { return n == 0; })) != 0;)
-                running_.wait(left, std::memory_order_acquire);
-        }
+        state_.fetch_and(~kOpen, std::memory_order_relaxed);
+        await([](std::uint32_t state) { return (state & kJoined) == 0; });
         for (auto& error : errors_)
             if (error) std::rethrow_exception(std::exchange(error, nullptr));
     }
 
-private:
-    void start() noexcept {
-        // Release: the members must see the task and everything the caller wrote before it.
-        round_.fetch_add(1, std::memory_order_release);
-        round_.notify_all();
+    // Runs body(part) once for each part in [0, parts), by whichever member is free.
+    template <class Body>
+    void share(std::size_t parts, const Body& body) {
+        std::atomic<std::size_t> next{0};
+        run([&](int) {
+            for (std::size_t part; (part = next.fetch_add(1, std::memory_order_relaxed)) < parts;) body(part);
+        });
     }
+
+private:
+    // The state is the round's number (high half), whether it may be joined, and how many have joined and not finished.
+    static constexpr std::uint32_t kRound = 1U << 16, kOpen = 1U << 15, kJoined = kOpen - 1;
 
     void attempt(const std::function<void(int)>& task, int member) noexcept {
         try {
@@ -64,31 +70,39 @@ private:
     }
 
     void serve(int member) noexcept {
-        for (std::uint32_t done = 0;; ++done) {
-            while (wait_while_spinning(round_, [done](auto round) { return round != done; }) == done)
-                round_.wait(done, std::memory_order_acquire);
-            if (stop_) return;
+        for (std::uint32_t seen = 0;;) {
+            std::uint32_t state = await([&](std::uint32_t now) {
+                return stop_.load(std::memory_order_relaxed) || ((now & kOpen) != 0 && now / kRound != seen);
+            });
+            if (stop_.load(std::memory_order_relaxed)) return;
+            // The exchange fails if the round was closed meanwhile or another member joined: look again.
+            if (!state_.compare_exchange_strong(state, state + 1, std::memory_order_acquire)) continue;
+            seen = state / kRound;
             attempt(*task_, member);
-            if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+            state = state_.fetch_sub(1, std::memory_order_release) - 1;
+            if ((state & (kOpen | kJoined)) == 0) state_.notify_all();
         }
     }
 
+    // Waits until ready(state), first by looking often, then asleep.
     template <class Ready>
-    std::uint32_t wait_while_spinning(const std::atomic<std::uint32_t>& value, Ready ready) const noexcept {
-        std::uint32_t seen = value.load(std::memory_order_acquire);
-        for (unsigned spin = 0; spin < spins_ && !ready(seen); ++spin) {
+    std::uint32_t await(Ready ready) const noexcept {
+        for (unsigned spin = 0;; ++spin) {
+            const std::uint32_t state = state_.load(std::memory_order_acquire);
+            if (ready(state)) return state;
+            if (spin >= spins_) {
+                state_.wait(state, std::memory_order_acquire);
+                continue;
+            }
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #endif
-            seen = value.load(std::memory_order_acquire);
         }
-        return seen;
     }
 
     std::vector<std::thread> workers_;
     std::vector<std::exception_ptr> errors_;
-    std::atomic<std::uint32_t> round_{0};
-    std::atomic<std::uint32_t> running_{0};
+    std::atomic<std::uint32_t> state_{0};
     const std::function<void(int)>* task_ = nullptr;
     std::atomic<bool> stop_{false};
     unsigned spins_ = 0;
