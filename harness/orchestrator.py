@@ -8,16 +8,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import calibrate, cold, results
-from harness.context import Calibration, EpochBoundary, Eviction, RunContext
-from harness.isolation.base import Cap, IoStats, Limits, MemoryStats
+from harness import calibrate, results
+from harness.context import Calibration, EpochBoundary, RunContext
+from harness.evidence import Evidence
+from harness.isolation.base import Cap, IoStats, Limits
 from harness.launch import Ending, Worker
-from harness.protocol import Batches, EpochDone, Event, Gate, Planned, Prepared, Spans, WorkerSpec
-from harness.record import EpochRecord, Memory, PlannedBuffer, Preprocess, Record, RunConfig
+from harness.protocol import EpochDone, Prepared, WorkerSpec
+from harness.record import EpochRecord, Memory, Preprocess, Record, RunConfig
 from harness.series import Series
 from systems.interface import StageSpan
 from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
@@ -26,26 +27,6 @@ if TYPE_CHECKING:
     from workloads.dataset import Dataset
 
 Progress = Callable[[str], None]
-
-
-@dataclass
-class _Seen:
-    """What a run's events said, in the order they came."""
-
-    plan: list[PlannedBuffer] = field(default_factory=list)
-    prepared: Prepared | None = None
-    epochs: list[EpochDone] = field(default_factory=list)
-    batches: list[tuple[Any, ...]] = field(default_factory=list)
-    spans: list[tuple[int, StageSpan]] = field(default_factory=list)
-    lanes: list[tuple[int, StageSpan]] = field(default_factory=list)
-    evictions: list[Eviction] = field(default_factory=list)
-    boundaries: list[EpochBoundary] = field(default_factory=list)
-    opened: dict[int, tuple[IoStats | None, IoStats | None, MemoryStats]] = field(default_factory=dict)
-    zero: float | None = None
-    memory: MemoryStats = field(default_factory=MemoryStats)
-    spawned: float = 0.0
-    calibrate_s: float = 0.0
-    evict_s: list[float] = field(default_factory=list)
 
 
 def new_run_id(config: RunConfig) -> str:
@@ -90,7 +71,7 @@ class _Execution:
         self._progress = progress
         self._refuse = refuse
         self._run_id = new_run_id(config)
-        self._seen = _Seen()
+        self._seen = Evidence(dataset, series.disk_io, progress)
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
         self._calibration: Calibration | None = None
@@ -152,7 +133,7 @@ class _Execution:
             self._cap_bytes, self._budget = calibrate.memory_of(config, self._dataset, self._calibration)
             self._seen.calibrate_s = time.monotonic() - began
             spec = spec.model_copy(update={"budget_host": self._budget})
-            self._evict("before", [])
+            self._seen.evict("before", [])
             self._progress("running")
             limits = Limits(memory_bytes=self._cap_bytes, io=series.limits(config))
             with series.isolation.create(self._run_id, limits) as cap:
@@ -164,61 +145,12 @@ class _Execution:
         try:
             with Worker(cap, spec, folder, folder / results.WORKER_LOG) as worker:
                 self._seen.spawned = worker.started
-                ending = worker.watch(self._config.timeout_s, lambda event: self._on_event(event, cap))
+                ending = worker.watch(self._config.timeout_s, lambda event: self._seen.take(event, cap))
                 self._seen.memory = cap.memory()
         finally:
             self._telemetry = recorder.stop()
         self._caveats += getattr(cap, "caveats", [])
         return ending
-
-    def _on_event(self, event: Event, cap: Cap) -> None:
-        """Keep what the worker says; at gates, evict or read counters while it stands still."""
-        seen = self._seen
-        if isinstance(event, Planned):
-            seen.plan = event.items
-        elif isinstance(event, Prepared):
-            seen.prepared = event
-        elif isinstance(event, Batches):
-            seen.batches += [(event.epoch, *row) for row in event.rows]
-        elif isinstance(event, Spans):
-            target = seen.lanes if event.kind == "lane" else seen.spans
-            target += [(event.epoch, StageSpan(*row)) for row in event.rows]
-        elif isinstance(event, EpochDone):
-            seen.epochs.append(event)
-            self._progress(f"epoch {event.epoch}: {event.end - event.start:.2f} s")
-        elif isinstance(event, Gate):
-            self._at_gate(event.at, cap)
-
-    def _evict(self, when: str, own: list[Path]) -> None:
-        began = time.monotonic()
-        self._seen.evictions.append(cold.evict_files([*cold.dataset_files(self._dataset), *own], when))
-        self._seen.evict_s.append(time.monotonic() - began)
-
-    def _overhead(self) -> dict[str, float]:
-        seen = self._seen
-        found = {"calibrate_s": seen.calibrate_s, "evict_s": sum(seen.evict_s)}
-        if seen.batches:
-            # The eviction before the run is over when the worker starts; the one after `prepare()` is not.
-            first = min(row[-1] for row in seen.batches)
-            found["first_batch_s"] = first - seen.spawned - sum(seen.evict_s[1:])
-        return found
-
-    def _at_gate(self, at: str, cap: Cap) -> None:
-        seen = self._seen
-        word, _, rest = at.partition(" ")
-        if at == "prepared":
-            self._evict("after_prepare", [Path(file) for file in seen.prepared.files] if seen.prepared else [])
-        elif word == "epoch" and rest.endswith(" start"):
-            epoch = int(rest.split()[0])
-            seen.opened[epoch] = (cap.io(), self._series.disk_io(), cap.memory())
-            if seen.zero is None:
-                seen.zero = time.monotonic()
-        elif word == "epoch" and rest.endswith(" end"):
-            epoch = int(rest.split()[0])
-            io, disk, memory = seen.opened[epoch]
-            seen.boundaries.append(
-                EpochBoundary(epoch, 0.0, 0.0, io, cap.io(), disk, self._series.disk_io(), memory, cap.memory())
-            )
 
     def _finish(self, ending: Ending, log: Path | None) -> Record:
         """Tables, record, metrics, verdict; then the run folder, whole or not at all."""
@@ -244,7 +176,7 @@ class _Execution:
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
-            overhead=self._overhead(),
+            overhead=seen.overhead(),
             notes=ending.notes,
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
@@ -298,8 +230,8 @@ class _Execution:
     def _memory(self, telemetry: Any) -> Memory:
         """Memory of the run; what stood at the peak is from the nearest telemetry sample."""
         seen = self._seen
-        readings = [boundary.memory_after for boundary in seen.boundaries] + [seen.memory]
-        demand = max(stats.anon + stats.shmem + stats.kernel for stats in readings)
+        most = seen.demand()
+        demand = most.anon + most.shmem + most.kernel
         peak: dict[str, float] = {}
         if telemetry is not None:
             from harness.telemetry import at_peak
@@ -307,7 +239,7 @@ class _Execution:
             peak = at_peak(telemetry)
             held = (telemetry["mem_anon"] + telemetry["mem_shmem"]).max()
             if held == held:  # not NaN
-                demand = max(demand, int(held) + max(stats.kernel for stats in readings))
+                demand = max(demand, int(held) + most.kernel)
         last = seen.evictions[-1] if seen.evictions else None
         calibration = self._calibration
         return Memory(
