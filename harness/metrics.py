@@ -55,11 +55,10 @@ def working_set(record: Record, context: RunContext) -> WorkingSet | None:
         sizes.append(trace.unique_rows[epoch] * row_bytes + topology)
         belady.append(sum(misses[begin:end]))
         if context.profile is not None and context.profile.points:
-            limits.append(
-                least_device_seconds(
-                    context.profile, belady[-1], row_bytes, topology, workload.dataset.num_nodes * row_bytes
-                )
-            )
+            table = workload.dataset.num_nodes * row_bytes
+            # Without a bound on memory a measured epoch need not read what an earlier one has read.
+            pages = 0 if memory is None else topology
+            limits.append(least_device_seconds(context.profile, belady[-1], row_bytes, pages, table))
     return WorkingSet(
         bytes=int(statistics.median(sizes)),
         memory_bytes=memory,
@@ -87,7 +86,7 @@ def least_device_seconds(profile: DiskProfile, misses: int, row_bytes: int, topo
     rate = profile.sequential_bytes_per_s()
     if rate <= 0:
         return at_random
-    in_order = (table + 2 * misses * row_bytes) / rate
+    in_order = (table + 2 * misses * row_bytes) / rate if misses else 0.0
     return min(at_random, in_order) + topology / rate
 
 
@@ -103,13 +102,21 @@ def needed_seconds(profile: DiskProfile, requests_by_size: Mapping[str, int]) ->
     return sum(count * profile.request_seconds(int(size)) for size, count in requests_by_size.items())
 
 
-def engine_efficiency(record: Record, context: RunContext) -> tuple[float | None, str]:
+def engine_efficiency(
+    record: Record, context: RunContext, profile: DiskProfile | None = None, *, whole_epoch: bool = False
+) -> tuple[float | None, str]:
     """How well the code drives the disk, with how it was found.
 
     A system that counts its own requests is held to those over its extract time. Where the page cache reads, the cap's
     counters give requests and their mean size, over the time in which sampling or extraction was going on.
+
+    Args:
+        record: the run.
+        context: its evidence.
+        profile: the device to hold it to; the one under the run's limits by default.
+        whole_epoch: over the epoch instead of the stages' time, which a limiter's bursts cannot beat.
     """
-    profile = context.profile
+    profile = profile or context.profile
     if profile is None or not any(point.pattern == "random" for point in profile.points):
         return None, "no device profile"
     ratios: list[float] = []
@@ -118,10 +125,10 @@ def engine_efficiency(record: Record, context: RunContext) -> tuple[float | None
         requests = epoch.counters.get("requests_by_size") or {}
         extract = epoch.stages_s.get("extract", 0.0)
         if requests and extract > 0:
-            ratios.append(needed_seconds(profile, requests) / extract)
+            ratios.append(needed_seconds(profile, requests) / (epoch.seconds if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:
             how = "the cap's requests at their mean size over sample and extract time"
-            busy = _busy_seconds(context.spans, epoch, ("sample", "extract"))
+            busy = epoch.seconds if whole_epoch else _busy_seconds(context.spans, epoch, ("sample", "extract"))
             size = round(epoch.device_bytes / epoch.device_requests)
             if busy > 0:
                 ratios.append(epoch.device_requests * profile.request_seconds(size) / busy)

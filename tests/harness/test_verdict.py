@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.context import Calibration, Eviction, RunContext
-from harness.isolation.base import MemoryStats
+from harness.isolation.base import IoLimit, MemoryStats
 from harness.metrics import least_device_seconds, needed_seconds, storage_class, summarise
 from harness.record import DatasetConfig, EpochRecord, Memory, PlannedBuffer, Record, RunConfig
 from harness.trace import trace_of
@@ -66,7 +66,8 @@ def sound(tmp_path: Path) -> Run:
     )  # fmt: skip
     probe = SimpleNamespace(page_cache_charged=True, allocation_stopped=True, escapes=[])
     context = RunContext(
-        workload=workload, profile=PROFILE, bare_profile=PROFILE, limits=(), io_limited=True, probe=probe,
+        workload=workload, profile=PROFILE, bare_profile=PROFILE, limits=(IoLimit("1:0", 40_000),),
+        io_limited=True, probe=probe,
         calibration=Calibration(1, 1, {1: 0.5}, {1: 0.6}), telemetry=None, stages=None, batches=None, spans=[],
         boundaries=[], memory_end=MemoryStats(), evictions=[Eviction("before", 3, 1000 * MIB, 0)], isolation="cgroup1",
         isolation_caveats=[], proves_memory=True, environment={},
@@ -104,6 +105,11 @@ def read_from_nowhere(run: Run) -> None:
 
 
 def too_fast(run: Run) -> None:
+    run[1].limits = ()
+    run[0].summary.engine_efficiency = 1.5
+
+
+def in_bursts(run: Run) -> None:
     run[0].summary.engine_efficiency = 1.5
 
 
@@ -160,6 +166,7 @@ BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
     "class_is_known": (classless, "CAVEATS"),
     "device_reads_cover_own_count": (read_from_nowhere, "INVALID"),
     "no_faster_than_the_device": (too_fast, "INVALID"),
+    "within_the_class_at_every_moment": (in_bursts, "CAVEATS"),
     "device_profile_by_fio": (no_fio, "CAVEATS"),
     "disk_class_was_enforced": (unlimited, "CAVEATS"),
     "reads_are_asynchronous": (fell_back, "CAVEATS"),
@@ -192,6 +199,17 @@ def test_every_rule_is_broken_by_a_run_that_breaks_it(name: str, sound: Run) -> 
 @pytest.mark.parametrize("entry", rules(), ids=lambda entry: entry.name)
 def test_every_rule_says_why(entry: object) -> None:
     assert len(entry.why) > 40  # type: ignore[attr-defined]
+
+
+def test_a_rate_above_the_class_over_the_whole_epoch_is_invalid(sound: Run) -> None:
+    record, context = sound
+    for epoch in record.epochs:
+        epoch.stages_s["extract"] = 1.0
+        epoch.counters["requests_by_size"] = {"512": 100_000}
+    record.summary, record.class_ = summarise(record, context)
+    verdict, outcomes = judge(record, context)
+    assert verdict == "INVALID"
+    assert not {outcome.name: outcome.ok for outcome in outcomes}["no_faster_than_the_device"]
 
 
 def test_the_class_follows_working_set_over_memory() -> None:
