@@ -80,6 +80,9 @@ def main() -> int:
     if not options.no_dgl:
         contenders = {"DGL int64, 1 thread": dgl_sampler(indptr, indices, batches), **contenders}
 
+    load = os.getloadavg()[0]
+    if load > 1.0:
+        print(f"load average {load:.1f} on {os.cpu_count()} cores: two threads need both of them for themselves")
     rates: dict[str, list[float]] = {name: [] for name in contenders}
     edges = dict.fromkeys(contenders, 0)
     for epoch in range(options.rounds + 1):

@@ -48,7 +48,8 @@ void construct(BoundSampler* self, Input<std::int64_t> indptr, Input<Index> indi
     if (threads < 1) throw std::invalid_argument("threads must be at least 1");
     SamplerOptions options{std::move(fanout), seed, replace, threads, wide_keys};
     nb::object arrays = nb::make_tuple(indptr, indices);
-    new (self) BoundSampler{make_neighbor_sampler<Index>(view(indptr), view(indices), std::move(options)), std::move(arrays)};
+    auto sampler = make_neighbor_sampler<Index>(view(indptr), view(indices), std::move(options));
+    new (self) BoundSampler{std::move(sampler), std::move(arrays)};
 }
 
 nb::tuple sample(BoundSampler& self, std::uint64_t epoch, std::uint64_t batch, const Input<std::int64_t>& seeds) {
@@ -59,7 +60,8 @@ nb::tuple sample(BoundSampler& self, std::uint64_t epoch, std::uint64_t batch, c
     }
     nb::list blocks;
     for (auto hop = drawn.hops.rbegin(); hop != drawn.hops.rend(); ++hop)
-        blocks.append(nb::make_tuple(to_numpy(std::move(hop->indptr)), to_numpy(std::move(hop->indices)), hop->num_src, hop->num_dst));
+        blocks.append(nb::make_tuple(to_numpy(std::move(hop->indptr)), to_numpy(std::move(hop->indices)), hop->num_src,
+                                     hop->num_dst));
     return nb::make_tuple(to_numpy(std::move(drawn.nodes)), blocks, drawn.edge_reads, drawn.list_reads);
 }
 
@@ -77,8 +79,9 @@ Output<std::uint64_t> draw_positions(std::uint64_t degree, std::int64_t fanout, 
 }
 
 // As the sampler does it: side by side where that can be done. One row for each node, all of the same list length.
-nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<2>> draw_positions_of(const Input<std::int64_t>& nodes, std::uint64_t degree,
-                                                                    std::uint64_t fanout, bool replace, std::uint64_t seed) {
+nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<2>> draw_positions_of(const Input<std::int64_t>& nodes,
+                                                                     std::uint64_t degree, std::uint64_t fanout,
+                                                                     bool replace, std::uint64_t seed) {
     if (degree == 0 || (!replace && degree <= fanout)) throw std::invalid_argument("such a list is taken whole");
     Buffer<std::uint64_t> positions(nodes.size() * fanout);
     LaneDrawer drawer;
@@ -104,14 +107,18 @@ void bind_sampling(nb::module_& m) {
     m.attr("MAX_HOPS") = kSeedPlanHop;
 
     nb::class_<BoundSampler>(m, "NeighborSampler")
-        .def("__init__", &construct<std::int32_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a, "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
-        .def("__init__", &construct<std::int64_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a, "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
+        .def("__init__", &construct<std::int32_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
+             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
+        .def("__init__", &construct<std::int64_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
+             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
         .def("sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
-             "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, list_reads)")
+             "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, "
+             "list_reads)")
         .def("scratch_bytes", [](BoundSampler& self) { return self.sampler->scratch_bytes(); });
 
-    m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0, "batch"_a = 0,
-          "hop"_a = 0, "node"_a = 0, "The positions that the sampler keeps of one neighbour list, ascending.");
+    m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0,
+          "batch"_a = 0, "hop"_a = 0, "node"_a = 0,
+          "The positions that the sampler keeps of one neighbour list, ascending.");
     m.def("draw_positions_of", &draw_positions_of, "nodes"_a, "degree"_a, "fanout"_a, "replace"_a, "seed"_a,
           "The same for many nodes whose lists are equally long, [len(nodes), fanout], drawn side by side.");
     m.def(
@@ -124,7 +131,8 @@ void bind_sampling(nb::module_& m) {
         "seed"_a, "counter"_a, "Philox4x32-10 at one counter.");
     m.def(
         "shuffle",
-        [](nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> values, std::uint64_t seed, std::uint64_t epoch) {
+        [](nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> values, std::uint64_t seed,
+           std::uint64_t epoch) {
             nb::gil_scoped_release release;
             shuffle(std::span<std::int64_t>(values.data(), values.size()), seed, epoch);
         },

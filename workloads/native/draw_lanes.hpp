@@ -41,7 +41,8 @@ struct DrawName {
 class LaneDrawer {
 public:
     // `count` positions of each of at most kDrawLanes lists, into out[list.at] and following.
-    void draw(std::span<const DrawnList> lists, const DrawName& name, std::size_t count, bool replace, std::uint64_t* out);
+    void draw(std::span<const DrawnList> lists, const DrawName& name, std::size_t count, bool replace,
+              std::uint64_t* out);
 
 private:
     LaneRequest request_;

@@ -72,7 +72,8 @@ private:
     static constexpr std::uint64_t kFree = ~std::uint64_t{0};
 
     // A short list's chosen set fits a machine word, which also sorts it.
-    static void draw_in_word(PhiloxStream& stream, std::uint32_t degree, std::size_t count, std::uint64_t* out) noexcept {
+    static void draw_in_word(PhiloxStream& stream, std::uint32_t degree, std::size_t count,
+                             std::uint64_t* out) noexcept {
         std::uint64_t chosen = 0;
         for (std::uint32_t last = degree - static_cast<std::uint32_t>(count); last < degree; ++last) {
             const std::uint64_t position = std::uint64_t{1} << stream.below(last + 1);

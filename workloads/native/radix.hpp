@@ -47,8 +47,9 @@ public:
             Fresh<Key>* to = other_.data();
             // The first pass reads the members' lists, later ones equal shares of the last pass's result.
             const auto source = [&](std::size_t m) {
-                if (pass == 0) return std::pair<const Fresh<Key>*, const Fresh<Key>*>(lists[m].data(), lists[m].data() + counts[m]);
-                return std::pair(from + total * m / members, from + total * (m + 1) / members);
+                const Fresh<Key>* first = pass == 0 ? lists[m].data() : from + total * m / members;
+                const Fresh<Key>* last = pass == 0 ? first + counts[m] : from + total * (m + 1) / members;
+                return std::pair(first, last);
             };
             const auto digit = [&](const Fresh<Key>& node) { return (node.id >> shift) & (digits - 1); };
             team.share(members, [&](std::size_t m) {
@@ -70,7 +71,9 @@ public:
         return sorted_.data();
     }
 
-    std::size_t bytes() const noexcept { return sorted_.bytes() + other_.bytes() + places_.capacity() * sizeof(std::size_t); }
+    std::size_t bytes() const noexcept {
+        return sorted_.bytes() + other_.bytes() + places_.capacity() * sizeof(std::size_t);
+    }
 
 private:
     static constexpr std::size_t kSmall = 1024;

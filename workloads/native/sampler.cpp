@@ -117,7 +117,8 @@ private:
             const auto edges = static_cast<std::size_t>(result.indptr[count]);
             make_room<Shared>(space, count, edges);
             result.indices = Buffer<std::int32_t>(edges);
-            draw<Shared>(space, result, count, {options_.seed, epoch, batch, static_cast<std::uint32_t>(hop)}, options_.fanout[hop]);
+            const DrawName name{options_.seed, epoch, batch, static_cast<std::uint32_t>(hop)};
+            draw<Shared>(space, result, count, name, options_.fanout[hop]);
             count = place(space, count, result);
             result.num_src = static_cast<std::int64_t>(count);
             sample.edge_reads += result.indptr[static_cast<std::size_t>(result.num_dst)];
@@ -194,7 +195,8 @@ private:
     void make_room(Space& space, std::size_t count, std::size_t edges) {
         const std::uint64_t bound = std::min<std::uint64_t>(num_nodes(), count + edges);
         if (bound >= std::uint64_t{1} << 31)
-            throw std::invalid_argument("one hop has " + std::to_string(edges) + " edges, more than 32-bit positions reach");
+            throw std::invalid_argument("one hop has " + std::to_string(edges) +
+                                        " edges, more than 32-bit positions reach");
         if (space.table.fits(bound)) return;
         space.table.reset(bound);
         const std::size_t slots = space.table.slots();
@@ -241,9 +243,11 @@ private:
                     }
                     continue;
                 }
-                if (lane.num_waiting == kDrawLanes || (lane.group.edges + kept > kGroupEdges && lane.group.edges > 0)) turn();
+                const bool full = lane.group.edges > 0 && lane.group.edges + kept > kGroupEdges;
+                if (full || lane.num_waiting == kDrawLanes) turn();
                 lane.group.offsets.reserve(kept);
-                lane.waiting[lane.num_waiting++] = {static_cast<std::uint64_t>(space.nodes[i]), start, degree, lane.group.edges};
+                const auto node = static_cast<std::uint64_t>(space.nodes[i]);
+                lane.waiting[lane.num_waiting++] = {node, start, degree, lane.group.edges};
                 lane.group.edges += kept;
             }
             turn();
@@ -277,8 +281,9 @@ private:
         for (std::size_t k = 0; k < count; ++k) {
             const auto id = static_cast<std::uint64_t>(indices_[ids[k]]);
             if (id >= num_nodes())
-                throw std::out_of_range("edge " + std::to_string(ids[k]) + " comes from node " + std::to_string(indices_[ids[k]]) +
-                                        ", which is not one of " + std::to_string(num_nodes()));
+                throw std::out_of_range("edge " + std::to_string(ids[k]) + " comes from node " +
+                                        std::to_string(indices_[ids[k]]) + ", which is not one of " +
+                                        std::to_string(num_nodes()));
             ids[k] = id;
             space.table.prefetch(static_cast<Key>(id));
         }
@@ -308,7 +313,8 @@ private:
         });
         std::int32_t* edges = result.indices.data.get();
         const std::uint32_t* values = space.table.values();
-        in_chunks(space, result.indices.size, 4 * kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
+        const std::size_t num_edges = result.indices.size;
+        in_chunks(space, num_edges, 4 * kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
             for (std::size_t i = first; i < last; ++i)
                 edges[i] = static_cast<std::int32_t>(values[static_cast<std::uint32_t>(edges[i])]);
         });

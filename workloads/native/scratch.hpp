@@ -16,7 +16,8 @@ struct Buffer {
     std::size_t size = 0;
 
     Buffer() = default;
-    explicit Buffer(std::size_t count) : data(std::make_unique_for_overwrite<T[]>(std::max<std::size_t>(count, 1))), size(count) {}
+    explicit Buffer(std::size_t count)
+        : data(std::make_unique_for_overwrite<T[]>(std::max<std::size_t>(count, 1))), size(count) {}
     T& operator[](std::size_t i) noexcept { return data[i]; }
     const T& operator[](std::size_t i) const noexcept { return data[i]; }
 };
