@@ -56,9 +56,9 @@ def working_set(record: Record, context: RunContext) -> WorkingSet | None:
         belady.append(sum(misses[begin:end]))
         if context.profile is not None and context.profile.points:
             table = workload.dataset.num_nodes * row_bytes
-            # Without a bound on memory a measured epoch need not read what an earlier one has read.
-            pages = 0 if memory is None else topology
-            limits.append(least_device_seconds(context.profile, belady[-1], row_bytes, pages, table))
+            least = least_device_seconds(context.profile, belady[-1], row_bytes, topology, table)
+            # Without a bound on memory everything can be there before the first epoch.
+            limits.append(0.0 if memory is None else least)
     return WorkingSet(
         bytes=int(statistics.median(sizes)),
         memory_bytes=memory,

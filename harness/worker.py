@@ -84,8 +84,11 @@ class Run:
         self._channel.send(Done(notes=notes))
 
     def notes(self) -> dict[str, str]:
-        """What the system says of itself."""
-        return self._system.notes()
+        """What the system says of itself; nothing where it failed before it could know."""
+        try:
+            return self._system.notes()
+        except Exception:
+            return {}
 
     def _prepare(self) -> None:
         from harness.protocol import Prepared
