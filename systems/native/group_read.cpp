@@ -66,7 +66,11 @@ GroupRead::State GroupRead::next(Group& group) {
     if (!window.finished()) window.step(false, admit_one, deliver_one);
     while (ready_.empty() && !window.finished()) {
         window.step(true, admit_one, deliver_one);
-        if (ready_.empty() && window.idle() && free_slices_.empty() && !window.finished()) return State::starved;
+        if (ready_.empty() && window.idle() && !window.finished()) {
+            // Nothing in flight is no reason yet: the next request's group may have its slice.
+            const std::uint32_t group_after = window.upcoming().first_row / group_rows_;
+            if (slice_of_group_[group_after] == no_slice && free_slices_.empty()) return State::starved;
+        }
     }
     if (window.failure()) {
         while (!window.finished()) window.step(true, admit_one, deliver_one);

@@ -47,6 +47,9 @@ public:
     bool finished() const { return idle() && (failure_ || next_ == requests_.size()); }
     const std::optional<ReadFailure>& failure() const { return failure_; }
 
+    // The request to be started next; there is one unless all have been started.
+    const Request& upcoming() const { return requests_[next_]; }
+
     // Starts what may start, then takes completions, waiting for one at least where `block`. `admit(request)` gives
     // the Target; `deliver(request, bytes)` is called once for each request that is complete.
     template <class Admit, class Deliver>

@@ -68,6 +68,18 @@ def test_holding_every_slice_raises_instead_of_hanging(file: tuple[Path, np.ndar
     assert len(held) == 2
 
 
+def test_a_group_larger_than_the_queue_needs_no_second_slice(file: tuple[Path, np.ndarray]) -> None:
+    path, table = file
+    for rows in range(1, 40):  # whichever way the completions fall, the last requests start with the queue empty
+        reader = open_reader(path, table, depth=4, merge=False)
+        ids = np.arange(0, 10 * rows, 10)
+        out = np.zeros((rows, ROW), np.uint8)
+        for group in reader.read_groups(ids, aligned_empty(rows * ROW), rows):
+            out[group.positions] = group.rows
+            group.release()
+        assert same_bytes(out, table[ids])
+
+
 def test_a_loop_left_early_frees_the_reader(file: tuple[Path, np.ndarray]) -> None:
     path, table = file
     reader = open_reader(path, table, depth=64)
