@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.experiment import PlannedRun, RunSettings, resolve
 from harness.isolation import mounts
 from harness.record import RunConfig
@@ -25,6 +27,14 @@ def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes
     """A resolved configuration over the tiny dataset."""
     settings = RunSettings.model_validate({**SETTINGS, **changes})
     return resolve(PlannedRun(system, settings, round=round_), series.data_root, series.isolation.name)
+
+
+def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
+    """Device profiles and calibrations are measured once a session, not once a results root."""
+    shared = factory.getbasetemp() / "shared-cache"
+    shared.mkdir(exist_ok=True)
+    results.mkdir(parents=True)
+    (results / "cache").symlink_to(shared)
 
 
 def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from harness import cli
 from harness.cli.run import parse_options
-from tests.harness.run_tools import MISBEHAVING, REPOSITORY, outcore
+from tests.harness.run_tools import MISBEHAVING, REPOSITORY, outcore, share_cache
 from tests.support import make_tiny
 from workloads.errors import InputError
 
@@ -20,6 +20,7 @@ from workloads.errors import InputError
 def roots(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("cli")
     make_tiny(root / "data" / "tiny")
+    share_cache(root / "results", tmp_path_factory)
     return root / "data", root / "results"
 
 

@@ -15,7 +15,7 @@ from harness.isolation.select import select
 from harness.orchestrator import execute
 from harness.record import Record
 from harness.series import Series
-from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, workers_of
+from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, share_cache, workers_of
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError, InputError
@@ -27,6 +27,7 @@ capped = pytest.mark.skipif(not select("auto").availability.proves_memory, reaso
 def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
     root = tmp_path_factory.mktemp("series")
     make_tiny(root / "data" / "tiny", nodes=20_000, edges=100_000, dim=64)
+    share_cache(root / "results", tmp_path_factory)
     with Series(root / "results", root / "data") as opened:
         opened.prepare([config(opened)], tiny(opened))
         yield opened

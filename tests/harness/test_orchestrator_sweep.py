@@ -15,7 +15,16 @@ import pytest
 import yaml
 
 from harness import results
-from tests.harness.run_tools import MISBEHAVING, SETTINGS, caps_of, command, environment, outcore, workers_of
+from tests.harness.run_tools import (
+    MISBEHAVING,
+    SETTINGS,
+    caps_of,
+    command,
+    environment,
+    outcore,
+    share_cache,
+    workers_of,
+)
 from tests.support import make_tiny
 
 EXPERIMENT = {
@@ -79,7 +88,9 @@ def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
-    yield Sweep(tmp_path_factory.mktemp("sweep"))
+    root = tmp_path_factory.mktemp("sweep")
+    share_cache(root / "results", tmp_path_factory)
+    yield Sweep(root)
 
 
 def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> None:
