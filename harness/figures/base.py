@@ -161,7 +161,8 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
         kind = {"bootstrap95": "95 % interval", "range": "range"}
         marks = sorted({kind[point.interval_kind] for point in points if point.interval_kind})
         least, most = min(measured), max(measured)
-        parts.append(f"median and {' / '.join(marks)} of {least if least == most else f'{least}–{most}'} epoch{'s' * (most > 1)}")
+        epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
+        parts.append(f"median and {' / '.join(marks)} of {epochs}")
     if extra:
         parts.append(extra)
     if group.invalid:
