@@ -12,7 +12,7 @@ import numpy as np
 from workloads.base_graph import base_digest, load_base
 from workloads.dataset import Dataset
 from workloads.errors import InputError
-from workloads.kronecker import BaseGraph, GenerateSpec, Kind, plan_topology
+from workloads.kronecker import BaseGraph, GenerateSpec, Kind, TopologyPlan, plan_topology
 from workloads.node_data import (
     NodeDataSpec,
     Progress,
@@ -97,6 +97,7 @@ class MakeSpec:
             max_memory=max_memory,
             index_dtype=None if self.index_dtype == "auto" else self.index_dtype,
             base=base,
+            communities=self.node_data.classes if self.labels == "homophilous" else 0,
         )
 
     def recipe(self, data_root: Path) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def make_dataset(
         row = spec.dim * np.dtype(spec.dtype).itemsize
         writer.require_space(plan.data_bytes + plan.num_nodes * (row + 8 + int(8 * sum(spec.fractions))))
         plan.write(writer, progress)
-        _write_nodes(writer, spec, plan.base, plan.num_nodes, progress)
+        _write_nodes(writer, spec, plan, progress)
         progress("measuring", 0.0)
         labels = writer.memmap("labels")
         stats = {"result": measure(writer.memmap("indptr"), writer.memmap("indices"), labels)}
@@ -158,11 +159,9 @@ def make_dataset(
     return Dataset.open(target)
 
 
-def _write_nodes(
-    writer: DatasetWriter, spec: MakeSpec, base: BaseGraph | None, num_nodes: int, progress: Progress
-) -> None:
+def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, progress: Progress) -> None:
     """Labels, features and splits, once the topology stands."""
-    node_data = spec.node_data
+    node_data, base, num_nodes = spec.node_data, plan.base, plan.num_nodes
     num_classes, base_features = node_data.classes, None
     base_labels = _base_labels(spec, base)
     progress("labels", 0.0)
@@ -171,6 +170,8 @@ def _write_nodes(
         if base.labels is not None:
             num_classes, base_features = base.num_classes, base.features
             writer.describe(notes=["labels are those of the base's nodes"])
+    elif plan.labels is not None:  # communities planted by R-MAT
+        writer.write("labels", plan.labels(0, num_nodes))
     else:
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         writer.write("labels", make_labels(node_data, num_nodes, spec.seed, indptr, indices))
