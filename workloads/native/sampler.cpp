@@ -126,7 +126,9 @@ private:
             sample.hops.push_back(std::move(result));
         }
         sample.nodes = Buffer<std::int64_t>(count);
-        std::copy_n(space.nodes.data(), count, sample.nodes.data.get());
+        in_chunks(space, count, 4 * kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
+            std::copy(space.nodes.data() + first, space.nodes.data() + last, sample.nodes.data.get() + first);
+        });
         return sample;
     }
 
