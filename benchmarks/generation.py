@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks._disk import interleave, parser, verdict
+from _disk import interleave, parser, verdict
 
 GIB = 1 << 30
 NODES, EDGES = 50_000_000, 1_000_000_000

@@ -10,6 +10,7 @@ from systems.engine.feature_buffer import (
 from systems.engine.gather import gather
 from systems.engine.memory import aligned_empty, evict, madvise, resident_bytes
 from systems.engine.reader import Group, ReadStats, RowReader
+from systems.engine.stream import Piece, stream
 
 __all__ = [
     "Acquired",
@@ -18,6 +19,7 @@ __all__ = [
     "FeatureBufferTimeout",
     "Group",
     "LoaderFailed",
+    "Piece",
     "ReadStats",
     "RowReader",
     "aligned_empty",
@@ -25,4 +27,5 @@ __all__ = [
     "gather",
     "madvise",
     "resident_bytes",
+    "stream",
 ]
