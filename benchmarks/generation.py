@@ -75,7 +75,7 @@ def child(kind: str, folder: str, nodes: int, edges: int, threads: int) -> None:
 
 
 def generate(kind: str, folder: str, options: argparse.Namespace, threads: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.generation", "--child", kind, "--folder", folder]
+    command = [sys.executable, __file__, "--child", kind, "--folder", folder]
     command += ["--nodes", str(options.nodes), "--edges", str(options.edges), "--threads", str(threads)]
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
