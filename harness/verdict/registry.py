@@ -56,8 +56,6 @@ def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Ch
 
 def rules() -> list[Rule]:
     """Every rule, in the methodology's order."""
-    from harness.verdict import compute, io, memory, provenance  # noqa: F401  (registering is what importing them does)
-
     return sorted(_RULES, key=lambda entry: (int("".join(filter(str.isdigit, entry.number))), entry.name))
 
 
