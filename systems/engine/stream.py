@@ -1,0 +1,87 @@
+"""A file's range as a stream of large direct reads: the queue stays full from the first byte to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from systems.engine.arrays import Array, as_rows
+from systems.engine.reader import Group, Mode, ReadStats, RowReader
+from workloads.errors import InputError
+
+
+@dataclass
+class Piece:
+    """Some bytes of the range, in the buffer.
+
+    Attributes:
+        offset: in the file.
+        data: uint8 view of the buffer, valid until `release`.
+    """
+
+    offset: int
+    data: NDArray[np.uint8]
+    _group: Group | None
+
+    def release(self) -> None:
+        """Give the piece's place in the buffer back to be read into."""
+        group, self._group = self._group, None
+        if group is not None:
+            group.release()
+
+
+def stream(
+    path: Path | str,
+    offset: int,
+    nbytes: int,
+    buffer: Array | torch.Tensor,
+    *,
+    request_bytes: int = 1 << 20,
+    depth: int = 16,
+    mode: Mode = "auto",
+    stats: ReadStats | None = None,
+) -> Iterator[Piece]:
+    """Read bytes `[offset, offset + nbytes)` in pieces of `request_bytes`, in the order in which they complete.
+
+    Unlike calls of `RowReader.read_range`, between which the device's queue runs empty, later pieces are in flight
+    while the caller works on one. Release each piece; a buffer of twice `depth` pieces keeps the queue full.
+
+    Args:
+        buffer: contiguous host memory of at least one piece; page-aligned and with an `offset` that is a multiple of
+            4096 it is read into directly.
+        stats: filled when given.
+
+    Raises:
+        DataIOError: the device failed or the file ends before the range; names file and offset.
+        InputError: the buffer holds less than a piece.
+    """
+    flat = as_rows(buffer, 1).reshape(-1)
+    if flat.nbytes < min(request_bytes, nbytes):
+        raise InputError(f"the buffer has {flat.nbytes} bytes, a piece has {request_bytes}", "raise the buffer")
+    whole = nbytes // request_bytes
+    with RowReader(
+        path,
+        data_offset=offset,
+        num_rows=whole,
+        row_bytes=request_bytes,
+        depth=depth,
+        merge=False,
+        max_request_bytes=request_bytes,
+        mode=mode,
+        threads=depth,
+        register_buffers=False,  # only what is not aligned passes through the reader's own buffer
+        buffer_bytes=8 * (1 << (request_bytes - 1).bit_length()),
+    ) as reader:
+        for group in reader.read_groups(np.arange(whole), flat, 1, stats):
+            yield Piece(offset + int(group.positions[0]) * request_bytes, group.rows[0], group)
+        rest = nbytes - whole * request_bytes
+        if rest:
+            read = reader.read_range(offset + whole * request_bytes, rest, flat, request_bytes=request_bytes)
+            if stats is not None:
+                stats.add(read)
+            yield Piece(offset + whole * request_bytes, flat[:rest], None)
