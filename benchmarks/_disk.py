@@ -51,7 +51,8 @@ def fio(path: Path, *, pattern: str, block: int, depth: int, seconds: float) -> 
         sys.exit("fio is missing: apt-get install fio")
     command = [
         "fio", "--name=read", f"--filename={path}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}",
-        f"--size={path.stat().st_size}", f"--runtime={seconds}", f"--ramp_time={RAMP_S}", "--time_based", "--ioengine=io_uring", "--direct=1",
+        f"--size={path.stat().st_size}", f"--runtime={seconds}",
+        f"--ramp_time={RAMP_S}", "--time_based", "--ioengine=io_uring", "--direct=1",
         "--registerfiles", "--fixedbufs", "--norandommap", "--gtod_reduce=1", "--invalidate=1", "--output-format=json",
         "--randrepeat=0",
     ]  # fmt: skip

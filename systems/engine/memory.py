@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from pathlib import Path
@@ -22,11 +23,24 @@ _ADVICE = {
     "dontneed": mmap.MADV_DONTNEED,
 }
 
+_HUGE_PAGE = 2 << 20
+
 
 def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
-    """Zeroed uint8 [nbytes] whose address is a multiple of `alignment`; its pages exist once they are touched."""
+    """Zeroed private uint8 [nbytes] whose address is a multiple of `alignment`; its pages exist once they are touched.
+
+    From 2 MiB on it asks for huge pages: a large direct read then meets few pieces of physical memory instead of one
+    for every 4 KiB, which devices split requests over.
+    """
+    huge = nbytes >= _HUGE_PAGE
+    alignment = max(alignment, _HUGE_PAGE if huge else 1)
     spare = max(0, alignment - mmap.PAGESIZE)
-    memory = np.frombuffer(mmap.mmap(-1, max(1, nbytes + spare)), dtype=np.uint8)
+    # Private: shared anonymous memory would be counted, and swapped, as shmem.
+    mapping = mmap.mmap(-1, max(1, nbytes + spare), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if huge:
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(mapping, dtype=np.uint8)
     start = -memory.__array_interface__["data"][0] % alignment
     return memory[start : start + nbytes]
 

@@ -40,6 +40,10 @@ public:
     void begin(std::span<const Request> requests) {
         requests_ = requests;
         next_ = 0;
+        // One entry into the kernel serves several completions, and most of the queue is still there meanwhile. Large
+        // requests wait for more of them: neighbours queued together are joined by the block layer, up to its limit.
+        const bool large = !requests.empty() && requests.front().length >= large_request_bytes;
+        refill_ = std::max(1U, depth_ / (large ? 4 : 16));
         failure_.reset();
     }
 
@@ -56,8 +60,7 @@ public:
     void step(bool block, Admit&& admit, Deliver&& deliver) {
         fill(admit);
         const auto in_flight = static_cast<std::uint32_t>(depth_ - free_.size());
-        // One entry into the kernel serves several completions; the device still has 15/16 of its queue meanwhile.
-        const std::uint32_t at_least = block ? std::min(in_flight, std::max(1U, depth_ / 16)) : 0;
+        const std::uint32_t at_least = block ? std::min(in_flight, refill_) : 0;
         const std::size_t count = backend_.wait(completions_, at_least);
         for (std::size_t i = 0; i < count; ++i) handle(completions_[i], deliver);
     }
@@ -70,6 +73,8 @@ public:
     }
 
 private:
+    static constexpr std::uint32_t large_request_bytes = 256 << 10;
+
     struct Flight {
         std::uint32_t request;
         bool direct;
@@ -141,6 +146,7 @@ private:
     std::vector<std::uint32_t> free_;
     std::span<const Request> requests_;
     std::uint32_t next_ = 0;
+    std::uint32_t refill_ = 1;
     std::optional<ReadFailure> failure_;
 };
 
