@@ -26,7 +26,7 @@ class GnnDriveOptions(Options):
     feature_buffer_scale: float = Field(1.0, gt=0, le=64, description="times the `auto` size (Fig. 12: 1 to 8)")
     direct: bool = Field(True, description="direct I/O; False reads through the page cache (Section 4.4)")
     io_depth: int = Field(
-        64,
+        128,
         ge=1,
         le=4096,
         description="reads in flight for each extractor; more only makes sampling wait behind them",
