@@ -32,7 +32,7 @@ SETTINGS = {
     "amazon-kronecker": ("40", "+64MiB", "32MiB"),
     "amazon-fractal": ("20", "+64MiB", "32MiB"),
     "notredame-kronecker": ("400", "+56MiB", "36MiB"),
-    "notredame-fractal": ("400", "+44MiB", "15MiB"),
+    "notredame-fractal": ("400", "+44MiB", "17MiB"),
 }
 RUN = ["--device", "emulated:a10g", "--disk-class", "aws-nvme/16", "--max-batches", "40", "--epochs", "3",
        "--warmup", "1"]  # fmt: skip
