@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harness.isolation.base import IoLimit
 from harness.ssd.device import BlockDevice
 from workloads.errors import HostError, InputError
 
+USER_FILE = "OUTCORE_DISK_CLASSES"
 _FILE = Path(__file__).with_name("classes.yaml")
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)(?:/([0-9]+(?:\.[0-9]+)?))?$")
 
@@ -63,9 +65,13 @@ class DiskClass(BaseModel):
 def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
     """The classes we ship, and those of `user_file` (the same YAML), which may replace ours by name.
 
+    `user_file` is the file that $OUTCORE_DISK_CLASSES names unless given.
+
     Raises:
         InputError: the file is missing, is not YAML, or has an unknown key or a wrong value.
     """
+    if user_file is None and os.environ.get(USER_FILE):
+        user_file = Path(os.environ[USER_FILE])
     found: dict[str, DiskClass] = {}
     for path in [_FILE, *([user_file] if user_file else [])]:
         try:

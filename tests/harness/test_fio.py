@@ -254,3 +254,14 @@ def test_an_arrays_members_share_the_class() -> None:
     limits = disk_class.limits(device)
     assert [limit.device for limit in limits] == ["8:0", "8:16"]
     assert sum(limit.read_iops or 0 for limit in limits) == 16_000
+
+
+def test_a_class_of_ones_own_comes_from_the_file_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("my-drive: {read_iops: 5000, source: its data sheet}\n")
+    monkeypatch.setenv("OUTCORE_DISK_CLASSES", str(mine))
+    found = parse_disk_class("my-drive/5")
+    assert found is not None and found.read_iops == 1000
+    assert parse_disk_class("aws-nvme") is not None
