@@ -19,6 +19,7 @@ from harness.figures.base import (
 )
 from harness.figures.query import Group, NotDrawn, group_runs, stage_seconds
 
+SYSTEMS = ["pyg+", "ginex", "gnndrive"]
 DIMS = [64, 128, 256, 512]
 STAGES = {"sample": "only", "all": "all"}
 
@@ -26,7 +27,7 @@ STAGES = {"sample": "only", "all": "all"}
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems, each dimension, with sampling only and with all stages."""
     changed, names = with_dims(wide_device(profile), DIMS)
-    systems = only_systems(profile, ["pyg+", "ginex", "gnndrive"])
+    systems = only_systems(profile, SYSTEMS)
     grid = {"dataset": names, "stages": list(STAGES)}
     return {**changed, "name": "gnndrive-fig2", "systems": systems, "grid": grid}
 
@@ -38,7 +39,7 @@ def draw(frame: pd.DataFrame) -> Drawing:
         axis=lambda config: f"{config['dataset']['dim']}/{STAGES[config['stages']]}",
         ignore=["dataset", "stages"],
         value=stage_seconds("sample"),
-        where=lambda config: config["stages"] in STAGES and config["memory"] != "none",
+        where=lambda config: config["stages"] in STAGES and config["memory"] != "none" and config["system"] in SYSTEMS,
     )
     if len({str(point.x).split("/")[1] for point in group.points}) < len(STAGES):
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")

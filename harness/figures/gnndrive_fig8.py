@@ -8,13 +8,14 @@ from harness.figures.base import Drawing, Figure, Plain, only_systems, register,
 from harness.figures.lines import draw_lines
 from harness.figures.query import group_runs
 
+SYSTEMS = ["pyg+", "ginex", "gnndrive"]
 DIMS = [64, 128, 256, 512]
 
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems on its graph with each dimension."""
     changed, names = with_dims(wide_device(profile), DIMS)
-    systems = only_systems(profile, ["pyg+", "ginex", "gnndrive"])
+    systems = only_systems(profile, SYSTEMS)
     return {**changed, "name": "gnndrive-fig8", "systems": systems, "grid": {"dataset": names}}
 
 
@@ -24,7 +25,7 @@ def draw(frame: pd.DataFrame) -> Drawing:
         frame,
         axis=lambda config: config["dataset"]["dim"],
         ignore=["dataset"],
-        where=lambda config: unlabelled(config) and config["memory"] != "none",
+        where=lambda config: unlabelled(config) and config["memory"] != "none" and config["system"] in SYSTEMS,
     )
     return draw_lines(
         group, title="Epoch time over feature dimension", xlabel="feature dimension", ylabel="epoch time (s)"
