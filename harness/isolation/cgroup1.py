@@ -15,7 +15,7 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_text
-from harness.isolation.owner import PARENT, cap_name, is_left_over
+from harness.isolation.owner import PARENT, cap_name, holds_groups, is_left_over
 from harness.isolation.processes import joining, kill_all, pids_in, remove_group
 from workloads.errors import HostError
 
@@ -296,6 +296,8 @@ def _parent(controller: str) -> Path | None:
         try:
             parent.mkdir(exist_ok=True)
         except OSError:
+            continue
+        if not holds_groups(parent):
             continue
         if controller == "memory":
             try:

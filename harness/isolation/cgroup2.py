@@ -15,7 +15,7 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.files import KernelFile, as_number, flat_keyed, psi_some_total, read_text, write_text
-from harness.isolation.owner import PARENT, cap_name, is_left_over
+from harness.isolation.owner import PARENT, cap_name, holds_groups, is_left_over
 from harness.isolation.processes import joining, kill_all, pids_in, remove_group
 from workloads.errors import HostError
 
@@ -298,6 +298,8 @@ def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
                 _enable(folder, wanted)
                 parent.mkdir(exist_ok=True)
                 _enable(parent, wanted)
+                if not holds_groups(parent):
+                    raise PermissionError(errno.EACCES, "another user's")
                 return parent, ""
             except OSError as error:
                 _remove_if_empty(parent)

@@ -39,6 +39,17 @@ def cap_name(run_id: str) -> str:
     return f"run_{pid_namespace()}_{os.getpid()}_{start_time(os.getpid()) or 0}_{safe}.{uuid.uuid4().hex[:6]}"
 
 
+def holds_groups(parent: Path) -> bool:
+    """Whether this user may make groups in `parent`: tried, since another user's orchestrator may have made it."""
+    probe = parent / cap_name("probe")
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError:
+        return False
+    return True
+
+
 def is_left_over(name: str) -> bool:
     """Whether the cap's owner is dead. Names that are not ours, or of another pid namespace, are never left over."""
     match = _NAME.match(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -54,16 +55,10 @@ def test_a_backend_that_does_not_work_here_is_refused_with_its_reason() -> None:
 
 
 @needs_root
-def test_an_unprivileged_user_gets_no_cap_and_every_reason() -> None:
-    code = (
-        "import json; from harness.isolation import select, Limits\n"
-        "s = select(); cap = s.backend.create('x', Limits(1 << 20))\n"
-        "print(json.dumps([s.backend.name, cap.caveats, list(s.passed_over)])); cap.close()"
-    )
-    done = subprocess.run(
-        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable, "-c", code],
-        capture_output=True, text=True, cwd=REPOSITORY, env={"PYTHONPATH": ":".join(sys.path)}, check=False,
-    )  # fmt: skip
+@pytest.mark.parametrize("others_run", [False, True], ids=["alone", "beside root's caps"])
+def test_an_unprivileged_user_gets_no_cap_and_every_reason(others_run: bool) -> None:
+    with select().backend.create("other", Limits(64 * MIB)) if others_run else contextlib.nullcontext():
+        done = _choose_as_nobody()
     if "Permission denied" in done.stderr:
         pytest.skip("the checkout cannot be read by another user")
     name, caveats, passed_over = json.loads(done.stdout)
@@ -71,6 +66,18 @@ def test_an_unprivileged_user_gets_no_cap_and_every_reason() -> None:
     assert NOT_ENFORCED in caveats
     assert passed_over == ["cgroup2", "cgroup1", "systemd"]
     assert all(any(other in caveat for caveat in caveats) for other in passed_over)
+
+
+def _choose_as_nobody() -> subprocess.CompletedProcess[str]:
+    code = (
+        "import json; from harness.isolation import select, Limits\n"
+        "s = select(); cap = s.backend.create('x', Limits(1 << 20))\n"
+        "print(json.dumps([s.backend.name, cap.caveats, list(s.passed_over)])); cap.close()"
+    )
+    return subprocess.run(
+        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable, "-c", code],
+        capture_output=True, text=True, cwd=REPOSITORY, env={"PYTHONPATH": ":".join(sys.path)}, check=False,
+    )  # fmt: skip
 
 
 def test_without_a_cap_memory_is_measured_and_orphans_are_ended() -> None:

@@ -126,9 +126,18 @@ with DatasetWriter(sys.argv[1]) as writer:
 """
 
 
+def default_signals() -> None:
+    """A test run started in the background hands ignored signals down; the writer is to see them."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start_writer(path: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SLOW_WRITER), str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(SLOW_WRITER), str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
     )
     assert process.stdout is not None and process.stdout.readline() == "writing\n"
     return process
