@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli.common import DATA, DataRoot, Json, print_json
+from harness.cli.common import DATA, DataRoot, Json, Quiet, Verbose, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -12,7 +12,7 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(data_root: DataRoot = DATA, json_: Json = False) -> None:
+def doctor(data_root: DataRoot = DATA, json_: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
     """What this host can do: memory caps, direct I/O, io_uring, fio, GPU; each ok, degraded or missing with the fix.
 
     Exits with 3 where something is missing that no fallback replaces.

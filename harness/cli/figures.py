@@ -9,13 +9,17 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose
+
 
 def figures(
     names: Annotated[str, typer.Argument(help="headline, all, or ids separated by commas")] = "all",
     list_: Annotated[bool, typer.Option("--list", help="list the figures and the runs they have")] = False,
     out: Annotated[Path | None, typer.Option(help="folder to draw into (default: RESULTS/figures)")] = None,
-    results_root: Annotated[Path, typer.Option(envvar="OUTCORE_RESULTS", help="where records lie")] = Path("results"),
-    json_: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
     from harness.figures.base import chosen, render

@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import Json, print_json
+from harness.cli.common import Json, Quiet, Verbose, print_json
 
 
 def systems(
     name: Annotated[str | None, typer.Argument(help="one system, or module:Class; all without it")] = None,
     json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """List the systems, or one with its options and their defaults."""
     from systems.registry import load, names
