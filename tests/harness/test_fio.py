@@ -265,3 +265,10 @@ def test_a_class_of_ones_own_comes_from_the_file_that_the_environment_names(
     found = parse_disk_class("my-drive/5")
     assert found is not None and found.read_iops == 1000
     assert parse_disk_class("aws-nvme") is not None
+
+
+def test_in_a_chroot_the_file_itself_tells_its_disk(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text("30 20 0:5 / /elsewhere rw - proc proc rw\n")
+    inside = block_device(Path("/var/tmp"), proc=tmp_path)
+    assert inside.numbers == block_device(Path("/var/tmp")).numbers
