@@ -57,8 +57,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes-log2", type=int, default=21)
     parser.add_argument("--edges", type=parse_count, default=40_000_000)
-    parser.add_argument("--batches", type=int, default=10, help="batches a round")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--batches", type=int, default=20, help="batches a round")
+    parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--no-dgl", action="store_true")
     options = parser.parse_args()
 
