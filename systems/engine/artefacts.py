@@ -1,0 +1,145 @@
+"""What a system prepares once and uses again: folders that are complete or absent, named by all they depend on.
+
+A folder is written under a temporary name and renamed when everything in it is on disk, so a preparation that was
+killed half-way leaves nothing that could be taken for finished; the next one removes its remains and starts anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.errors import BudgetError, DataIOError
+from workloads.tempfolder import locked, remove_stale, sync, temporary_prefix, try_lock
+from workloads.units import format_bytes
+from workloads.workload import Workload
+
+_SEAL = "artefact.json"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An artefact folder.
+
+    Attributes:
+        path: the folder.
+        reused: True where an earlier run had made it.
+        facts: what its maker wished to remember beside the files.
+    """
+
+    path: Path
+    reused: bool
+    facts: dict[str, Any]
+
+
+def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[str, Any]:
+    """What an artefact of this workload depends on: the dataset's content, sampler, seed and ranks, and `parts`.
+
+    Args:
+        model: whether it depends on the model too.
+        parts: options and sizes that change its content; plain data.
+    """
+    found: dict[str, Any] = {
+        "dataset": workload.dataset.fingerprint,
+        "sampler": asdict(workload.sampler),
+        "seed": workload.seed,
+        "rank": workload.rank,
+        "world": workload.world,
+        **parts,
+    }
+    if model:
+        found["model"] = asdict(workload.model)
+    return found
+
+
+def prepare(
+    root: Path,
+    name: str,
+    key: Mapping[str, Any],
+    make: Callable[[Path], Mapping[str, Any] | None],
+    *,
+    disk_budget: int | None = None,
+) -> Prepared:
+    """The folder of artefact `name` for `key`, made by `make(folder)` unless a complete one is there.
+
+    Args:
+        root: `Runtime.artefacts`.
+        key: everything that the content depends on (`identity`), plain data; another key is another folder.
+        make: fills the empty folder; what it returns (plain data) is kept as `facts`.
+        disk_budget: bytes that the finished folder may have.
+
+    Raises:
+        DataIOError: a write failed (a full disk, a failing device); nothing is left behind.
+        BudgetError: the finished folder is larger than `disk_budget`; nothing is left behind.
+    """
+    text = json.dumps(key, sort_keys=True, default=str)
+    wanted = root / f"{name}-{hashlib.blake2b(text.encode(), digest_size=10).hexdigest()}"
+    root.mkdir(parents=True, exist_ok=True)
+    found = _complete(wanted, text)
+    if found is not None:
+        return Prepared(wanted, True, found)
+    with locked(root):
+        remove_stale(root)
+        folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(wanted.name), dir=root))
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try_lock(handle)
+    try:
+        facts = dict(make(folder) or {})
+        _within(folder, name, disk_budget)
+        _seal(folder, text, facts)
+        if wanted.exists():
+            shutil.rmtree(wanted)  # incomplete, damaged, or made by someone else meanwhile
+        folder.rename(wanted)
+        sync(root)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG):
+            raise
+        raise DataIOError(
+            f"preparing {name} failed: {os.strerror(error.errno)}",
+            path=str(error.filename or wanted),
+            errno=error.errno,
+            fix="make room on the disk of the results folder or lower the disk-space limit",
+        ) from error
+    finally:
+        os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
+    return Prepared(wanted, False, facts)
+
+
+def _complete(folder: Path, text: str) -> dict[str, Any] | None:
+    """The facts of a finished folder of this key whose files still have their sizes; else None."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        seal = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
+        if seal["key"] == text and all((folder / file).stat().st_size == size for file, size in seal["files"].items()):
+            return dict(seal["facts"])
+    return None
+
+
+def _within(folder: Path, name: str, budget: int | None) -> None:
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if budget is not None and total > budget:
+        raise BudgetError(
+            f"{name} takes {format_bytes(total)} on disk, the disk budget is {format_bytes(budget)}",
+            "raise the disk-space limit",
+        )
+
+
+def _seal(folder: Path, text: str, facts: Mapping[str, Any]) -> None:
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            sync(path)
+            files[str(path.relative_to(folder))] = path.stat().st_size
+    seal = folder / _SEAL
+    seal.write_text(json.dumps({"key": text, "facts": facts, "files": files}), encoding="utf-8")
+    sync(seal)
+    sync(folder)
