@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.context import RunContext
+from harness.predict import predicted_seconds
 from harness.record import EpochRecord, Record, StorageClass, Summary, spread
 from harness.trace import PAGE_BYTES, belady_misses, trace_of
 from systems.interface import DiskProfile, StageSpan, wall_seconds
@@ -179,11 +180,13 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
             device = sum(epoch.device_bytes or 0 for epoch in measured)
             summary.read_amplification = device / useful if useful > 0 else None
         summary.engine_efficiency, summary.extra["engine_efficiency_from"] = engine_efficiency(record, context)
+        train_by_epoch = context.calibration.train_s if context.calibration else {}
+        summary.predicted_s = predicted_seconds(measured, context.profile, dict(train_by_epoch))
         if context.calibration is not None and record.config.stages == "all":
             summary.accelerator_utilisation = _share(context.calibration.train_s, measured)
             summary.storage_efficiency = _share(context.calibration.null_s, measured)
         if sets is not None and sets.limit_s is not None and epoch_s > 0 and record.config.stages == "all":
-            train = _median_of(context.calibration.train_s if context.calibration else {}, measured) or 0.0
+            train = _median_of(train_by_epoch, measured) or 0.0
             summary.distance_to_limit = max(sets.limit_s, train) / epoch_s
     return summary, storage_class(sets.over_budget) if sets is not None else None
 

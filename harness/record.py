@@ -169,6 +169,8 @@ class Summary(_Part):
     storage_efficiency: float | None = None
     engine_efficiency: float | None = None
     distance_to_limit: float | None = None
+    # The epoch by the system's own counters and the device's profile (`harness/predict.py`), seconds.
+    predicted_s: float | None = None
     working_set_bytes: int | None = None
     working_set_over_budget: float | None = None
     extra: dict[str, Any] = Field(default_factory=dict)

@@ -85,10 +85,13 @@ def bench(
 def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:
     """The headline table, where the figures are and why some are not."""
     from harness.cli.table import console, headline_table
+    from harness.predict import inversions
 
     out = console()
     own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
     out.print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
+    for pair in inversions(own):
+        out.print(f"order: {pair}", markup=False, highlight=False, soft_wrap=True)
     for entry in drawn:
         place = str(entry.files[0]) if entry.status == "drawn" else f"not drawn: {entry.reason}"
         out.print(f"figure {entry.id}: {place}", markup=False, highlight=False, soft_wrap=True)

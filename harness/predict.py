@@ -1,0 +1,121 @@
+"""What an epoch should take by its counters and the device's profile: the order that systems ought to come in.
+
+One device serves sampling and extraction, so its time adds up over stages; training runs beside it. The longer of the
+two is the prediction. Nothing here looks at how long anything took.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.record import EpochRecord, Record
+from systems.interface import DiskProfile
+
+_PAGE = 4096
+# Reads of the page cache are never larger than this without being split (the kernel's usual max_sectors_kb).
+_LARGEST_REQUEST = 512 << 10
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds of an epoch by its parts.
+
+    Attributes:
+        own_s: device time of the reads that the system counted.
+        page_cache_s: device time of what the kernel read beside them (mapped topology, mapped features).
+        train_s: the training steps with nothing else running.
+    """
+
+    own_s: float
+    page_cache_s: float
+    train_s: float
+
+    @property
+    def seconds(self) -> float:
+        """The epoch."""
+        return max(self.own_s + self.page_cache_s, self.train_s)
+
+    @property
+    def bound(self) -> Literal["device", "training"]:
+        """What it waits for."""
+        return "device" if self.own_s + self.page_cache_s >= self.train_s else "training"
+
+
+def predict(epoch: EpochRecord, profile: DiskProfile, train_s: float | None) -> Prediction | None:
+    """The prediction for one epoch; None without a profile or without the cap's own I/O counters.
+
+    Args:
+        profile: the device under the run's limits.
+        train_s: seconds of its training steps alone, None where it did not train.
+    """
+    if not any(point.pattern == "random" for point in profile.points) or epoch.device_bytes is None:
+        return None
+    sizes = {int(size): count for size, count in (epoch.counters.get("requests_by_size") or {}).items()}
+    own_bytes = sum(size * count for size, count in sizes.items())
+    own_s = sum(count * profile.request_seconds(size) for size, count in sizes.items())
+    left_bytes = max(0, epoch.device_bytes - own_bytes)
+    page_cache_s = 0.0
+    if left_bytes >= _PAGE:
+        # Own requests that the kernel split would count twice, so the pages' requests are held between sane bounds.
+        most, least = left_bytes // _PAGE, -(-left_bytes // _LARGEST_REQUEST)
+        requests = min(most, max(least, (epoch.device_requests or most) - sum(sizes.values())))
+        page_cache_s = requests * profile.request_seconds(round(left_bytes / requests))
+    return Prediction(own_s, page_cache_s, train_s or 0.0)
+
+
+def predicted_seconds(
+    epochs: Sequence[EpochRecord], profile: DiskProfile | None, train_s: dict[int, float]
+) -> float | None:
+    """Median prediction of the measured epochs, None where it cannot be made."""
+    if profile is None:
+        return None
+    found = [predict(epoch, profile, train_s.get(epoch.epoch)) for epoch in epochs]
+    known = [entry.seconds for entry in found if entry is not None]
+    return statistics.median(known) if known else None
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """Two systems whose order is not the predicted one, beyond the tolerance."""
+
+    faster: str
+    slower: str
+    predicted_ratio: float
+    measured_ratio: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.faster} was predicted {self.predicted_ratio:.2f}x as fast as {self.slower}, "
+            f"measured {self.measured_ratio:.2f}x"
+        )
+
+
+def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[Inversion]:
+    """Pairs of systems that came in another order than predicted by more than `tolerance`.
+
+    Only runs that ended `ok`, are not INVALID and have a prediction are compared; rounds of one configuration together.
+    """
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        usable = record.status == "ok" and record.verdict != "INVALID" and record.summary.epoch_s is not None
+        if usable and record.summary.predicted_s:
+            groups.setdefault(record.config_hash, []).append(record)
+    times = [
+        (
+            group[0].system,
+            statistics.median(record.summary.predicted_s or 0.0 for record in group),
+            statistics.median(epoch.seconds for record in group for epoch in record.measured),
+        )
+        for group in groups.values()
+    ]
+    found = []
+    for first, second in itertools.combinations(times, 2):
+        (fast, fast_said, fast_was), (slow, slow_said, slow_was) = sorted((first, second), key=lambda entry: entry[1])
+        said, was = slow_said / fast_said, slow_was / fast_was
+        if was < 1.0 - tolerance:
+            found.append(Inversion(fast, slow, said, was))
+    return found

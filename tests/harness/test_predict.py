@@ -1,0 +1,73 @@
+"""Predictions from counters: what they add up, and which orders of systems they find wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.predict import inversions, predict, predicted_seconds
+from harness.record import EpochRecord
+from systems.interface import DiskPoint, DiskProfile
+from tests.harness.records import make_record
+
+PROFILE = DiskProfile(
+    (
+        DiskPoint(512, 256, 40_000.0, 512 * 40_000.0),
+        DiskPoint(4096, 256, 20_000.0, 4096 * 20_000.0),
+        DiskPoint(1 << 20, 16, 200.0, 200.0 * (1 << 20), "sequential"),
+    )
+)
+
+
+def _epoch(device_bytes: int | None, device_requests: int | None, sizes: dict[str, int]) -> EpochRecord:
+    return EpochRecord(
+        epoch=1, warmup=False, seconds=1.0, device_bytes=device_bytes, device_requests=device_requests,
+        counters={"requests_by_size": sizes},
+    )  # fmt: skip
+
+
+def test_own_reads_and_pages_share_the_device() -> None:
+    own, pages = 40_000, 10_000
+    found = predict(_epoch(own * 512 + pages * 4096, own + pages, {"512": own}), PROFILE, 0.25)
+    assert found is not None
+    assert found.own_s == pytest.approx(1.0)
+    assert found.page_cache_s == pytest.approx(0.5)
+    assert found.seconds == pytest.approx(1.5)
+    assert found.bound == "device"
+
+
+def test_training_counts_where_it_is_longer() -> None:
+    found = predict(_epoch(512 * 4_000, 4_000, {"512": 4_000}), PROFILE, 3.0)
+    assert found is not None
+    assert (found.seconds, found.bound) == (3.0, "training")
+
+
+def test_large_requests_that_the_kernel_split_are_not_pages() -> None:
+    """Two hundred reads of 1 MiB are eight hundred requests to the device, and no page cache at all."""
+    found = predict(_epoch(200 << 20, 800, {str(1 << 20): 200}), PROFILE, None)
+    assert found is not None
+    assert found.page_cache_s == 0.0
+    assert found.own_s == pytest.approx(1.0)
+
+
+def test_without_profile_or_device_counters_there_is_none() -> None:
+    assert predict(_epoch(1, 1, {}), DiskProfile(), None) is None
+    assert predict(_epoch(None, None, {"512": 3}), PROFILE, None) is None
+    assert predicted_seconds([_epoch(4096, 1, {})], None, {}) is None
+
+
+def _record(system: str, predicted: float, measured: float) -> object:
+    record = make_record(system, [measured, measured])
+    return record.model_copy(update={"summary": record.summary.model_copy(update={"predicted_s": predicted})})
+
+
+def test_an_order_that_turned_round_is_told_and_noise_is_not() -> None:
+    records = [_record("ginex", 10.0, 14.0), _record("gnndrive", 11.0, 10.0), _record("pyg+", 12.0, 13.0)]
+    found = inversions(records)  # type: ignore[arg-type]
+    assert [(pair.faster, pair.slower) for pair in found] == [("ginex", "gnndrive")]
+    assert "1.10x" in str(found[0]) and "0.71x" in str(found[0])
+
+
+def test_failed_and_invalid_runs_are_not_compared() -> None:
+    ended = make_record("in-memory", [], status="oom")
+    invalid = make_record("ginex", [9.0], verdict="INVALID")
+    assert inversions([ended, invalid, _record("pyg+", 1.0, 99.0)]) == []  # type: ignore[list-item]
