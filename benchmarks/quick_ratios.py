@@ -1,0 +1,82 @@
+"""Epoch times of a bench beside what counters predict, and every ratio of two systems beside the papers'.
+
+    python benchmarks/quick_ratios.py [RESULTS] [--experiment quick]
+
+Reads records only. Exit code 1 where a pair of systems came in another order than predicted by more than 15 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import statistics
+import sys
+from pathlib import Path
+
+from harness.predict import inversions
+from harness.record import Record
+from harness.results import load
+
+PUBLISHED = Path(__file__).resolve().parent.parent / "results" / "published" / "claims.csv"
+
+
+def published_ratios() -> dict[tuple[str, str], list[str]]:
+    """(faster, slower) -> what papers say of it, as `2.6x (gd-02, papers100M …)`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    with PUBLISHED.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["metric"] == "epoch_time_ratio":
+                text = f"{row['value']}x ({row['id']}, {row['condition']})"
+                found.setdefault((row["better"], row["baseline"]), []).append(text)
+    return found
+
+
+def main() -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    parser.add_argument("--experiment", default="quick")
+    chosen = parser.parse_args()
+    table = load(chosen.results)
+    records: list[Record] = [
+        Record.model_validate(record) if isinstance(record, dict) else record
+        for record in (table["record"] if len(table) else [])
+    ]
+    records = [
+        record for record in records if record.config.experiment == chosen.experiment and record.verdict != "INVALID"
+    ]
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if record.status == "ok" and record.summary.epoch_s is not None and record.config.memory != "none":
+            groups.setdefault(record.system, []).append(record)
+    if not groups:
+        print(f"{chosen.results} holds no finished run of {chosen.experiment} under a cap")
+        return 1
+    times: dict[str, float] = {}
+    print(f"{'system':<14}{'epoch s':>9}{'predicted':>11}{'measured/predicted':>20}{'engine':>8}")
+    for system, group in groups.items():
+        times[system] = statistics.median(epoch.seconds for record in group for epoch in record.measured)
+    for system in sorted(times, key=lambda name: times[name]):
+        group = groups[system]
+        said = [record.summary.predicted_s for record in group if record.summary.predicted_s]
+        engine = [record.summary.engine_efficiency for record in group if record.summary.engine_efficiency]
+        predicted = statistics.median(said) if said else float("nan")
+        print(
+            f"{system:<14}{times[system]:>9.2f}{predicted:>11.2f}{times[system] / predicted:>20.2f}"
+            f"{statistics.median(engine) if engine else float('nan'):>8.2f}"
+        )
+    print("\nratios (slower over faster), ours and the papers':")
+    papers = published_ratios()
+    for first, second in itertools.permutations(times, 2):
+        for text in papers.get((first, second), []):
+            print(f"  {second} / {first}: ours {times[second] / times[first]:.2f}x, published {text}")
+    wrong = inversions([record for group in groups.values() for record in group])
+    for pair in wrong:
+        print(f"order: {pair}")
+    print("order as predicted" if not wrong else f"{len(wrong)} pairs in another order than predicted")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
