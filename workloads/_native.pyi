@@ -20,12 +20,14 @@ class NeighborSampler:
         replace: bool = False,
         threads: int = 1,
         wide_keys: bool = False,
+        address: npt.NDArray[np.int64] | None = None,
+        lists: npt.NDArray[np.integer] | None = None,
+        names: npt.NDArray[np.int64] | None = None,
     ) -> None: ...
-    def sample(
-        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64]
-    ) -> tuple[
-        npt.NDArray[np.int64], list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], int, int]], int, int
-    ]: ...
+    def sample(self, epoch: int, batch: int, seeds: npt.NDArray[np.int64]) -> tuple[
+        npt.NDArray[np.int64], list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], int, int]], int, int, int,
+        npt.NDArray[np.int64],
+    ]: ...  # fmt: skip
     def scratch_bytes(self) -> int: ...
 
 def draw_positions(

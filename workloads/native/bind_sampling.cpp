@@ -1,9 +1,11 @@
 // Bindings of the sampling part of workloads._native.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <stdexcept>
 
 #include "draw_lanes.hpp"
@@ -43,12 +45,18 @@ struct BoundSampler {
 
 template <class Index>
 void construct(BoundSampler* self, Input<std::int64_t> indptr, Input<Index> indices, std::vector<std::int64_t> fanout,
-               std::uint64_t seed, bool replace, int threads, bool wide_keys) {
+               std::uint64_t seed, bool replace, int threads, bool wide_keys,
+               std::optional<Input<std::int64_t>> address, std::optional<Input<Index>> lists,
+               std::optional<Input<std::int64_t>> names) {
     if (indptr.size() < 1) throw std::invalid_argument("indptr is empty");
     if (threads < 1) throw std::invalid_argument("threads must be at least 1");
     SamplerOptions options{std::move(fanout), seed, replace, threads, wide_keys};
-    nb::object arrays = nb::make_tuple(indptr, indices);
-    auto sampler = make_neighbor_sampler<Index>(view(indptr), view(indices), std::move(options));
+    if (address.has_value() != lists.has_value()) throw std::invalid_argument("addresses and lists belong together");
+    nb::object arrays = nb::make_tuple(indptr, indices, address, lists, names);
+    Topology<Index> graph{view(indptr), view(indices), {}, {}, {}};
+    if (address) graph.address = view(*address), graph.lists = view(*lists);
+    if (names) graph.names = view(*names);
+    auto sampler = make_neighbor_sampler<Index>(graph, std::move(options));
     new (self) BoundSampler{std::move(sampler), std::move(arrays)};
 }
 
@@ -62,7 +70,8 @@ nb::tuple sample(BoundSampler& self, std::uint64_t epoch, std::uint64_t batch, c
     for (auto hop = drawn.hops.rbegin(); hop != drawn.hops.rend(); ++hop)
         blocks.append(nb::make_tuple(to_numpy(std::move(hop->indptr)), to_numpy(std::move(hop->indices)), hop->num_src,
                                      hop->num_dst));
-    return nb::make_tuple(to_numpy(std::move(drawn.nodes)), blocks, drawn.edge_reads, drawn.list_reads);
+    return nb::make_tuple(to_numpy(std::move(drawn.nodes)), blocks, drawn.edge_reads, drawn.list_reads,
+                          drawn.list_hits, to_numpy(std::move(drawn.local)));
 }
 
 Output<std::uint64_t> draw_positions(std::uint64_t degree, std::int64_t fanout, bool replace, std::uint64_t seed,
@@ -108,12 +117,14 @@ void bind_sampling(nb::module_& m) {
 
     nb::class_<BoundSampler>(m, "NeighborSampler")
         .def("__init__", &construct<std::int32_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
-             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
+             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
+             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none())
         .def("__init__", &construct<std::int64_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
-             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false)
+             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
+             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none())
         .def("sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
              "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, "
-             "list_reads)")
+             "list_reads, list_hits, local int64)")
         .def("scratch_bytes", [](BoundSampler& self) { return self.sampler->scratch_bytes(); });
 
     m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0,

@@ -65,6 +65,7 @@ public:
         }
     }
 
+    Key key(std::uint32_t slot) noexcept { return keys_[slot]; }
     std::uint32_t& value(std::uint32_t slot) noexcept { return values_[slot]; }
     std::uint32_t* values() noexcept { return values_.data(); }
     std::size_t bytes() const noexcept { return keys_.bytes() + values_.bytes(); }

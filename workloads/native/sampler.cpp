@@ -23,10 +23,11 @@ namespace {
 constexpr std::size_t kGroupEdges = 512;  // edges whose cache misses are in flight together
 constexpr std::size_t kAhead = 16;        // destinations whose list bounds are fetched ahead
 constexpr std::size_t kParallelItems = 4096;
+constexpr std::uint64_t kCached = std::uint64_t{1} << 63;  // marks an offset into the cached lists
 
 // Edges that are drawn and looked up together.
 struct Group {
-    Scratch<std::uint64_t> offsets;  // into `indices`
+    Scratch<std::uint64_t> offsets;  // into `indices`, or with kCached into the cached lists
     std::size_t edges = 0;
     std::uint32_t* out = nullptr;  // where their sources' slots go
 };
@@ -38,7 +39,7 @@ struct Lane {
     std::size_t num_waiting = 0;
     LaneDrawer drawer;
     std::size_t fresh = 0;
-    std::int64_t lists = 0;
+    std::int64_t lists = 0, hits = 0;
 };
 
 // Where a destination's neighbour list begins and how long it is, kept so that indptr is visited once.
@@ -51,7 +52,7 @@ struct Workspace {
     explicit Workspace(int threads) : team(threads), lanes(static_cast<std::size_t>(threads)), fresh(lanes.size()) {}
 
     std::size_t bytes() const {
-        std::size_t sum = table.bytes() + sorter.bytes() + nodes.bytes() + lists.bytes();
+        std::size_t sum = table.bytes() + sorter.bytes() + nodes.bytes() + names.bytes() + lists.bytes();
         for (const auto& lane : lanes) sum += lane.group.offsets.bytes() + lane.fetched.offsets.bytes();
         for (const auto& list : fresh) sum += list.bytes();
         return sum;
@@ -61,17 +62,25 @@ struct Workspace {
     NodeTable<Key> table;
     FreshSorter<Key> sorter;
     Scratch<std::int64_t> nodes;
-    Scratch<List> lists;  // [num_dst]
+    Scratch<std::int64_t> names;  // their original ids, where the graph is renumbered
+    Scratch<List> lists;          // [num_dst]
     std::vector<Lane> lanes;
     std::vector<Scratch<Fresh<Key>>> fresh;  // by member: the nodes it met first
     pid_t owner = getpid();
 };
 
-template <class Index, class Key>
+// `Plain`: neither a neighbour cache nor a renumbering; then nothing is spent on asking for them.
+template <class Index, class Key, bool Plain>
 class SamplerOf final : public NeighborSampler {
 public:
-    SamplerOf(std::span<const std::int64_t> indptr, std::span<const Index> indices, SamplerOptions options)
-        : indptr_(indptr), indices_(indices), options_(std::move(options)) {}
+    SamplerOf(const Topology<Index>& graph, std::uint64_t name_bound, SamplerOptions options)
+        : indptr_(graph.indptr),
+          indices_(graph.indices),
+          address_(graph.address),
+          lists_(graph.lists),
+          names_(graph.names),
+          name_bound_(name_bound),
+          options_(std::move(options)) {}
 
     Sample sample(std::uint64_t epoch, std::uint64_t batch, std::span<const std::int64_t> seeds) override {
         auto workspace = take();
@@ -93,6 +102,13 @@ private:
     using Space = Workspace<Key>;
 
     std::uint64_t num_nodes() const noexcept { return indptr_.size() - 1; }
+
+    bool renumbered() const noexcept { return !Plain && !names_.empty(); }
+
+    const Index* entry(std::uint64_t offset) const noexcept {
+        if constexpr (Plain) return indices_.data() + offset;
+        return ((offset & kCached) != 0 ? lists_.data() : indices_.data()) + (offset & ~kCached);
+    }
 
     std::unique_ptr<Space> take() {
         const std::lock_guard lock(mutex_);
@@ -122,14 +138,23 @@ private:
             count = place(space, count, result);
             result.num_src = static_cast<std::int64_t>(count);
             sample.edge_reads += result.indptr[static_cast<std::size_t>(result.num_dst)];
-            for (auto& lane : space.lanes) sample.list_reads += std::exchange(lane.lists, 0);
+            for (auto& lane : space.lanes) {
+                sample.list_reads += std::exchange(lane.lists, 0);
+                sample.list_hits += std::exchange(lane.hits, 0);
+            }
             sample.hops.push_back(std::move(result));
         }
-        sample.nodes = Buffer<std::int64_t>(count);
-        in_chunks(space, count, 4 * kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
-            std::copy(space.nodes.data() + first, space.nodes.data() + last, sample.nodes.data.get() + first);
-        });
+        sample.nodes = copied(space, renumbered() ? space.names : space.nodes, count);
+        if (renumbered()) sample.local = copied(space, space.nodes, count);
         return sample;
+    }
+
+    Buffer<std::int64_t> copied(Space& space, Scratch<std::int64_t>& ids, std::size_t count) {
+        Buffer<std::int64_t> result(count);
+        in_chunks(space, count, 4 * kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
+            std::copy(ids.data() + first, ids.data() + last, result.data.get() + first);
+        });
+        return result;
     }
 
     // The seed nodes become the first destinations.
@@ -137,6 +162,7 @@ private:
         space.table.reset(seeds.size());
         space.table.clear(0, space.table.slots());
         space.nodes.reserve(seeds.size());
+        if (renumbered()) space.names.reserve(seeds.size());
         for (std::size_t i = 0; i < seeds.size(); ++i) {
             const std::int64_t node = seeds[i];
             if (static_cast<std::uint64_t>(node) >= num_nodes())
@@ -147,6 +173,7 @@ private:
             if (!fresh) throw std::invalid_argument("seed node " + std::to_string(node) + " stands twice in one batch");
             space.table.value(slot) = static_cast<std::uint32_t>(i);
             space.nodes[i] = node;
+            if (renumbered()) space.names[i] = names_[static_cast<std::size_t>(node)];
         }
         return seeds.size();
     }
@@ -172,9 +199,13 @@ private:
         std::int64_t* counts = result.indptr.data.get() + 1;
         const std::int64_t* nodes = space.nodes.data();
         in_chunks(space, count, chunk_of(space, count), [&](std::size_t member, std::size_t first, std::size_t last) {
-            std::int64_t lists = 0;
+            std::int64_t lists = 0, hits = 0;
             for (std::size_t i = first; i < last; ++i) {
-                if (i + kAhead < last) __builtin_prefetch(&indptr_[static_cast<std::size_t>(nodes[i + kAhead])]);
+                if (i + kAhead < last) {
+                    const auto ahead = static_cast<std::size_t>(nodes[i + kAhead]);
+                    __builtin_prefetch(&indptr_[ahead]);
+                    if (!Plain && !address_.empty()) __builtin_prefetch(&address_[ahead]);
+                }
                 const auto node = static_cast<std::size_t>(nodes[i]);
                 const std::int64_t start = indptr_[node], end = indptr_[node + 1];
                 if (start < 0 || end < start || static_cast<std::uint64_t>(end) > indices_.size())
@@ -185,8 +216,18 @@ private:
                 space.lists[i] = {static_cast<std::uint64_t>(start), degree};
                 counts[i] = static_cast<std::int64_t>(PositionDrawer::count(degree, fanout, options_.replace));
                 lists += counts[i] > 0;
+                if (!Plain && !address_.empty() && address_[node] >= 0) {
+                    const auto cached = static_cast<std::uint64_t>(address_[node]);
+                    if (cached + degree > lists_.size())
+                        throw std::out_of_range("the cached list of node " + std::to_string(node) + " is [" +
+                                                std::to_string(cached) + ", " + std::to_string(cached + degree) +
+                                                ") of " + std::to_string(lists_.size()) + " cached edges");
+                    space.lists[i].start = cached | kCached;
+                    hits += counts[i] > 0;
+                }
             }
             space.lanes[member].lists += lists;
+            space.lanes[member].hits += hits;
         });
         result.indptr[0] = 0;
         for (std::size_t i = 0; i < count; ++i) counts[i] += counts[i - 1];
@@ -237,8 +278,8 @@ private:
                 const auto [start, degree] = space.lists[i];
                 if (kept == 0) continue;
                 if (fanout < 0 || (kept == degree && !options_.replace)) {
-                    __builtin_prefetch(&indices_[start]);
-                    __builtin_prefetch(&indices_[start + kept - 1]);
+                    __builtin_prefetch(entry(start));
+                    __builtin_prefetch(entry(start + kept - 1));
                     for (std::size_t k = 0; k < kept; ++k) {
                         if (lane.group.edges == kGroupEdges) turn();
                         lane.group.offsets[lane.group.edges++] = start + k;
@@ -248,7 +289,7 @@ private:
                 const bool full = lane.group.edges > 0 && lane.group.edges + kept > kGroupEdges;
                 if (full || lane.num_waiting == kDrawLanes) turn();
                 lane.group.offsets.reserve(kept);
-                const auto node = static_cast<std::uint64_t>(space.nodes[i]);
+                const auto node = static_cast<std::uint64_t>(renumbered() ? space.names[i] : space.nodes[i]);
                 lane.waiting[lane.num_waiting++] = {node, start, degree, lane.group.edges};
                 lane.group.edges += kept;
             }
@@ -266,7 +307,7 @@ private:
             std::uint64_t* offsets = lane.group.offsets.data() + lane.waiting[l].at;
             for (std::size_t k = 0; k < count; ++k) {
                 offsets[k] += lane.waiting[l].start;
-                __builtin_prefetch(&indices_[offsets[k]]);
+                __builtin_prefetch(entry(offsets[k]));
             }
         }
     }
@@ -281,10 +322,11 @@ private:
         std::uint64_t* ids = lane.fetched.offsets.data();
         std::uint32_t* slots = lane.fetched.out;
         for (std::size_t k = 0; k < count; ++k) {
-            const auto id = static_cast<std::uint64_t>(indices_[ids[k]]);
+            const Index source = *entry(ids[k]);
+            const auto id = static_cast<std::uint64_t>(source);
             if (id >= num_nodes())
-                throw std::out_of_range("edge " + std::to_string(ids[k]) + " comes from node " +
-                                        std::to_string(indices_[ids[k]]) + ", which is not one of " +
+                throw std::out_of_range("edge " + std::to_string(ids[k] & ~kCached) + " comes from node " +
+                                        std::to_string(source) + ", which is not one of " +
                                         std::to_string(num_nodes()));
             ids[k] = id;
             space.table.prefetch(static_cast<Key>(id));
@@ -305,11 +347,18 @@ private:
         std::vector<std::size_t> counts;
         std::size_t fresh = 0;
         for (const auto& lane : space.lanes) counts.push_back(lane.fresh), fresh += lane.fresh;
-        const Fresh<Key>* sorted = space.sorter.sort(space.team, space.fresh, counts, num_nodes());
+        if (renumbered()) rename(space, counts);
+        const std::uint64_t ids = renumbered() ? name_bound_ : num_nodes();
+        const Fresh<Key>* sorted = space.sorter.sort(space.team, space.fresh, counts, ids);
         space.nodes.reserve(count + fresh, count);
+        if (renumbered()) space.names.reserve(count + fresh, count);
         in_chunks(space, fresh, kParallelItems, [&](std::size_t, std::size_t first, std::size_t last) {
             for (std::size_t i = first; i < last; ++i) {
                 space.nodes[count + i] = static_cast<std::int64_t>(sorted[i].id);
+                if (renumbered()) {
+                    space.names[count + i] = static_cast<std::int64_t>(sorted[i].id);
+                    space.nodes[count + i] = static_cast<std::int64_t>(space.table.key(sorted[i].slot));
+                }
                 space.table.value(sorted[i].slot) = static_cast<std::uint32_t>(count + i);
             }
         });
@@ -323,8 +372,23 @@ private:
         return count + fresh;
     }
 
+    // The new nodes stand by original id from here on; their slots still know the local one.
+    void rename(Space& space, const std::vector<std::size_t>& counts) {
+        space.team.share(counts.size(), [&](std::size_t member) {
+            Fresh<Key>* list = space.fresh[member].data();
+            for (std::size_t i = 0; i < counts[member]; ++i) {
+                if (i + kAhead < counts[member]) __builtin_prefetch(&names_[list[i + kAhead].id]);
+                list[i].id = static_cast<Key>(names_[list[i].id]);
+            }
+        });
+    }
+
     std::span<const std::int64_t> indptr_;
     std::span<const Index> indices_;
+    std::span<const std::int64_t> address_;
+    std::span<const Index> lists_;
+    std::span<const std::int64_t> names_;
+    std::uint64_t name_bound_;
     SamplerOptions options_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Space>> idle_;
@@ -333,17 +397,33 @@ private:
 }  // namespace
 
 template <class Index>
-std::unique_ptr<NeighborSampler> make_neighbor_sampler(std::span<const std::int64_t> indptr,
-                                                       std::span<const Index> indices, SamplerOptions options) {
+std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& graph, SamplerOptions options) {
+    const std::uint64_t num_nodes = graph.indptr.size() - 1;
+    if (!graph.address.empty() && graph.address.size() != num_nodes)
+        throw std::invalid_argument("there are " + std::to_string(graph.address.size()) + " list addresses for " +
+                                    std::to_string(num_nodes) + " nodes");
+    if (!graph.names.empty() && graph.names.size() != num_nodes)
+        throw std::invalid_argument("there are " + std::to_string(graph.names.size()) + " names for " +
+                                    std::to_string(num_nodes) + " nodes");
+    std::uint64_t bound = num_nodes;
+    for (const std::int64_t name : graph.names) {
+        if (name < 0 || static_cast<std::uint64_t>(name) >= kMaxNode)
+            throw std::invalid_argument("the name " + std::to_string(name) + " is not a node id");
+        bound = std::max(bound, static_cast<std::uint64_t>(name) + 1);
+    }
     // The largest 32-bit id marks an empty slot of the table.
-    if (indptr.size() - 1 < 0xFFFFFFFFU && !options.wide_keys)
-        return std::make_unique<SamplerOf<Index, std::uint32_t>>(indptr, indices, std::move(options));
-    return std::make_unique<SamplerOf<Index, std::uint64_t>>(indptr, indices, std::move(options));
+    const bool narrow = bound < 0xFFFFFFFFU && !options.wide_keys;
+    const auto make = [&]<class Key, bool Plain>() -> std::unique_ptr<NeighborSampler> {
+        return std::make_unique<SamplerOf<Index, Key, Plain>>(graph, bound, std::move(options));
+    };
+    const bool plain = graph.address.empty() && graph.names.empty();
+    if (narrow && plain) return make.template operator()<std::uint32_t, true>();
+    if (plain) return make.template operator()<std::uint64_t, true>();
+    if (narrow) return make.template operator()<std::uint32_t, false>();
+    return make.template operator()<std::uint64_t, false>();
 }
 
-template std::unique_ptr<NeighborSampler> make_neighbor_sampler(std::span<const std::int64_t>,
-                                                                std::span<const std::int32_t>, SamplerOptions);
-template std::unique_ptr<NeighborSampler> make_neighbor_sampler(std::span<const std::int64_t>,
-                                                                std::span<const std::int64_t>, SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<std::int32_t>&, SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<std::int64_t>&, SamplerOptions);
 
 }  // namespace outcore

@@ -3,6 +3,8 @@
 // A batch is a function of (seed, epoch, batch, its seed nodes, fan-outs, the graph): every hop expands the whole
 // destination set, draws come from draws.hpp, edges stand by (destination, position in its list) and nodes in the
 // order: seed nodes as drawn, then the new nodes of each hop by ascending id. Memory is bounded by the batch.
+// A neighbour cache (lists kept beside the graph) and a renumbering of the graph change where a list is read and under
+// which id a node is stored, never the batch: draws and order go by original ids.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +23,20 @@ struct SampledHop {
 };
 
 struct Sample {
-    Buffer<std::int64_t> nodes;
+    Buffer<std::int64_t> nodes;    // original ids
+    Buffer<std::int64_t> local;    // ids in a renumbered graph; empty otherwise
     std::vector<SampledHop> hops;  // the hop next to the seed nodes first
-    std::int64_t edge_reads = 0, list_reads = 0;
+    std::int64_t edge_reads = 0, list_reads = 0, list_hits = 0;
+};
+
+// What is sampled. The arrays must outlive the sampler. `address` and `names` may be empty.
+template <class Index>
+struct Topology {
+    std::span<const std::int64_t> indptr;   // [N + 1]
+    std::span<const Index> indices;         // [E]
+    std::span<const std::int64_t> address;  // [N]: where a cached list begins in `lists`, -1: it is not cached
+    std::span<const Index> lists;           // the cached lists, as they stand in `indices`
+    std::span<const std::int64_t> names;    // [N]: original ids of a renumbered graph's nodes, distinct
 };
 
 struct SamplerOptions {
@@ -38,6 +51,7 @@ class NeighborSampler {
 public:
     virtual ~NeighborSampler() = default;
 
+    // `seeds` are ids of the graph as it is given, so local ones where it is renumbered.
     // Throws std::invalid_argument for seed nodes that are repeated or out of range and for a batch too large for
     // 32-bit positions, std::out_of_range for a graph whose arrays contradict each other. Any number of calls at once.
     virtual Sample sample(std::uint64_t epoch, std::uint64_t batch, std::span<const std::int64_t> seeds) = 0;
@@ -46,9 +60,8 @@ public:
     virtual std::size_t scratch_bytes() = 0;
 };
 
-// The arrays must outlive the sampler; indptr has one entry more than nodes.
+// Throws std::invalid_argument for names or addresses that do not fit the graph.
 template <class Index>
-std::unique_ptr<NeighborSampler> make_neighbor_sampler(std::span<const std::int64_t> indptr,
-                                                       std::span<const Index> indices, SamplerOptions options);
+std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& graph, SamplerOptions options);
 
 }  // namespace outcore

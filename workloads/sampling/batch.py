@@ -49,6 +49,9 @@ class SampledBatch:
         labels: int64 [num_seeds].
         edge_reads: neighbour-list entries looked up (for counters), and
         list_reads: neighbour lists touched, over all hops.
+        list_hits: of those, served by a neighbour cache.
+        local: int64 [num_nodes], `nodes` as a renumbered graph calls them, or None. Counters and this are no part of
+            the digest.
     """
 
     epoch: int
@@ -59,6 +62,8 @@ class SampledBatch:
     labels: npt.NDArray[np.int64]
     edge_reads: int = 0
     list_reads: int = 0
+    list_hits: int = 0
+    local: npt.NDArray[np.int64] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -74,6 +79,8 @@ class SampledBatch:
     def nbytes(self) -> int:
         """Bytes of its arrays."""
         arrays: list[IntArray] = [self.nodes, self.labels]
+        if self.local is not None:
+            arrays.append(self.local)
         for block in self.blocks:
             arrays += [block.indptr, block.indices]
         return sum(int(array.nbytes) for array in arrays)

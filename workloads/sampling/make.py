@@ -22,6 +22,9 @@ def make_sampler(
     indices: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None = None,
     labels: npt.NDArray[np.int64] | None = None,
     threads: int = 1,
+    cached: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32] | npt.NDArray[np.int64]] | None = None,
+    names: npt.NDArray[np.int64] | None = None,
+    hops: int | None = None,
 ) -> NeighborSampler:
     """The sampler of a workload.
 
@@ -31,7 +34,13 @@ def make_sampler(
         indices: [E]; by default memory-mapped for random access, so that the page cache holds what the budget allows.
         labels: int64 [N]; by default loaded into memory.
         threads: that share one batch.
+        cached: a neighbour cache, as for `NeighborSampler`.
+        names: original ids, where `indptr`, `indices` and `labels` are those of a renumbered graph.
+        hops: only the first so many hops, next to the seed nodes; they are the same as those of the whole batch.
+            None: all.
     """
+    if hops is not None and not 1 <= hops <= len(workload.sampler.fanout):
+        raise InputError(f"hops is {hops}", f"give 1 to {len(workload.sampler.fanout)}")
     if workload.sampler.name != "neighbor":
         raise InputError(f"there is no sampler {workload.sampler.name!r}", "use neighbor")
     dataset = workload.dataset
@@ -41,13 +50,15 @@ def make_sampler(
     return NeighborSampler(
         dataset.load("indptr") if indptr is None else indptr,
         indices,
-        workload.sampler.fanout,
+        workload.sampler.fanout[:hops],
         seed=workload.seed,
         replace=workload.sampler.replace,
         threads=threads,
         labels=dataset.load("labels") if labels is None else labels,
         rank=workload.rank,
         world=workload.world,
+        cached=cached,
+        names=names,
     )
 
 

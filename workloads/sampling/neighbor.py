@@ -34,6 +34,11 @@ class NeighborSampler:
         labels: int64 [N], or None for labels of -1.
         rank: this process's rank, and
         world: the number of ranks: equal batch numbers of different ranks then have draws of their own.
+        cached: a neighbour cache (address int64 [N], lists of the dtype of `indices`): node v's list is read from
+            `lists[address[v]:]` instead of `indices`; -1: it is not cached. It changes where is read, not the batch.
+        names: int64 [N], for a renumbered graph: node v's original id. Draws are keyed, nodes ordered and returned by
+            original ids, so where each list keeps the original's order (its entries renumbered) the batch is that of
+            the original graph; `labels` then stand by local id.
 
     Raises:
         InputError: a shape, dtype, fan-out or seed that cannot be.
@@ -52,6 +57,8 @@ class NeighborSampler:
         labels: npt.NDArray[np.int64] | None = None,
         rank: int = 0,
         world: int = 1,
+        cached: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32] | npt.NDArray[np.int64]] | None = None,
+        names: npt.NDArray[np.int64] | None = None,
     ) -> None:
         if indptr.ndim != 1 or indptr.dtype != np.int64 or len(indptr) < 1:
             raise InputError(f"indptr is {indptr.dtype} {list(indptr.shape)}", "give int64 [N + 1]")
@@ -73,24 +80,48 @@ class NeighborSampler:
         if len(indptr) - 1 > _native.MAX_NODE:
             raise InputError(f"the graph has {len(indptr) - 1} nodes", "at most 2^48 can be sampled")
         self.num_nodes = len(indptr) - 1
+        address, lists = cached or (None, None)
+        if address is not None and lists is not None:
+            address, lists = _contiguous(address), _contiguous(lists)
+            if address.shape != (self.num_nodes,) or address.dtype != np.int64 or lists.dtype != indices.dtype:
+                raise InputError(
+                    f"the neighbour cache is {address.dtype} {list(address.shape)} over {lists.dtype} lists",
+                    f"give addresses int64 [{self.num_nodes}] and lists of {indices.dtype}",
+                )
+        if names is not None and (names.shape != (self.num_nodes,) or names.dtype != np.int64):
+            raise InputError(f"names are {names.dtype} {list(names.shape)}", f"give int64 [{self.num_nodes}]")
         self.fanout = tuple(int(neighbours) for neighbours in fanout)
         self.threads = threads
         self._rank, self._world = rank, world
         self._labels = labels
-        self._native = _native.NeighborSampler(
-            _contiguous(indptr), _contiguous(indices), list(self.fanout), seed, replace, threads
-        )
+        self._names = names
+        try:
+            self._native = _native.NeighborSampler(
+                _contiguous(indptr), _contiguous(indices), list(self.fanout), seed, replace, threads,
+                address=address, lists=lists, names=None if names is None else _contiguous(names),
+            )  # fmt: skip
+        except ValueError as error:
+            raise InputError(str(error), "give each node its original id, from 0 to 2^48 - 1") from None
 
-    def sample(self, epoch: int, batch: int, seeds: npt.NDArray[np.int64]) -> SampledBatch:
+    def sample(
+        self,
+        epoch: int,
+        batch: int,
+        seeds: npt.NDArray[np.int64],
+        *,
+        local_seeds: npt.NDArray[np.int64] | None = None,
+    ) -> SampledBatch:
         """Sample one mini-batch; any number of threads may call at once, and the GIL is free meanwhile.
 
         Args:
             epoch: below 2^16.
             batch: its place in the epoch's seed plan; times `world` below 2^26.
-            seeds: int64 [n], distinct node ids.
+            seeds: int64 [n], distinct node ids, original ones.
+            local_seeds: int64 [n], their ids in the renumbered graph; needed with `names`, and only then.
 
         Raises:
-            InputError: a seed node is repeated or not a node, or a number is out of range.
+            InputError: a seed node is repeated or not a node, a number is out of range, or `local_seeds` are not the
+                seed nodes.
             DatasetError: the graph's arrays contradict each other.
         """
         name = batch * self._world + self._rank
@@ -99,16 +130,24 @@ class NeighborSampler:
                 f"epoch {epoch}, batch {batch} cannot be named",
                 f"an epoch is below {_native.MAX_EPOCH} and a batch, over all ranks, below {_native.MAX_BATCH}",
             )
-        seeds = np.ascontiguousarray(seeds, dtype=np.int64)
+        seeds = start = np.ascontiguousarray(seeds, dtype=np.int64)
+        if (self._names is None) != (local_seeds is None):
+            raise InputError(
+                "local_seeds go with the names of a renumbered graph, and one of them is missing", "give both or none"
+            )
+        if local_seeds is not None:
+            start = np.ascontiguousarray(local_seeds, dtype=np.int64)
         try:
-            nodes, hops, edge_reads, list_reads = self._native.sample(epoch, name, seeds)
+            nodes, hops, edge_reads, list_reads, list_hits, local = self._native.sample(epoch, name, start)
         except ValueError as error:
             raise InputError(
                 f"batch {batch} of epoch {epoch}: {error}", "mend its seed nodes, size or fan-out"
             ) from None
         except IndexError as error:
             raise DatasetError(str(error), "check the dataset with `outcore data verify`") from None
-        labels = np.full(len(seeds), -1, dtype=np.int64) if self._labels is None else self._labels[seeds]
+        if local_seeds is not None and not np.array_equal(nodes[: len(start)], seeds):
+            raise InputError(f"batch {batch} of epoch {epoch}: local_seeds are other nodes", "mend its seed nodes")
+        labels = np.full(len(seeds), -1, dtype=np.int64) if self._labels is None else self._labels[start]
         return SampledBatch(
             epoch=epoch,
             index=batch,
@@ -118,6 +157,8 @@ class NeighborSampler:
             labels=np.asarray(labels, dtype=np.int64),
             edge_reads=edge_reads,
             list_reads=list_reads,
+            list_hits=list_hits,
+            local=None if self._names is None else local,
         )
 
     @property
