@@ -223,7 +223,7 @@ class _Execution:
             isolation_caveats=record.caveats,
             proves_memory=series.availability.proves_memory,
             environment=record.environment,
-            faithful=info.faithful,
+            faithful=series.is_faithful(self._config),
             deterministic_counters=info.deterministic_counters,
         )
 

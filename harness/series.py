@@ -208,6 +208,13 @@ class Series:
 
         return load(system).info
 
+    def is_faithful(self, config: RunConfig) -> bool:
+        """Whether the mini-batches of this run have to equal the workload's."""
+        from systems.registry import load
+
+        system = load(config.system)
+        return system.is_faithful(system.info.options.model_validate(config.options))
+
     def unsupported(self, config: RunConfig) -> str:
         """Why a system cannot run on a device at all; empty where it can."""
         kind = config.device.partition(":")[0]

@@ -58,6 +58,7 @@ class Run:
             cores=cores,
             stages=spec.config.stages,
             keep_order=spec.config.keep_order,
+            epochs=spec.config.epochs,
         )
         budget = MemoryBudget(host=spec.budget_host, device=spec.budget_device)
         options = self._system_class.info.options.model_validate(spec.config.options)

@@ -174,6 +174,7 @@ class Runtime:
         cores: processor cores of this run.
         stages: which stages to run; a batch of `sample` has no features.
         keep_order: yield batches in the seed plan's order.
+        epochs: how many epochs will be asked for, from 0 on, so that offline work can cover them all; 0: not known.
     """
 
     accelerator: Accelerator
@@ -185,6 +186,7 @@ class Runtime:
     keep_order: bool = False
     rank: int = 0
     world: int = 1
+    epochs: int = 0
 
 
 @dataclass
@@ -321,6 +323,11 @@ class System(ABC):
         self.budget = budget
         self.options = options
         self.clock = clock
+
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Whether its mini-batches equal the workload's under these options: `info.faithful`, unless one breaks it."""
+        return cls.info.faithful
 
     @abstractmethod
     def plan(self) -> Plan:

@@ -52,14 +52,14 @@ def check_system(
         InputError: there is no such system, or an option is not one of its own.
     """
     system = load(name)
-    system.info.options.model_validate(options or {})
+    chosen_options = system.info.options.model_validate(options or {})
     chosen = [case for case in cases(system.info.devices, quick) if only(case)]
     if options:
         chosen = [Case(**{**asdict(case), "options": options}) for case in chosen]
     base = Path(tempfile.mkdtemp(prefix="outcore-check-", dir=folder or _disk_folder()))
     try:
         observations = observe(name, base, chosen, progress, case_limit_s)
-        results = judge(observations, system.info.faithful)
+        results = judge(observations, system.is_faithful(chosen_options))
         progress("SIGTERM")
         results.append(_check_term(name, base, chosen[0], case_limit_s))
         if not quick:
