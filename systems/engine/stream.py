@@ -45,6 +45,7 @@ def stream(
     depth: int = 16,
     mode: Mode = "auto",
     stats: ReadStats | None = None,
+    only: NDArray[np.int64] | None = None,
 ) -> Iterator[Piece]:
     """Read bytes `[offset, offset + nbytes)` in pieces of `request_bytes`, in the order in which they complete.
 
@@ -55,6 +56,7 @@ def stream(
         buffer: contiguous host memory of at least one piece; page-aligned and with an `offset` that is a multiple of
             4096 it is read into directly.
         stats: filled when given.
+        only: int64 [k], ascending numbers of the pieces wanted; None: all. The short rest of a range counts as one.
 
     Raises:
         DataIOError: the device failed or the file ends before the range; names file and offset.
@@ -64,6 +66,7 @@ def stream(
     if flat.nbytes < min(request_bytes, nbytes):
         raise InputError(f"the buffer has {flat.nbytes} bytes, a piece has {request_bytes}", "raise the buffer")
     whole = nbytes // request_bytes
+    wanted = np.arange(whole) if only is None else only[only < whole]
     with RowReader(
         path,
         data_offset=offset,
@@ -77,10 +80,10 @@ def stream(
         register_buffers=False,  # only what is not aligned passes through the reader's own buffer
         buffer_bytes=8 * (1 << (request_bytes - 1).bit_length()),
     ) as reader:
-        for group in reader.read_groups(np.arange(whole), flat, 1, stats):
-            yield Piece(offset + int(group.positions[0]) * request_bytes, group.rows[0], group)
+        for group in reader.read_groups(wanted, flat, 1, stats):
+            yield Piece(offset + int(wanted[group.positions[0]]) * request_bytes, group.rows[0], group)
         rest = nbytes - whole * request_bytes
-        if rest:
+        if rest and (only is None or whole in only):
             read = reader.read_range(offset + whole * request_bytes, rest, flat, request_bytes=request_bytes)
             if stats is not None:
                 stats.add(read)
