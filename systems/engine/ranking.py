@@ -1,0 +1,96 @@
+"""Which nodes are worth caching: rankings of all nodes, computed out of core from the graph in CSC.
+
+`indptr` lists for each node where its in-neighbours stand in `indices`, so an out-degree is how often a node occurs
+there. Everything streams `indices` from its first byte to its last with large direct reads; only arrays of one entry a
+node are held.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systems import _native
+from systems.engine.memory import aligned_empty
+from systems.engine.stream import stream
+from workloads.errors import BudgetError, DatasetError
+from workloads.units import format_bytes
+from workloads.workload import Workload
+
+Scores = NDArray[Any]
+_DEPTH = 16
+_MOST_REQUEST_BYTES = 1 << 20
+_LEAST_REQUEST_BYTES = 64 << 10
+
+
+def top(scores: Scores, k: int) -> NDArray[np.int64]:
+    """The `k` nodes of highest score, highest first, equal scores by id; all nodes where there are fewer than `k`.
+
+    Args:
+        scores: [N], any real dtype, without NaN.
+
+    Returns:
+        int64 [min(k, N)].
+    """
+    k = max(0, min(k, scores.shape[0]))
+    if k == 0:
+        return np.empty(0, dtype=np.int64)
+    limit = np.partition(scores, scores.shape[0] - k)[scores.shape[0] - k]
+    above = np.flatnonzero(scores > limit)
+    equal = np.flatnonzero(scores == limit)[: k - above.shape[0]]
+    chosen = np.sort(np.concatenate([above, equal]))
+    # Sorted upwards with the ids backwards and then turned round, equal scores end in the order of ids.
+    backwards = chosen[::-1]
+    return backwards[np.argsort(scores[backwards], kind="stable")][::-1]
+
+
+def out_degrees(workload: Workload, budget_bytes: int | None = None) -> NDArray[Any]:
+    """How many nodes each node is an in-neighbour of, counted while `indices` streams by once.
+
+    Args:
+        budget_bytes: bytes that counts and buffers may take together; None: as they like (32 MiB of buffers).
+
+    Returns:
+        int32 [N], or int64 [N] where the graph has 2^31 edges or more.
+
+    Raises:
+        BudgetError: not even the counts and the smallest buffers fit.
+        DataIOError: `indices` cannot be read to its end.
+        DatasetError: it holds an id that is no node's.
+    """
+    dataset = workload.dataset
+    dtype = np.dtype(np.int32 if dataset.num_edges < 2**31 else np.int64)
+    request = _request_bytes("out-degrees", dtype.itemsize * dataset.num_nodes, budget_bytes)
+    counts = np.zeros(dataset.num_nodes, dtype=dtype)
+    buffer = aligned_empty(2 * _DEPTH * request)
+    offset = dataset.data_offset("indices")
+    for piece in stream(
+        dataset.file("indices"), offset, dataset.topology_bytes, buffer, request_bytes=request, depth=_DEPTH
+    ):
+        sound = _native.count_ids(piece.data.view(dataset.index_dtype), counts)
+        begin = (piece.offset - offset) // dataset.index_dtype.itemsize
+        piece.release()
+        if not sound:
+            raise DatasetError(
+                f"{dataset.file('indices')} holds an id outside [0, {dataset.num_nodes}) after position {begin}",
+                "`outcore data verify` names every fault; make or import it again",
+            )
+    return counts
+
+
+def _request_bytes(what: str, held: int, budget_bytes: int | None) -> int:
+    """Bytes of one read, so that `held` and the stream's buffers (the ring of pieces and the reader's own) fit."""
+    pieces = 2 * _DEPTH + 8
+    request = _MOST_REQUEST_BYTES
+    if budget_bytes is not None:
+        while request > _LEAST_REQUEST_BYTES and held + pieces * request > budget_bytes:
+            request //= 2
+        if held + pieces * request > budget_bytes:
+            raise BudgetError(
+                f"{what}: {format_bytes(held + pieces * request)} are needed ({format_bytes(held)} for the nodes, the "
+                f"rest to read with), the budget is {format_bytes(budget_bytes)}",
+                "raise memory",
+            )
+    return request

@@ -1,0 +1,28 @@
+// Degree counts of a streamed edge list.
+#include "ranking.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace outcore {
+
+template <class Id, class Count>
+bool count_ids(std::span<const Id> ids, std::span<Count> counts) {
+    using Unsigned = std::make_unsigned_t<Id>;
+    constexpr std::size_t block = 4096;  // checked while it is on its way into the first-level cache
+    for (std::size_t begin = 0; begin < ids.size(); begin += block) {
+        const auto part = ids.subspan(begin, std::min(block, ids.size() - begin));
+        Unsigned top = 0;
+        for (const Id id : part) top = std::max(top, static_cast<Unsigned>(id));
+        if (top >= counts.size()) return false;
+        for (const Id id : part) ++counts[static_cast<std::size_t>(id)];
+    }
+    return true;
+}
+
+template bool count_ids(std::span<const std::int32_t>, std::span<std::int32_t>);
+template bool count_ids(std::span<const std::int32_t>, std::span<std::int64_t>);
+template bool count_ids(std::span<const std::int64_t>, std::span<std::int32_t>);
+template bool count_ids(std::span<const std::int64_t>, std::span<std::int64_t>);
+
+}  // namespace outcore
