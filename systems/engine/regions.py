@@ -1,0 +1,297 @@
+"""A file of regions: bytes appended one after the other, each 4096-aligned, checked, read by one large direct read.
+
+What a system writes while it runs (sampled batches, changesets) is kept so: past the page cache, within a byte budget,
+and never read wrongly, since each region has its XXH3 in the index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from systems.engine.memory import aligned_empty
+from workloads.errors import BudgetError, DataIOError
+from workloads.units import format_bytes
+
+PAGE = 4096
+Bytes = NDArray[np.uint8]
+Index = NDArray[Any]
+#: One region in the index. A region is its head, padded to 8 bytes, then its body; `count` is the writer's own.
+ENTRY = np.dtype(
+    [("offset", "<i8"), ("head_bytes", "<i8"), ("body_bytes", "<i8"), ("count", "<i8"), ("head_xxh3", "<u8"),
+     ("body_xxh3", "<u8")]
+)  # fmt: skip
+_MAGIC = b"outcore regions 1"
+
+
+def padded(nbytes: int, to: int = PAGE) -> int:
+    """`nbytes` rounded up to a multiple of `to`."""
+    return -(-nbytes // to) * to
+
+
+def index_path(path: Path) -> Path:
+    """Where the index of a region file is saved."""
+    return path.with_name(path.name + ".index")
+
+
+def region_bytes(entry: Any) -> int:
+    """Bytes of a region's head, its padding and its body."""
+    return padded(int(entry["head_bytes"]), 8) + int(entry["body_bytes"])
+
+
+class RegionWriter:
+    """Appends regions to a new file, by one thread at a time.
+
+    Args:
+        path: the file; one that is there is replaced.
+        budget_bytes: that the file may have; None: no limit.
+        fix: what to do when the budget or the disk is full.
+
+    Raises:
+        DataIOError: the file cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        budget_bytes: int | None = None,
+        fix: str = "make room on that disk or lower the bytes asked for",
+    ) -> None:
+        self.path = Path(path)
+        self._budget = budget_bytes
+        self._fix = fix
+        self._entries: list[tuple[int, ...]] = []
+        self._buffer = aligned_empty(0)
+        self._fd: int | None = None
+        self.nbytes = 0
+        try:
+            self._fd = _open_direct(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the buffer in which a region is put together: those of the largest region so far."""
+        return self._buffer.nbytes
+
+    def append(self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0) -> None:
+        """Write one region: `head` alone can be read later without the `body`, whose arrays are joined.
+
+        Raises:
+            BudgetError: the file would be larger than its budget.
+            DataIOError: the disk is full or fails; names file and offset. The file is removed.
+        """
+        if self._fd is None:
+            raise ValueError(f"{self.path} is closed")
+        parts = [_flat(array) for array in body]
+        start = padded(head.nbytes, 8)
+        total = start + sum(part.nbytes for part in parts)
+        size = padded(total)
+        if self._budget is not None and self.nbytes + size > self._budget:
+            needed = self.nbytes + size
+            self.abandon()
+            raise BudgetError(
+                f"{self.path.name} needs {format_bytes(needed)} after {len(self._entries) + 1} regions, its budget is "
+                f"{format_bytes(self._budget)}",
+                self._fix,
+            )
+        if self._buffer.nbytes < size:
+            self._buffer = aligned_empty(0)  # the old one goes before the new one comes
+            self._buffer = aligned_empty(size)
+        region = self._buffer[:size]
+        region[: head.nbytes] = _flat(head)
+        region[head.nbytes : start] = 0
+        at = start
+        for part in parts:
+            region[at : at + part.nbytes] = part
+            at += part.nbytes
+        region[total:] = 0
+        digests = (
+            xxhash.xxh3_64_intdigest(region[: head.nbytes].data),
+            xxhash.xxh3_64_intdigest(region[start:total].data),
+        )
+        try:
+            _write_all(self._fd, region, self.nbytes)
+        except OSError as error:
+            self.abandon()
+            raise self._failed(error) from error
+        self._entries.append((self.nbytes, head.nbytes, total - start, count, *digests))
+        self.nbytes += size
+
+    def index(self) -> Index:
+        """Structured array (`ENTRY`) of the regions so far."""
+        return np.array(self._entries, dtype=ENTRY)
+
+    def close(self, *, save_index: bool = True) -> Index:
+        """Bring the file to disk; its index is saved beside it unless the caller keeps it.
+
+        Raises:
+            DataIOError: the disk is full or fails.
+        """
+        index = self.index()
+        if self._fd is None:
+            return index
+        fd, self._fd = self._fd, None
+        self._buffer = aligned_empty(0)
+        try:
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+            if save_index:
+                data = index.tobytes()
+                digest = xxhash.xxh3_64_digest(data)
+                index_path(self.path).write_bytes(_MAGIC + digest + data)
+        except OSError as error:
+            raise self._failed(error) from error
+        return index
+
+    def abandon(self) -> None:
+        """Close and remove the file. May be called at any time."""
+        fd, self._fd = self._fd, None
+        self._buffer = aligned_empty(0)
+        if fd is not None:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+    def _failed(self, error: OSError) -> DataIOError:
+        code = error.errno or 0
+        return DataIOError(
+            f"writing {self.path} failed at offset {self.nbytes}: {os.strerror(code)}",
+            path=str(self.path),
+            offset=self.nbytes,
+            errno=code,
+            fix=self._fix if code in (errno.ENOSPC, errno.EDQUOT) else "check the device",
+        )
+
+
+class RegionReader:
+    """Reads regions by one large direct read each; any number of threads may.
+
+    Args:
+        path: a file of `RegionWriter`.
+        index: what `close` returned; by default the one saved beside the file.
+        what: what a region is, for errors (`batch`).
+
+    Raises:
+        DataIOError: file or index cannot be opened, or the index is damaged.
+    """
+
+    def __init__(self, path: Path | str, *, index: Index | None = None, what: str = "region") -> None:
+        self.path = Path(path)
+        self._what = what
+        self._fd: int | None = None
+        try:
+            self.index: Index = _load_index(self.path) if index is None else index
+            self._fd = _open_direct(self.path, os.O_RDONLY)
+        except OSError as error:
+            code = error.errno or 0
+            raise DataIOError(
+                f"cannot open {error.filename or path}: {os.strerror(code)}", path=str(error.filename or path),
+                errno=code, fix="check that it is there and can be read",
+            ) from error  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def largest_bytes(self) -> int:
+        """Bytes that the largest region takes in memory."""
+        return max((padded(region_bytes(entry)) for entry in self.index), default=0)
+
+    def read(self, number: int) -> tuple[Bytes, Bytes]:
+        """Head and body (uint8) of a region, views of memory of their own, both checked.
+
+        Raises:
+            DataIOError: the device failed, the file ends early or the bytes are not those written; names file, offset
+                and region.
+        """
+        entry = self.index[number]
+        start, nbytes = padded(int(entry["head_bytes"]), 8), region_bytes(entry)
+        memory = self._read(number, int(entry["offset"]), nbytes)
+        head, body = memory[: int(entry["head_bytes"])], memory[start:nbytes]
+        self._verify(number, head, int(entry["head_xxh3"]))
+        self._verify(number, body, int(entry["body_xxh3"]))
+        return head, body
+
+    def head(self, number: int) -> Bytes:
+        """The head alone (uint8); raises as `read`."""
+        entry = self.index[number]
+        head = self._read(number, int(entry["offset"]), int(entry["head_bytes"]))
+        self._verify(number, head, int(entry["head_xxh3"]))
+        return head
+
+    def close(self) -> None:
+        """Close the file. May be called more than once."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def _read(self, number: int, offset: int, nbytes: int) -> Bytes:
+        if self._fd is None:
+            raise ValueError(f"{self.path} is closed")
+        memory = aligned_empty(padded(nbytes))
+        done = 0
+        while done < nbytes:
+            try:
+                # A short read ends at a block, so going on from there keeps the alignment.
+                got = os.preadv(self._fd, [memory[done:].data], offset + done)
+            except OSError as error:
+                raise self._broken(number, offset + done, os.strerror(error.errno or 0), error.errno or 0) from error
+            if got == 0:
+                raise self._broken(number, offset + done, "the file ends there")
+            done += got
+        return memory[:nbytes]
+
+    def _verify(self, number: int, data: Bytes, expected: int) -> None:
+        if xxhash.xxh3_64_intdigest(data.data) != expected:
+            raise self._broken(number, int(self.index[number]["offset"]), "its bytes are not those written (XXH3)")
+
+    def _broken(self, number: int, offset: int, reason: str, code: int = 0) -> DataIOError:
+        return DataIOError(
+            f"reading {self._what} {number} of {self.path} failed at offset {offset}: {reason}",
+            path=str(self.path),
+            offset=offset,
+            errno=code,
+            fix="check the device and run again",
+        )
+
+
+def _open_direct(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)  # a file system without direct I/O
+
+
+def _write_all(fd: int, data: Bytes, offset: int) -> None:
+    done = 0
+    while done < data.nbytes:
+        done += os.pwritev(fd, [data[done:].data], offset + done)
+
+
+def _flat(array: NDArray[Any]) -> Bytes:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _load_index(path: Path) -> Index:
+    found = index_path(path)
+    data = found.read_bytes()
+    body = data[len(_MAGIC) + 8 :]
+    if not data.startswith(_MAGIC) or xxhash.xxh3_64_digest(body) != data[len(_MAGIC) : len(_MAGIC) + 8]:
+        raise DataIOError(
+            f"the index {found} is damaged", path=str(found), offset=0, fix="remove it, so that it is made again"
+        )
+    return np.frombuffer(body, dtype=ENTRY)
