@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 from systems.engine.bounds import Bounds
@@ -57,16 +58,21 @@ class DatasetFiles:
     def check(self) -> None:
         """Raises DataIOError: a file is shorter than its map, or gone; names it and the offset where it ends."""
         for path, expected in self._expected:
-            try:
-                size = os.stat(path).st_size  # noqa: PTH116 - once a mini-batch
-            except OSError as error:
-                raise DataIOError(
-                    f"cannot read {path}: {error.strerror}", path=str(path), offset=0, errno=error.errno or 0
-                ) from error
-            if size < expected:
-                raise DataIOError(
-                    f"{path} ends at offset {size}, {expected} bytes were expected: it was truncated",
-                    path=str(path),
-                    offset=size,
-                    fix="restore it and run `outcore data verify`",
-                )
+            check_length(path, expected)
+
+
+def check_length(path: Path, expected: int) -> None:
+    """Raises DataIOError: the file has fewer than `expected` bytes, or is gone; names it and the offset of its end."""
+    try:
+        size = os.stat(path).st_size  # noqa: PTH116 - once a mini-batch
+    except OSError as error:
+        raise DataIOError(
+            f"cannot read {path}: {error.strerror}", path=str(path), offset=0, errno=error.errno or 0
+        ) from error
+    if size < expected:
+        raise DataIOError(
+            f"{path} ends at offset {size}, {expected} bytes were expected: it was truncated",
+            path=str(path),
+            offset=size,
+            fix="restore it and run `outcore data verify`",
+        )

@@ -1,0 +1,151 @@
+"""Feature rows in host memory: loaded whole, as the in-memory systems of the papers have them, or memory-mapped.
+
+What is loaded is anonymous memory: under a cap that is too small the kernel says no, which is then the right answer.
+Mapped rows come through the page cache, so a table larger than memory runs too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine.gather import gather
+from systems.engine.gather_loader import torch_dtype
+from systems.engine.memory import madvise
+from systems.engine.topology import check_length
+from systems.interface import PlanItem
+from workloads.accelerator import Accelerator
+from workloads.errors import InputError
+from workloads.workload import Workload
+
+HostStore = Literal["memory", "mapped"]
+_READ_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A table of rows in a file.
+
+    Attributes:
+        offset: bytes before row 0.
+        dtype: float32 or float16.
+    """
+
+    path: Path
+    offset: int
+    num_rows: int
+    dim: int
+    dtype: np.dtype[Any]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.dim * self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self.num_rows * self.row_bytes
+
+    def check(self) -> None:
+        """Raises DataIOError: the file is shorter than its rows, or gone; names it and the offset where it ends."""
+        check_length(self.path, self.offset + self.nbytes)
+
+
+def feature_rows(workload: Workload) -> RowFile:
+    """The workload's own feature table."""
+    dataset = workload.dataset
+    return RowFile(
+        dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, dataset.dim, dataset.feature_dtype
+    )
+
+
+class HostFeatures:
+    """The rows of a file as an array that systems gather from, or that the device reads itself.
+
+    Args:
+        source: where the rows are.
+        store: `memory` loads them, `mapped` maps them without read-ahead.
+        reads_itself: the accelerator that is to read the rows by zero-copy; they are then pinned where it wants that.
+
+    Attributes:
+        array: [num_rows, dim].
+
+    Raises:
+        DataIOError: the file is shorter than its rows, or gone.
+        InputError: rows that are mapped are to be pinned.
+    """
+
+    def __init__(self, source: RowFile, store: HostStore, reads_itself: Accelerator | None = None) -> None:
+        source.check()
+        self.source = source
+        self.store = store
+        if store == "mapped":
+            if reads_itself is not None and reads_itself.kind == "cuda":
+                raise InputError(
+                    "a CUDA device cannot read memory-mapped rows by itself: they cannot be pinned",
+                    "use host_store=memory",
+                )
+            self.array: npt.NDArray[Any] = _mapped(source)
+        elif reads_itself is not None:
+            self.array = _into(source, reads_itself.host_buffer(source.nbytes))
+        else:
+            self.array = np.fromfile(
+                source.path, source.dtype, source.num_rows * source.dim, offset=source.offset
+            ).reshape(source.num_rows, source.dim)
+
+    @staticmethod
+    def items(source: RowFile, store: HostStore) -> tuple[PlanItem, ...]:
+        """Its part of a plan: mapped rows are page cache, for which there is what the plan leaves."""
+        return (PlanItem("features", source.nbytes),) if store == "memory" else ()
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The array as a tensor over the same memory, never to be written to."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a read-only map makes a tensor that must not be written
+            return torch.from_numpy(self.array)
+
+    def gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[Any], threads: int) -> None:
+        """Copy rows `nodes` (int64 [n]) to the first rows of `out`, on `threads` threads.
+
+        Raises:
+            DataIOError: the mapped file was truncated.
+        """
+        if self.store == "mapped":
+            self.source.check()
+        gather(self.array, nodes, out, threads)
+
+    def tier(self) -> str:
+        """Which tier of `Counters.hits` its rows are: `host`, or `page_cache` where the kernel decides."""
+        return "host" if self.store == "memory" else "page_cache"
+
+
+def _mapped(source: RowFile) -> npt.NDArray[Any]:
+    if source.nbytes == 0:
+        return np.empty((source.num_rows, source.dim), source.dtype)
+    array = np.memmap(source.path, source.dtype, "r", source.offset, (source.num_rows, source.dim))
+    madvise(array, "random")
+    return array
+
+
+def _into(source: RowFile, buffer: torch.Tensor) -> npt.NDArray[Any]:
+    """Read the rows into host memory that the device can read; it has to be pinned before it is filled."""
+    target = memoryview(buffer.numpy())
+    with source.path.open("rb", buffering=0) as file:
+        file.seek(source.offset)
+        done = 0
+        while done < source.nbytes:
+            count = file.readinto(target[done : done + _READ_BYTES])
+            if not count:
+                source.check()
+                raise EOFError(f"{source.path} ended while it was read")
+            done += count
+    rows: npt.NDArray[Any] = buffer.view(torch_dtype(source.dtype)).view(source.num_rows, source.dim).numpy()
+    return rows
