@@ -1,6 +1,6 @@
 """Types of the compiled module; see `systems/engine/` for the meaning."""
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ class Reader:
     ) -> None: ...
     def read(self, ids: Ids, out: Bytes, out_rows: Ids | None) -> tuple[dict[str, Any], Failure]: ...
     def read_range(self, offset: int, out: Bytes, request_bytes: int) -> tuple[dict[str, Any], Failure]: ...
+    def read_ranges(
+        self, offsets: Ids, sizes: Ids, positions: Ids, out: Bytes, request_bytes: int
+    ) -> tuple[dict[str, Any], Failure]: ...
 
 class GroupRead:
     counts: dict[str, Any]
@@ -46,7 +49,10 @@ class FeatureBuffer:
     num_slots: int
     standby: int
     counts: dict[str, int]
+    @overload
     def __init__(self, num_slots: int) -> None: ...
+    @overload
+    def __init__(self, num_slots: int, memory: Bytes, create: bool) -> None: ...
     @staticmethod
     def bytes(num_slots: int) -> int: ...
     def acquire(self, ids: Ids, timeout_s: float) -> tuple[str, int, Ids, Ids, Ids]: ...

@@ -20,6 +20,8 @@ from pydantic import BaseModel, ConfigDict
 
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
+from workloads.feature_table import SplitTable
+from workloads.ranks import RankGroup
 from workloads.sampling.batch import SampledBatch
 from workloads.units import format_bytes
 from workloads.workload import Workload
@@ -50,6 +52,7 @@ class SystemInfo:
         faithful: whether its mini-batches equal the workload's.
         deterministic_counters: False where the page cache, not the system, decides what is read.
         options: the class of its options.
+        data_parallel: whether several processes may run it, each training its part of every step.
     """
 
     name: str
@@ -59,6 +62,7 @@ class SystemInfo:
     faithful: bool
     options: type[Options]
     deterministic_counters: bool = True
+    data_parallel: bool = False
 
 
 @dataclass(frozen=True)
@@ -290,14 +294,15 @@ class Batch:
 
     Attributes:
         sampled: structure and labels.
-        table: [slots, dim], on the accelerator's device (the shared-memory pool for an emulated one).
+        table: [slots, dim], on the accelerator's device (the shared-memory pool for an emulated one), or a table in two
+            places: device rows first, then host rows that the device reads by zero-copy.
         rows: int64 [num_nodes], the node alias list, or None.
         first_layer_aggregated: the rows already hold the first layer's aggregate (`+pp`).
         ready: waits until the table may be read (a pending copy), or None.
     """
 
     sampled: SampledBatch
-    table: torch.Tensor | None
+    table: torch.Tensor | SplitTable | None
     rows: torch.Tensor | None = None
     first_layer_aggregated: bool = False
     ready: Callable[[], None] | None = None

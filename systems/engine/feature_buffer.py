@@ -68,10 +68,21 @@ class FeatureBuffer:
     A mini-batch gets all its slots at once or waits, first come first served, so extractors cannot block one another.
     With at least `extractors x largest mini-batch` slots none waits for a mini-batch behind it in the training queue;
     with fewer, acquire in the order in which the mini-batches are trained.
+
+    Args:
+        num_slots: rows of the table.
+        memory: uint8 [at least `plan_bytes(num_slots)`], aligned to 64 bytes, that processes share (`RankGroup.shared`):
+            the buffer then belongs to all of them, as GNNDrive's processes on one CPU share theirs (Section 4.4).
+        create: make the buffer in `memory`; the others attach with False once that is done.
     """
 
-    def __init__(self, num_slots: int) -> None:
-        self._native = _native.FeatureBuffer(num_slots)
+    def __init__(
+        self, num_slots: int, *, memory: NDArray[np.uint8] | None = None, create: bool = True
+    ) -> None:
+        if memory is None:
+            self._native = _native.FeatureBuffer(num_slots)
+        else:
+            self._native = _native.FeatureBuffer(num_slots, memory, create)
         self.num_slots = num_slots
         #: Bytes of the bookkeeping, proportional to the slots.
         self.nbytes = self.plan_bytes(num_slots)

@@ -25,6 +25,13 @@ const char* name_of(BufferState state) {
 void bind_feature_buffer(nb::module_& m) {
     nb::class_<FeatureBuffer>(m, "FeatureBuffer")
         .def(nb::init<std::uint32_t>(), nb::arg("num_slots"))
+        // Over memory that processes share; it is kept alive.
+        .def("__init__",
+             [](FeatureBuffer* self, std::uint32_t num_slots, const FlatBytes& memory, bool create) {
+                 const std::span bytes(reinterpret_cast<std::byte*>(memory.data()), memory.size());
+                 new (self) FeatureBuffer(num_slots, bytes, create);
+             },
+             nb::arg("num_slots"), nb::arg("memory"), nb::arg("create"), nb::keep_alive<1, 3>())
         .def_prop_ro("num_slots", &FeatureBuffer::num_slots)
         .def_static("bytes", &FeatureBuffer::bytes, nb::arg("num_slots"))
         // (state, unique rows, alias, load, waiting)

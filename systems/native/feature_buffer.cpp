@@ -1,9 +1,12 @@
-// The feature buffer's bookkeeping, one mutex around flat arrays whose size follows the slots, not the nodes.
+// The feature buffer's bookkeeping, one mutex around flat arrays whose size follows the slots, not the nodes. Nothing in
+// them is a pointer, so processes may share them.
 #include "feature_buffer.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <mutex>
+#include <new>
 #include <stdexcept>
 #include <unordered_set>
 
@@ -20,20 +23,85 @@ Clock::time_point deadline_of(double timeout_s) {
 
 std::size_t table_entries(std::uint32_t num_slots) { return std::bit_ceil(2ULL * num_slots); }
 
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 }  // namespace
 
-FeatureBuffer::FeatureBuffer(std::uint32_t num_slots)
-    : num_slots_(num_slots), table_(table_entries(num_slots), nil), node_of_(num_slots, no_node),
-      references_(num_slots, 0), state_(num_slots, Slot::empty), next_(num_slots + 1), prev_(num_slots + 1),
-      seen_(num_slots, 0) {
+FeatureBuffer::FeatureBuffer(std::uint32_t num_slots) : num_slots_(num_slots) {
     if (num_slots == 0) throw std::invalid_argument("a feature buffer needs at least one slot");
+    own_ = AlignedMemory(bytes(num_slots));
+    new (own_.data()) Head;
+    lay_out(own_.data());
+    clear();
+}
+
+FeatureBuffer::FeatureBuffer(std::uint32_t num_slots, std::span<std::byte> memory, bool create)
+    : num_slots_(num_slots) {
+    if (num_slots == 0) throw std::invalid_argument("a feature buffer needs at least one slot");
+    if (memory.size() < bytes(num_slots) || reinterpret_cast<std::uintptr_t>(memory.data()) % 64 != 0) {
+        throw std::invalid_argument("the shared memory is too small or not aligned to 64 bytes");
+    }
+    if (create) new (memory.data()) Head;
+    lay_out(memory.data());
+    if (create) {
+        clear();
+    } else if (head_->num_slots != num_slots) {
+        throw std::invalid_argument("the shared feature buffer has another number of slots");
+    }
+}
+
+void FeatureBuffer::lay_out(std::byte* memory) {
+    head_ = std::launder(reinterpret_cast<Head*>(memory));
+    std::size_t at = round_up(sizeof(Head));
+    const auto place = [&]<typename T>(std::span<T>& array, std::size_t count) {
+        array = {reinterpret_cast<T*>(memory + at), count};
+        at += round_up(count * sizeof(T));
+    };
+    place(table_, table_entries(num_slots_));
+    place(node_of_, num_slots_);
+    place(references_, num_slots_);
+    place(state_, num_slots_);
+    place(next_, num_slots_ + 1UL);
+    place(prev_, num_slots_ + 1UL);
+    place(seen_, num_slots_);
+}
+
+void FeatureBuffer::clear() {
+    std::ranges::fill(table_, nil);
+    std::ranges::fill(node_of_, no_node);
+    std::ranges::fill(references_, 0U);
+    std::ranges::fill(state_, Slot::empty);
+    std::ranges::fill(seen_, 0UL);
     next_[num_slots_] = prev_[num_slots_] = num_slots_;
     for (std::uint32_t slot = 0; slot < num_slots_; ++slot) standby_push_back(slot);
+    head_->num_slots = num_slots_;
 }
 
 std::uint64_t FeatureBuffer::bytes(std::uint32_t num_slots) {
-    const std::uint64_t per_slot = sizeof(std::int64_t) + 3 * sizeof(std::uint32_t) + sizeof(Slot) + sizeof(std::uint64_t);
-    return table_entries(num_slots) * sizeof(std::uint32_t) + num_slots * per_slot;
+    const std::size_t slots = num_slots;
+    return round_up(sizeof(Head)) + round_up(table_entries(num_slots) * sizeof(std::uint32_t)) +
+           2 * round_up(slots * sizeof(std::int64_t)) + round_up(slots * sizeof(std::uint32_t)) +
+           round_up(slots * sizeof(Slot)) + 2 * round_up((slots + 1) * sizeof(std::uint32_t));
+}
+
+std::uint64_t FeatureBuffer::enqueue() {
+    Head& head = *head_;
+    if (head.queued == head.queue.size()) throw std::length_error("256 extractors wait for slots already");
+    return head.queue[head.queued++] = head.next_ticket++;
+}
+
+void FeatureBuffer::dequeue(std::uint64_t ticket) {
+    Head& head = *head_;
+    const auto end = head.queue.begin() + head.queued;
+    const auto left = std::remove(head.queue.begin(), end, ticket);
+    head.queued = static_cast<std::uint32_t>(left - head.queue.begin());
+}
+
+std::string FeatureBuffer::failure_of(std::uint32_t slot) const {
+    for (const auto& failure : head_->failures) {
+        if (failure.slot == slot) return failure.text.data();
+    }
+    return "its loader failed";
 }
 
 std::size_t FeatureBuffer::home(std::int64_t node) const {
@@ -81,7 +149,7 @@ void FeatureBuffer::standby_push_back(std::uint32_t slot) {
     prev_[slot] = last;
     next_[slot] = head;
     prev_[head] = slot;
-    ++standby_;
+    ++head_->standby;
 }
 
 void FeatureBuffer::standby_push_front(std::uint32_t slot) {
@@ -91,18 +159,18 @@ void FeatureBuffer::standby_push_front(std::uint32_t slot) {
     next_[slot] = first;
     prev_[slot] = head;
     next_[head] = slot;
-    ++standby_;
+    ++head_->standby;
 }
 
 void FeatureBuffer::standby_remove(std::uint32_t slot) {
     next_[prev_[slot]] = next_[slot];
     prev_[next_[slot]] = prev_[slot];
-    --standby_;
+    --head_->standby;
 }
 
 // Slots that this mini-batch takes from the standby list: rows that lie there, and rows to load.
 std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std::uint64_t& unique) {
-    ++stamp_;
+    ++head_->stamp;
     std::uint64_t in_standby = 0;
     std::uint64_t absent = 0;
     unique = 0;
@@ -110,14 +178,14 @@ std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std
         const std::uint32_t slot = find(id);
         if (slot == nil) {
             ++absent;
-        } else if (seen_[slot] != stamp_) {
-            seen_[slot] = stamp_;
+        } else if (seen_[slot] != head_->stamp) {
+            seen_[slot] = head_->stamp;
             ++unique;
             if (references_[slot] == 0) ++in_standby;
         }
     }
     // Ids that are absent may repeat; telling which costs a set, so it is done only where it decides.
-    if (in_standby + absent > standby_) {
+    if (in_standby + absent > head_->standby) {
         std::unordered_set<std::int64_t> once;
         for (const std::int64_t id : ids) {
             if (find(id) == nil) once.insert(id);
@@ -130,19 +198,19 @@ std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std
 
 void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) {
     result.alias.assign(ids.size(), -1);
-    ++stamp_;
+    ++head_->stamp;
     // First the rows that are there: they leave the standby list before anything is evicted from it.
     for (std::size_t i = 0; i < ids.size(); ++i) {
         const std::uint32_t slot = find(ids[i]);
         if (slot == nil) continue;
         if (references_[slot]++ == 0) standby_remove(slot);
         if (state_[slot] == Slot::valid) {
-            ++counts_.hits;
+            ++head_->counts.hits;
         } else {
-            ++counts_.shared;
-            if (seen_[slot] != stamp_) result.waiting.push_back(slot);
+            ++head_->counts.shared;
+            if (seen_[slot] != head_->stamp) result.waiting.push_back(slot);
         }
-        seen_[slot] = stamp_;
+        seen_[slot] = head_->stamp;
         result.alias[i] = slot;
     }
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -150,7 +218,7 @@ void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) {
         std::uint32_t slot = find(ids[i]);
         if (slot != nil) {  // the second occurrence of a row that this call loads
             ++references_[slot];
-            ++counts_.shared;
+            ++head_->counts.shared;
             result.alias[i] = slot;
             continue;
         }
@@ -158,12 +226,12 @@ void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) {
         standby_remove(slot);
         if (node_of_[slot] != no_node) {
             unmap(node_of_[slot]);
-            ++counts_.evictions;
+            ++head_->counts.evictions;
         }
         map(ids[i], slot);
         state_[slot] = Slot::loading;
         references_[slot] = 1;
-        ++counts_.misses;
+        ++head_->counts.misses;
         result.alias[i] = slot;
         result.load.push_back(static_cast<std::int64_t>(i));
     }
@@ -175,23 +243,23 @@ BufferState FeatureBuffer::acquire(std::span<const std::int64_t> ids, double tim
     for (const auto id : ids) {
         if (id < 0) throw std::out_of_range("a node id is negative");
     }
-    std::unique_lock lock(mutex_);
-    const auto ticket = queue_.insert(queue_.end(), next_ticket_++);
+    std::unique_lock lock(head_->mutex);
+    const std::uint64_t ticket = enqueue();
     const auto leave = [&](BufferState state) {
-        queue_.erase(ticket);
-        slots_free_.notify_all();  // the next in the queue may go
+        dequeue(ticket);
+        head_->slots_free.notify_all();  // the next in the queue may go
         return state;
     };
-    const auto my_turn = [&] { return closed_ || queue_.begin() == ticket; };
+    const auto my_turn = [&] { return closed() || head_->queue[0] == ticket; };
     for (;;) {
-        if (!slots_free_.wait_until(lock, deadline, my_turn)) return leave(BufferState::timeout);
-        if (closed_) return leave(BufferState::closed);
+        if (!head_->slots_free.wait_until(lock, deadline, my_turn)) return leave(BufferState::timeout);
+        if (closed()) return leave(BufferState::closed);
         const std::uint64_t wanted = slots_wanted(ids, needed);
-        if (wanted > standby_ && needed > num_slots_) return leave(BufferState::too_small);
-        if (wanted <= standby_) break;
-        const std::uint64_t before = standby_;
+        if (wanted > head_->standby && needed > num_slots_) return leave(BufferState::too_small);
+        if (wanted <= head_->standby) break;
+        const std::uint64_t before = head_->standby;
         // Our own place at the head is kept; only a release can change what we wait for.
-        if (!slots_free_.wait_until(lock, deadline, [&] { return closed_ || standby_ != before; })) {
+        if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || head_->standby != before; })) {
             return leave(BufferState::timeout);
         }
     }
@@ -206,47 +274,50 @@ std::uint32_t FeatureBuffer::checked(std::int64_t slot) const {
 
 void FeatureBuffer::publish(std::span<const std::int64_t> slots) {
     {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(head_->mutex);
         for (const auto slot : slots) {
             if (state_[checked(slot)] != Slot::loading) throw std::logic_error("published a slot that is not in loading");
         }
         for (const auto slot : slots) state_[static_cast<std::size_t>(slot)] = Slot::valid;
     }
-    rows_there_.notify_all();
+    head_->rows_there.notify_all();
 }
 
 void FeatureBuffer::fail(std::span<const std::int64_t> slots, const std::string& error) {
     {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(head_->mutex);
         for (const auto slot : slots) {
             const std::uint32_t at = checked(slot);
             if (state_[at] != Slot::loading) continue;  // published before the failure
             state_[at] = Slot::failed;
-            errors_[at] = error;
+            auto& failure = head_->failures[head_->next_failure++ % head_->failures.size()];
+            failure.slot = at;
+            failure.text.fill(0);
+            error.copy(failure.text.data(), failure.text.size() - 1);
         }
     }
-    rows_there_.notify_all();
+    head_->rows_there.notify_all();
 }
 
 BufferState FeatureBuffer::wait(std::span<const std::int64_t> slots, double timeout_s, std::string& error) {
     const auto deadline = deadline_of(timeout_s);
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(head_->mutex);
     // Slots already seen valid stay so while the caller holds them: go on from the first that was not.
     std::size_t at = 0;
     const auto settled = [&] {
         while (at < slots.size() && state_[checked(slots[at])] == Slot::valid) ++at;
-        return closed_ || at == slots.size() || state_[static_cast<std::size_t>(slots[at])] == Slot::failed;
+        return closed() || at == slots.size() || state_[static_cast<std::size_t>(slots[at])] == Slot::failed;
     };
-    if (!rows_there_.wait_until(lock, deadline, settled)) return BufferState::timeout;
+    if (!head_->rows_there.wait_until(lock, deadline, settled)) return BufferState::timeout;
     if (at == slots.size()) return BufferState::ok;
-    if (closed_) return BufferState::closed;
-    error = errors_[static_cast<std::uint32_t>(slots[at])];
+    if (closed()) return BufferState::closed;
+    error = failure_of(static_cast<std::uint32_t>(slots[at]));
     return BufferState::failed;
 }
 
 void FeatureBuffer::release(std::span<const std::int64_t> slots) {
     {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(head_->mutex);
         for (const auto one : slots) {
             const std::uint32_t slot = checked(one);
             if (references_[slot] == 0) throw std::logic_error("released a slot that nobody holds");
@@ -258,15 +329,17 @@ void FeatureBuffer::release(std::span<const std::int64_t> slots) {
             // Its row never came: the slot holds nothing worth keeping and is the first to be reused.
             unmap(node_of_[slot]);
             state_[slot] = Slot::empty;
-            errors_.erase(slot);
+            for (auto& failure : head_->failures) {
+                if (failure.slot == slot) failure.slot = nil;
+            }
             standby_push_front(slot);
         }
     }
-    slots_free_.notify_all();
+    head_->slots_free.notify_all();
 }
 
 std::vector<std::int64_t> FeatureBuffer::slots_of(std::span<const std::int64_t> ids) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(head_->mutex);
     std::vector<std::int64_t> slots;
     slots.reserve(ids.size());
     for (const auto id : ids) {
@@ -279,21 +352,21 @@ std::vector<std::int64_t> FeatureBuffer::slots_of(std::span<const std::int64_t> 
 
 void FeatureBuffer::close() {
     {
-        const std::lock_guard lock(mutex_);
-        closed_ = true;
+        const std::lock_guard lock(head_->mutex);
+        head_->closed = true;
     }
-    slots_free_.notify_all();
-    rows_there_.notify_all();
+    head_->slots_free.notify_all();
+    head_->rows_there.notify_all();
 }
 
 BufferCounts FeatureBuffer::counts() {
-    const std::lock_guard lock(mutex_);
-    return counts_;
+    const std::lock_guard lock(head_->mutex);
+    return head_->counts;
 }
 
 std::uint64_t FeatureBuffer::standby() {
-    const std::lock_guard lock(mutex_);
-    return standby_;
+    const std::lock_guard lock(head_->mutex);
+    return head_->standby;
 }
 
 }  // namespace outcore

@@ -2,14 +2,15 @@
 // it, whether its bytes are there. Holds no features itself.
 #pragma once
 
-#include <condition_variable>
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <list>
-#include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
+
+#include "aligned_memory.hpp"
+#include "shared_sync.hpp"
 
 namespace outcore {
 
@@ -31,6 +32,9 @@ struct BufferCounts {
 class FeatureBuffer {
 public:
     explicit FeatureBuffer(std::uint32_t num_slots);
+    // Over `bytes(num_slots)` bytes of memory that processes share, aligned to 64 bytes: one of them creates it there,
+    // and the others attach once that is done. The memory has to outlive the object.
+    FeatureBuffer(std::uint32_t num_slots, std::span<std::byte> memory, bool create);
 
     std::uint32_t num_slots() const { return num_slots_; }
     static std::uint64_t bytes(std::uint32_t num_slots);
@@ -74,24 +78,44 @@ private:
     void take(std::span<const std::int64_t> ids, Acquired& result);
     std::uint32_t checked(std::int64_t slot) const;
 
+    // Everything beside the arrays; it lies before them in one piece of memory.
+    struct Head {
+        SharedMutex mutex;
+        SharedCondition slots_free;
+        SharedCondition rows_there;
+        std::uint32_t num_slots = 0;
+        std::uint64_t stamp = 0;
+        std::uint64_t standby = 0;
+        std::uint64_t next_ticket = 0;
+        std::array<std::uint64_t, 256> queue{};  // tickets of those who wait for slots, oldest first
+        std::uint32_t queued = 0;
+        struct Failure {
+            std::uint32_t slot = nil;
+            std::array<char, 252> text{};
+        };
+        std::array<Failure, 16> failures{};  // the last ones
+        std::uint32_t next_failure = 0;
+        BufferCounts counts;
+        bool closed = false;
+    };
+
+    void lay_out(std::byte* memory);
+    void clear();
+    bool closed() const { return head_->closed || head_->mutex.orphaned(); }
+    std::uint64_t enqueue();
+    void dequeue(std::uint64_t ticket);
+    std::string failure_of(std::uint32_t slot) const;
+
     std::uint32_t num_slots_;
-    std::mutex mutex_;
-    std::condition_variable slots_free_;
-    std::condition_variable rows_there_;
-    std::vector<std::uint32_t> table_;       // the mapping table: open addressing, holds slots
-    std::vector<std::int64_t> node_of_;      // the reverse mapping array
-    std::vector<std::uint32_t> references_;
-    std::vector<Slot> state_;
-    std::vector<std::uint32_t> next_;        // the standby list, least recently used first; entry num_slots_ is its head
-    std::vector<std::uint32_t> prev_;
-    std::vector<std::uint64_t> seen_;        // stamp of the last count that saw the slot
-    std::uint64_t stamp_ = 0;
-    std::uint64_t standby_ = 0;
-    std::list<std::uint64_t> queue_;         // tickets of those who wait for slots
-    std::uint64_t next_ticket_ = 0;
-    std::unordered_map<std::uint32_t, std::string> errors_;  // of failed slots
-    BufferCounts counts_;
-    bool closed_ = false;
+    AlignedMemory own_;  // empty where the memory is the caller's
+    Head* head_ = nullptr;
+    std::span<std::uint32_t> table_;       // the mapping table: open addressing, holds slots
+    std::span<std::int64_t> node_of_;      // the reverse mapping array
+    std::span<std::uint32_t> references_;
+    std::span<Slot> state_;
+    std::span<std::uint32_t> next_;        // the standby list, least recently used first; entry num_slots_ is its head
+    std::span<std::uint32_t> prev_;
+    std::span<std::uint64_t> seen_;        // stamp of the last count that saw the slot
 };
 
 }  // namespace outcore
