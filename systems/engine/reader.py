@@ -229,6 +229,38 @@ class RowReader:
         self._check(failure)
         return ReadStats(**counts, seconds=time.perf_counter() - start)
 
+    def read_ranges(
+        self,
+        offsets: Array | torch.Tensor,
+        sizes: Array | torch.Tensor,
+        out: Array | torch.Tensor,
+        positions: Array | torch.Tensor,
+        *,
+        request_bytes: int = 1 << 20,
+    ) -> ReadStats:
+        """Read several ranges of the file at once: the device's queue stays full from the first to the last.
+
+        Bytes `[offsets[i], offsets[i] + sizes[i])` go to `out` from byte `positions[i]` on, in requests of
+        `request_bytes`, of which none crosses from one range to the next. Where offset, size and address are multiples
+        of the device's block they land there directly.
+
+        Args:
+            offsets: int64 [n], and
+            sizes: int64 [n], bytes, and
+            positions: int64 [n], bytes from the start of `out`.
+
+        Raises:
+            DataIOError: as `read`.
+            IndexError: a range would end behind `out`.
+        """
+        start = time.perf_counter()
+        target = as_rows(out, 1).reshape(-1)
+        counts, failure = self._open().read_ranges(
+            as_ids(offsets), as_ids(sizes), as_ids(positions), target, request_bytes
+        )
+        self._check(failure)
+        return ReadStats(**counts, seconds=time.perf_counter() - start)
+
     def read_groups(
         self, ids: Array | torch.Tensor, staging: Array | torch.Tensor, group_rows: int, stats: ReadStats | None = None
     ) -> Iterator[Group]:

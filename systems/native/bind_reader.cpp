@@ -106,7 +106,32 @@ void bind_reader(nb::module_& m) {
                  }
                  return tuple_of(result);
              },
-             nb::arg("offset"), nb::arg("out"), nb::arg("request_bytes"));
+             nb::arg("offset"), nb::arg("out"), nb::arg("request_bytes"))
+        .def("read_ranges",
+             [](Reader& self, const Ids& offsets, const Ids& sizes, const Ids& positions, const FlatBytes& out,
+                std::uint32_t request_bytes) {
+                 if (sizes.size() != offsets.size() || positions.size() != offsets.size()) {
+                     throw std::invalid_argument("offsets, sizes and positions differ in length");
+                 }
+                 std::vector<FileRange> ranges;
+                 ranges.reserve(offsets.size());
+                 for (std::size_t i = 0; i < offsets.size(); ++i) {
+                     const auto offset = static_cast<std::uint64_t>(offsets.data()[i]);
+                     const auto bytes = static_cast<std::uint64_t>(sizes.data()[i]);
+                     const auto position = static_cast<std::uint64_t>(positions.data()[i]);
+                     if (bytes > out.size() || position > out.size() - bytes) {
+                         throw std::out_of_range("a range would be read past the end of out");
+                     }
+                     ranges.push_back({offset, bytes, reinterpret_cast<std::byte*>(out.data()) + position});
+                 }
+                 ReadResult result;
+                 {
+                     const nb::gil_scoped_release release;
+                     result = self.read_ranges(ranges, request_bytes);
+                 }
+                 return tuple_of(result);
+             },
+             nb::arg("offsets"), nb::arg("sizes"), nb::arg("positions"), nb::arg("out"), nb::arg("request_bytes"));
 
     nb::class_<GroupRead>(m, "GroupRead")
         .def(

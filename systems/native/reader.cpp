@@ -132,37 +132,52 @@ ReadResult Reader::read(std::span<const std::int64_t> ids, OutTable out, std::sp
 }
 
 ReadResult Reader::read_range(std::uint64_t offset, std::span<std::byte> out, std::uint32_t request_bytes) {
+    const FileRange range{offset, out.size(), out.data()};
+    return read_ranges({&range, 1}, request_bytes);
+}
+
+ReadResult Reader::read_ranges(std::span<const FileRange> ranges, std::uint32_t request_bytes) {
     const Claim claim(*this);
     const std::uint64_t block = layout_.block_bytes;
+    if (ranges.size() > UINT32_MAX) throw std::length_error("more than 2^32 ranges in one read");
     // The longest piece that the bounce buffer can hold twice, should a piece have to go through it.
     const std::uint64_t most = std::max(block, std::bit_floor(bounce_.size() / block) * block / 2);
-    std::uint64_t piece = std::max<std::uint64_t>(request_bytes / block * block, block);
-    const bool straight = offset % block == 0 && reinterpret_cast<std::uintptr_t>(out.data()) % file_.memory_alignment() == 0;
-    if (!straight) piece = std::min(piece, most);
+    const auto is_straight = [&](const FileRange& range) {
+        return range.offset % block == 0 && reinterpret_cast<std::uintptr_t>(range.to) % file_.memory_alignment() == 0;
+    };
     std::vector<Request> requests;
     ReadCounts counts;
-    const std::uint64_t stop = offset + out.size();
-    requests.reserve(out.size() / piece + 3);
-    for (std::uint64_t at = offset / block * block, end = 0; at < stop; at = end) {
-        end = std::min(at + piece, stop);
-        // What does not end at a block goes through the bounce buffer: let that be one block only.
-        if (straight && end % block != 0 && end - at > block) end = end / block * block;
-        const std::uint64_t length = (end - at + block - 1) / block * block;
-        requests.push_back({at, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(end - at), 0, 0});
-        ++counts.requests;
-        counts.bytes_read += std::min(length, layout_.file_bytes > at ? layout_.file_bytes - at : 0);
-        ++counts.requests_by_size[static_cast<std::uint32_t>(length)];
+    for (std::uint32_t index = 0; index < ranges.size(); ++index) {
+        const FileRange& range = ranges[index];
+        if (range.bytes == 0) continue;
+        const bool straight = is_straight(range);
+        std::uint64_t piece = std::max<std::uint64_t>(request_bytes / block * block, block);
+        if (!straight) piece = std::min(piece, most);
+        const std::uint64_t stop = range.offset + range.bytes;
+        for (std::uint64_t at = range.offset / block * block, end = 0; at < stop; at = end) {
+            end = std::min(at + piece, stop);
+            // What does not end at a block goes through the bounce buffer: let that be one block only.
+            if (straight && end % block != 0 && end - at > block) end = end / block * block;
+            const std::uint64_t length = (end - at + block - 1) / block * block;
+            // Of a range there are no rows: `first_row` says which range it is.
+            requests.push_back({at, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(end - at), index, 0});
+            ++counts.requests;
+            counts.bytes_read += std::min(length, layout_.file_bytes > at ? layout_.file_bytes - at : 0);
+            ++counts.requests_by_size[static_cast<std::uint32_t>(length)];
+        }
+        counts.bytes_useful += range.bytes;
     }
-    counts.bytes_useful = out.size();
     const auto admit = [&](const Request& request) {
-        if (straight && request.length == request.need) {
-            return Target{Target::Kind::direct, out.data() + (request.offset - offset)};
+        const FileRange& range = ranges[request.first_row];
+        if (request.length == request.need && is_straight(range)) {
+            return Target{Target::Kind::direct, range.to + (request.offset - range.offset)};
         }
         return Target{Target::Kind::bounce};
     };
     const auto deliver = [&](const Request& request, const std::byte* bytes) {
-        const std::uint64_t begin = std::max(request.offset, offset);
-        std::byte* to = out.data() + (begin - offset);
+        const FileRange& range = ranges[request.first_row];
+        const std::uint64_t begin = std::max(request.offset, range.offset);
+        std::byte* to = range.to + (begin - range.offset);
         const std::byte* from = bytes + (begin - request.offset);
         if (to != from) std::memcpy(to, from, request.offset + request.need - begin);
     };

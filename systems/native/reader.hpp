@@ -37,6 +37,13 @@ struct OutTable {
     std::uint64_t num_rows;
 };
 
+// Bytes [offset, offset + bytes) of the file, wanted at `to`.
+struct FileRange {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+    std::byte* to;
+};
+
 struct ReadResult {
     ReadCounts counts;
     std::optional<ReadFailure> failure;
@@ -57,6 +64,10 @@ public:
 
     // Bytes [offset, offset + out.size()) of the file.
     ReadResult read_range(std::uint64_t offset, std::span<std::byte> out, std::uint32_t request_bytes);
+
+    // Several ranges, in requests of `request_bytes` of which none crosses from one range to the next; the queue stays
+    // full over all of them.
+    ReadResult read_ranges(std::span<const FileRange> ranges, std::uint32_t request_bytes);
 
     // Bounce bytes for rows that need at most `covering_bytes` each.
     static std::uint64_t default_buffer_bytes(std::uint64_t covering_bytes, std::uint64_t max_request_bytes,
