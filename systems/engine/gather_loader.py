@@ -1,13 +1,16 @@
-"""The loader of the systems that address features as memory (`in-memory`, `pyg+`): sample, gather, transfer.
+"""The loader of systems whose mini-batches each have a table of their own: sample, extract, transfer, in order.
 
-Samplers work beside each other and their mini-batches are put back in order; one mini-batch at a time is gathered by
-many threads, while the one before is copied to the device and the one before that is trained.
+Samplers work beside each other and their mini-batches are put back in order. Where features are addressed as memory
+(`in-memory`, `pyg+`) one mini-batch at a time is gathered by many threads; where they are read (`ali+pg`) several
+extractors work on one mini-batch each, so that the disk's queue never runs empty between two. Meanwhile the mini-batch
+before is copied to the device and the one before that is trained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +25,9 @@ from workloads.sampling.neighbor import NeighborSampler
 from workloads.units import format_bytes
 
 Gather = Callable[[npt.NDArray[np.int64], npt.NDArray[np.generic]], None]
+Fill = Callable[[SampledBatch, "HostTable"], "torch.Tensor | None"]
+
+T = TypeVar("T")
 
 
 def torch_dtype(dtype: np.dtype[np.generic]) -> torch.dtype:
@@ -88,15 +94,43 @@ def plan_tables(
     return Tables(rows, dim, dtype, host or 1, fitting)
 
 
+@dataclass(frozen=True)
+class HostTable:
+    """One of a loader's host tables.
+
+    Attributes:
+        rows: [rows, dim], to be filled.
+        whole: what the mini-batch's table is: `rows` itself, or, on the processor, the tensor [front + …, dim] that a
+            cache's rows lead.
+        first: row of `whole` that `rows` begins at.
+    """
+
+    rows: torch.Tensor
+    whole: torch.Tensor
+    first: int
+
+
+def fill_by(gather: Gather) -> Fill:
+    """The filling of a table by rows in the order of the mini-batch's nodes."""
+
+    def fill(sampled: SampledBatch, table: HostTable) -> None:
+        gather(sampled.nodes, table.rows.numpy()[: sampled.num_nodes])
+
+    return fill
+
+
 class GatherLoader:
     """Allocates the tables and runs epochs.
 
     Args:
         name: prefix of thread names.
-        gather: copies rows `nodes` into a table [n, dim]; called by one thread at a time.
-        on_sample: told of each sampled batch by the thread that sampled it.
+        fill: fills a table with a mini-batch's rows, at most `num_nodes` of them, and gives its node alias list: int64
+            [n] into `whole` (None: the order of the nodes). Called by as many threads at a time as `extractors`.
         workers: sampling threads.
         waiting: sampled mini-batches that may wait for their turn.
+        around_sample: called with the work of sampling one mini-batch.
+        extractors: mini-batches that are extracted beside each other.
+        front: rows in front of the host tables (`front_rows`), on the processor part of every mini-batch's table.
     """
 
     def __init__(
@@ -106,32 +140,49 @@ class GatherLoader:
         runtime: Runtime,
         clock: StageClock,
         tables: Tables,
-        gather: Gather,
+        fill: Fill,
         *,
         workers: int,
         waiting: int,
         around_sample: Callable[[Callable[[], SampledBatch]], SampledBatch] | None = None,
+        extractors: int = 1,
+        front: int = 0,
     ) -> None:
         self._name = name
         self._sampler = sampler
         self._runtime = runtime
         self._clock = clock
         self._tables = tables
-        self._gather = gather
+        self._fill = fill
+        self._extractors = extractors
         self._workers = workers
         self._waiting = waiting
         self._around_sample = around_sample or (lambda work: work())
         self._accelerator = runtime.accelerator
         dtype = torch_dtype(tables.dtype)
         sampling_only = runtime.stages == "sample"
-        self._host: list[torch.Tensor] = []
+        self._host: list[HostTable] = []
         self._device: list[torch.Tensor] = []
+        #: [front, dim]: where a cache's rows go.
+        self.front_rows = torch.empty(0, tables.dim, dtype=dtype)
         if not sampling_only:
-            for _ in range(tables.host):
-                raw = self._accelerator.host_buffer(tables.nbytes)
-                self._host.append(raw.view(dtype).view(tables.rows, tables.dim))
+            self._host, self.front_rows = self._host_tables(dtype, front)
             self._device = [self._accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
         self._pipeline: Pipeline | None = None
+
+    def _host_tables(self, dtype: torch.dtype, front: int) -> tuple[list[HostTable], torch.Tensor]:
+        tables = self._tables
+        row = tables.dim * tables.dtype.itemsize
+
+        def allocate(rows: int) -> torch.Tensor:
+            return self._accelerator.host_buffer(rows * row).view(dtype).view(rows, tables.dim)
+
+        if not front or tables.device:
+            alone = [allocate(tables.rows) for _ in range(tables.host)]
+            return [HostTable(one, one, 0) for one in alone], allocate(front)
+        whole = allocate(front + tables.host * tables.rows)
+        firsts = [front + number * tables.rows for number in range(tables.host)]
+        return [HostTable(whole[first : first + tables.rows], whole, first) for first in firsts], whole[:front]
 
     def epoch(self, k: int, seeds: Sequence[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """The mini-batches of epoch `k` in order; what any thread raises is raised here."""
@@ -143,35 +194,50 @@ class GatherLoader:
                 for structure in pipe.results(sampled):
                     yield Batch(structure, None)
                 return
-            ready: Channel[Batch] = pipe.channel(1)
             if self._device:
-                self._with_device(pipe, sampled, ready)
+                ready = self._with_device(pipe, sampled)
             else:
-                free = _filled(pipe, self._host)
-                pipe.stage("extract", 1, lambda _, batch: self._extract(batch, free), sampled, ready)
+                ready = self._extracting(pipe, sampled)
             yield from pipe.results(ready)
 
-    def _with_device(self, pipe: Pipeline, sampled: Channel[SampledBatch], ready: Channel[Batch]) -> None:
-        staging, free = _filled(pipe, self._host), _filled(pipe, self._device)
-        staged: Channel[Batch] = pipe.channel(1)
-        pipe.stage("extract", 1, lambda _, batch: self._extract(batch, staging), sampled, staged)
+    def _extracting(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+        """Start the extractors; their mini-batches come out in order."""
+        free = _filled(pipe, self._host)
+        extracted: Channel[Batch] = pipe.channel(self._extractors, ordered=True)
+        # Tables are taken in the order of the mini-batches: otherwise later ones, which wait for an earlier one to be
+        # trained, might take the last.
+        turnstile = pipe.turnstile()
+
+        def extract(number: int, structure: SampledBatch) -> Batch:
+            self._check(structure)
+            turnstile.enter(number)
+            _, table = free.get()
+            turnstile.leave()
+            with self._clock.stage("extract", structure.index):
+                rows = self._fill(structure, table)
+            return Batch(structure, table.whole, rows, on_release=lambda: _give_back(free, table))
+
+        pipe.stage("extract", self._extractors, extract, sampled, extracted)
+        return extracted
+
+    def _with_device(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+        free = _filled(pipe, self._device)
+        staged = self._extracting(pipe, sampled)
+        ready: Channel[Batch] = pipe.channel(1)
         pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, free), staged, ready)
+        return ready
 
     def _sample(self, epoch: int, index: int, nodes: npt.NDArray[np.int64]) -> SampledBatch:
         with self._clock.stage("sample", index):
             return self._around_sample(lambda: self._sampler.sample(epoch, index, nodes))
 
-    def _extract(self, sampled: SampledBatch, free: Channel[torch.Tensor]) -> Batch:
+    def _check(self, sampled: SampledBatch) -> None:
         if sampled.num_nodes > self._tables.rows:
             raise BudgetError(
                 f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
                 f"{self._tables.rows}",
                 "report this: the bound of the largest mini-batch is wrong",
             )
-        _, table = free.get()
-        with self._clock.stage("extract", sampled.index):
-            self._gather(sampled.nodes, table.numpy()[: sampled.num_nodes])
-        return Batch(sampled, table, on_release=lambda: _give_back(free, table))
 
     def _transfer(self, batch: Batch, free: Channel[torch.Tensor]) -> Batch:
         _, table = free.get()
@@ -180,7 +246,7 @@ class GatherLoader:
         with self._clock.stage("transfer", index):
             self._accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
         batch.release()
-        return Batch(batch.sampled, table, on_release=lambda: _give_back(free, table))
+        return Batch(batch.sampled, table, batch.rows, on_release=lambda: _give_back(free, table))
 
     def close(self) -> None:
         """End the threads and free the tables."""
@@ -190,16 +256,17 @@ class GatherLoader:
             self._accelerator.free(table)
         self._device.clear()
         self._host.clear()
+        self.front_rows = self.front_rows[:0].clone()  # the memory goes with its last view
 
 
-def _filled(pipe: Pipeline, tables: Sequence[torch.Tensor]) -> Channel[torch.Tensor]:
-    channel: Channel[torch.Tensor] = pipe.channel(len(tables))
+def _filled(pipe: Pipeline, tables: Sequence[T]) -> Channel[T]:
+    channel: Channel[T] = pipe.channel(len(tables))
     for number, table in enumerate(tables):
         channel.put(number, table)
     return channel
 
 
-def _give_back(free: Channel[torch.Tensor], table: torch.Tensor) -> None:
+def _give_back(free: Channel[T], table: T) -> None:
     try:
         free.put(0, table)
     except Stopped:

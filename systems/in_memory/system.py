@@ -13,7 +13,7 @@ from pydantic import Field
 
 from systems.engine import gather
 from systems.engine.bounds import batch_bounds
-from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
+from systems.engine.gather_loader import GatherLoader, Tables, fill_by, plan_tables
 from systems.engine.topology import DatasetFiles, indptr_item, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
 from workloads.sampling.make import make_sampler, make_seed_plan
@@ -90,7 +90,7 @@ class InMemory(System):
         if self.runtime.stages != "sample":
             self._features = dataset.load("features")
         self._loader = GatherLoader(
-            self.info.name, sampler, self.runtime, self.clock, self._tables, self._gather,
+            self.info.name, sampler, self.runtime, self.clock, self._tables, fill_by(self._gather),
             workers=self._workers, waiting=self._waiting,
         )  # fmt: skip
 

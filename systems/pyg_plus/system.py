@@ -16,7 +16,7 @@ from pydantic import Field
 
 from systems.engine import gather, madvise
 from systems.engine.bounds import batch_bounds
-from systems.engine.gather_loader import GatherLoader, Tables, plan_tables
+from systems.engine.gather_loader import GatherLoader, Tables, fill_by, plan_tables
 from systems.engine.topology import DatasetFiles, indptr_item, mapped_sampler, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
 from systems.pyg_plus.faults import FaultMeter
@@ -104,7 +104,7 @@ class PygPlus(System):
                 madvise(self._features, "random")
         self._meter = FaultMeter()
         self._loader = GatherLoader(
-            self.info.name, sampler, self.runtime, self.clock, self._tables, self._gather,
+            self.info.name, sampler, self.runtime, self.clock, self._tables, fill_by(self._gather),
             workers=self._workers, waiting=self._waiting, around_sample=self._sample,
         )  # fmt: skip
 
