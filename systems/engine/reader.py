@@ -212,6 +212,14 @@ class RowReader:
         self._check(failure)
         return ReadStats(**counts, seconds=time.perf_counter() - start)
 
+    def counts_of(self, ids: Array | torch.Tensor) -> ReadStats:
+        """What `read(ids)` would ask of the disk, exactly; nothing is read and any thread may ask at any time.
+
+        Raises:
+            IndexError: an id does not exist.
+        """
+        return ReadStats(**self._open().counts_of(as_ids(ids)))
+
     def read_range(
         self, offset: int, nbytes: int, out: Array | torch.Tensor, *, request_bytes: int = 1 << 20
     ) -> ReadStats:

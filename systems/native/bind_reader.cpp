@@ -97,6 +97,16 @@ void bind_reader(nb::module_& m) {
                  return tuple_of(result);
              },
              nb::arg("ids"), nb::arg("out"), nb::arg("out_rows").none())
+        .def("counts_of",
+             [](const Reader& self, const Ids& ids) {
+                 ReadCounts counts;
+                 {
+                     const nb::gil_scoped_release release;
+                     counts = self.counts_of(span_of(ids));
+                 }
+                 return dict_of(counts);
+             },
+             nb::arg("ids"))
         .def("read_range",
              [](Reader& self, std::uint64_t offset, const FlatBytes& out, std::uint32_t request_bytes) {
                  ReadResult result;

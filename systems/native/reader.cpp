@@ -131,6 +131,12 @@ ReadResult Reader::read(std::span<const std::int64_t> ids, OutTable out, std::sp
     return {plan_.counts(), window_->failure()};
 }
 
+ReadCounts Reader::counts_of(std::span<const std::int64_t> ids) const {
+    ReadPlan plan;
+    plan.build(ids, layout_, options_.rule);
+    return plan.counts();
+}
+
 ReadResult Reader::read_range(std::uint64_t offset, std::span<std::byte> out, std::uint32_t request_bytes) {
     const FileRange range{offset, out.size(), out.data()};
     return read_ranges({&range, 1}, request_bytes);

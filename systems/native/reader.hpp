@@ -62,6 +62,10 @@ public:
     // Row ids[i] into out[out_rows[i]], or out[i] where out_rows is empty. Throws std::out_of_range.
     ReadResult read(std::span<const std::int64_t> ids, OutTable out, std::span<const std::int64_t> out_rows);
 
+    // What `read` of these ids would ask of the disk; reads nothing, and any number of threads may ask. Throws
+    // std::out_of_range.
+    ReadCounts counts_of(std::span<const std::int64_t> ids) const;
+
     // Bytes [offset, offset + out.size()) of the file.
     ReadResult read_range(std::uint64_t offset, std::span<std::byte> out, std::uint32_t request_bytes);
 
