@@ -179,6 +179,8 @@ class Runtime:
         stages: which stages to run; a batch of `sample` has no features.
         keep_order: yield batches in the seed plan's order.
         epochs: how many epochs will be asked for, from 0 on, so that offline work can cover them all; 0: not known.
+        group: the run's other processes, None in a run of one. All share the run's cap; each is given its part of the
+            budget, and counts memory that they share by its part.
     """
 
     accelerator: Accelerator
@@ -191,6 +193,7 @@ class Runtime:
     rank: int = 0
     world: int = 1
     epochs: int = 0
+    group: RankGroup | None = None
 
 
 @dataclass
@@ -207,6 +210,8 @@ class Counters:
         bytes_useful: bytes of the rows (and neighbour lists) that were fetched on a miss.
         requests_by_size: request bytes -> how many.
         queue_depth: reads kept in flight.
+        bytes_loaded: bytes of rows that were brought to the device or, on the processor, to the mini-batch's table,
+            where a system counts them.
         observed: what the kernel decided, not deterministic (`major_faults`, …).
     """
 
@@ -218,6 +223,7 @@ class Counters:
     bytes_useful: int = 0
     requests_by_size: dict[int, int] = field(default_factory=dict)
     queue_depth: int = 0
+    bytes_loaded: int = 0
     observed: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -226,7 +232,7 @@ class Counters:
             "rows": self.rows, "hits": dict(self.hits), "misses": self.misses, "io_requests": self.io_requests,
             "bytes_read": self.bytes_read, "bytes_useful": self.bytes_useful,
             "requests_by_size": {str(size): count for size, count in sorted(self.requests_by_size.items())},
-            "queue_depth": self.queue_depth, "observed": dict(self.observed),
+            "queue_depth": self.queue_depth, "bytes_loaded": self.bytes_loaded, "observed": dict(self.observed),
         }  # fmt: skip
 
 

@@ -137,7 +137,7 @@ def _mapped(source: RowFile) -> npt.NDArray[Any]:
 
 def _into(source: RowFile, buffer: torch.Tensor) -> npt.NDArray[Any]:
     """Read the rows into host memory that the device can read; it has to be pinned before it is filled."""
-    target = memoryview(buffer.numpy())
+    target: memoryview[int] = memoryview(buffer.numpy())  # type: ignore[arg-type]
     with source.path.open("rb", buffering=0) as file:
         file.seek(source.offset)
         done = 0

@@ -1,0 +1,297 @@
+"""The base of the systems with features in host memory and, where they have one, a static cache in device memory.
+
+`pagraph`, `pagraph+pp`, `dgl`, `dgl+cache` and `dgl+pp` are this with other options: what samples and gathers (threads
+of ours or DGL), which rows (features or first-layer aggregates), with a cache or without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from systems.engine import ranking
+from systems.engine.artefacts import Prepared, identity, prepare
+from systems.engine.bounds import Bounds, batch_bounds
+from systems.engine.cache_loader import CacheLoader, Gatherer, HostGatherer
+from systems.engine.device_cache import CacheSizes, DeviceCache, check_share, fill_item, plan_cache
+from systems.engine.host_features import HostFeatures, HostStore, RowFile, feature_rows
+from systems.engine.topology import DatasetFiles, indptr_item, mapped_sampler, sampling_items
+from systems.interface import Batch, Counters, Options, Plan, PlanItem, System
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
+from workloads.units import format_bytes, parse_bytes
+
+Ids = npt.NDArray[np.int64]
+RankingName = Literal["out-degree", "aligraph", "random", "reverse-pagerank", "weighted-reverse-pagerank"]
+
+
+class LoaderOptions(Options):
+    """Options of all systems whose features lie in host memory."""
+
+    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
+    gather_threads: int = Field(
+        0, ge=0, le=1024, description="threads that gather one mini-batch; 0: the cores, or twice as many where mapped"
+    )
+    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
+    host_store: HostStore = Field(
+        "memory",
+        description="`memory`: graph and features are loaded, as the papers have it; `mapped`: both come through the "
+        "page cache, for graphs larger than memory",
+    )
+
+
+class CacheOptions(LoaderOptions):
+    """Options of the static cache in device memory (PaGraph, Sections 3.1 and 4)."""
+
+    cache: str = Field(
+        "auto",
+        description="`auto`: device memory free after the first mini-batch, minus the reserve; a share of the rows, as "
+        "0.25x; or a size such as 32MiB; 0x: none",
+    )
+    reserve: str = Field(
+        "auto", description="device memory left free; `auto`: an eleventh, 1 GiB at most (the paper's 1 GB of 11 GB)"
+    )
+    ranking: RankingName = Field("out-degree", description="which rows are cached: those of highest score")
+
+    @field_validator("cache")
+    @classmethod
+    def _cache(cls, value: str) -> str:
+        return check_share(value)
+
+    @field_validator("reserve")
+    @classmethod
+    def _reserve(cls, value: str) -> str:
+        if value != "auto":
+            try:
+                parse_bytes(value, "reserve")
+            except Exception as error:
+                raise ValueError(f"{error}; or write auto") from None
+        return value
+
+
+def ranked(system: System, method: RankingName) -> Prepared:
+    """All nodes by `method`, highest score first, int32 or int64 [N] in `order.npy`; kept for all who ask."""
+    workload = system.workload
+
+    def make(folder: Path) -> dict[str, str]:
+        if method == "out-degree":
+            scores = ranking.out_degrees(workload)
+        else:
+            scores = ranking.scores(workload, method, threads=system.runtime.cores, scratch=system.runtime.scratch)
+        order = ranking.top(scores, len(scores))
+        np.save(folder / "order.npy", order.astype(np.int32 if len(order) < 2**31 else np.int64))
+        return {"method": method}
+
+    return prepare(system.runtime.artefacts, "ranking", identity(workload, ranking=method), make)
+
+
+def highest(prepared: Prepared, k: int) -> Ids:
+    """The first `k` nodes of an order that `ranked` prepared, int64 [k]."""
+    order = np.load(prepared.path / "order.npy", mmap_mode="r")
+    return np.array(order[:k], dtype=np.int64)
+
+
+class CachedSystem(System):
+    """Features in host memory; see the module. Under a cap that is too small it runs out of memory, unless mapped.
+
+    Its plan states what it needs, but with `host_store=memory` the host budget is not held against it: the kernel is to
+    say no (status `oom`), as the papers' tables have it.
+    """
+
+    options: LoaderOptions
+    ignores_host_budget: bool = True
+    aggregated: ClassVar[bool] = False
+
+    _loader: CacheLoader | None = None
+    _cache: DeviceCache | None = None
+    _features: HostFeatures | None = None
+    _prepared: Prepared | None = None
+
+    @property
+    def _mapped(self) -> bool:
+        return self.options.host_store == "mapped"
+
+    @property
+    def _workers(self) -> int:
+        return self.options.sampling_workers or self.runtime.cores
+
+    @property
+    def _waiting(self) -> int:
+        return self.options.prefetch * self._workers
+
+    @property
+    def _threads(self) -> int:
+        return self.options.gather_threads or (2 if self._mapped else 1) * self.runtime.cores
+
+    @property
+    def _buffers_wanted(self) -> int:
+        """Mini-batches between the start of their loading and the end of their training; 1: no pipelining."""
+        return 1
+
+    @cached_property
+    def _buffers(self) -> int:
+        """As many as are wanted, fewer where they do not fit on the device."""
+        limits = [limit for limit in (self.budget.device, self.runtime.accelerator.memory_bytes) if limit is not None]
+        one = max(1, self._bounds.max_nodes * self._rows.row_bytes)
+        return max(1, min([self._buffers_wanted, *(limit // one for limit in limits)]))
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        return batch_bounds(self.workload)
+
+    @cached_property
+    def _rows(self) -> RowFile:
+        """The rows that mini-batches are made of; `+pp` systems have others."""
+        return feature_rows(self.workload)
+
+    def _topology_items(self) -> tuple[PlanItem, ...]:
+        dataset = self.workload.dataset
+        loaded = (
+            ()
+            if self._mapped
+            else (PlanItem("indices", dataset.topology_bytes), PlanItem("labels", 8 * dataset.num_nodes))
+        )
+        return (
+            indptr_item(self.workload), *loaded,
+            *sampling_items(self._bounds, workers=self._workers, waiting=self._waiting),
+        )  # fmt: skip
+
+    def _staging_items(self) -> tuple[PlanItem, ...]:
+        """Host memory between the features and the device."""
+        if self.runtime.accelerator.kind == "cpu":
+            return ()
+        return (PlanItem("staging buffers", self._buffers * self._bounds.max_nodes * self._rows.row_bytes),)
+
+    @cached_property
+    def _host_items(self) -> tuple[PlanItem, ...]:
+        items = self._topology_items()
+        if self.runtime.stages != "sample":
+            items += (*HostFeatures.items(self._rows, self.options.host_store), *self._staging_items())
+            if self._caches and self.runtime.accelerator.kind != "cpu":
+                items += (fill_item(self._rows),)
+        return items
+
+    @property
+    def _caches(self) -> bool:
+        return isinstance(self.options, CacheOptions)
+
+    @cached_property
+    def _sizes(self) -> CacheSizes:
+        host = self.budget.host
+        left = None
+        if host is not None:
+            # What is mapped needs page cache too: half of what is left.
+            left = max(0, host - sum(item.bytes for item in self._host_items)) // (2 if self._mapped else 1)
+        options = self.options
+        return plan_cache(
+            self.info.name, self.runtime.accelerator, self._rows, self.budget, host_left=left,
+            buffers=self._buffers, buffer_rows=self._bounds.max_nodes,
+            wanted=options.cache if isinstance(options, CacheOptions) else "0x",
+            reserve=options.reserve if isinstance(options, CacheOptions) else "auto",
+        )  # fmt: skip
+
+    def plan(self) -> Plan:
+        """Graph and features where they are loaded, mini-batches under way, the device table at its largest."""
+        self.ignores_host_budget = not self._mapped
+        items = self._host_items
+        if self.runtime.stages != "sample":
+            items += self._sizes.items()
+        budget = replace(self.budget, host=None) if self.ignores_host_budget else self.budget
+        return Plan(items).require(self.info.name, budget, "raise memory, or lower cache, batch size or fan-out")
+
+    def prepare(self) -> None:
+        """Rank the nodes, load or map graph and features; the cache is filled after the first mini-batch."""
+        sampler = self._make_sampler()
+        if self.runtime.stages == "sample":
+            self._loader = self._make_loader(sampler, None)
+            return
+        self._prepare_rows()
+        options = self.options
+        self._features = HostFeatures(self._rows, options.host_store)
+        chosen = ranked(self, options.ranking) if isinstance(options, CacheOptions) and self._sizes.most_rows else None
+        self._prepared = chosen or self._prepared
+        self._cache = DeviceCache(
+            self.runtime.accelerator, self._sizes, lambda k: highest(chosen, k) if chosen else np.empty(0, np.int64)
+        )
+        self._loader = self._make_loader(sampler, self._make_gatherer(self._features, self._cache))
+
+    def _prepare_rows(self) -> None:
+        """Offline work on the rows themselves."""
+
+    def _make_sampler(self) -> NeighborSampler:
+        dataset = self.workload.dataset
+        self._files = DatasetFiles(self.workload, ["indices", "labels"])
+        self._files.check()
+        hops = len(self.workload.sampler.fanout) - self.aggregated
+        if self._mapped:
+            return mapped_sampler(self.workload)
+        return make_sampler(
+            self.workload, indptr=dataset.load("indptr"), indices=dataset.load("indices"),
+            labels=dataset.load("labels"), hops=hops,
+        )  # fmt: skip
+
+    def _make_gatherer(self, features: HostFeatures, cache: DeviceCache) -> Gatherer:
+        return HostGatherer(
+            features, cache, self.runtime, self.clock, threads=self._threads, buffers=self._buffers,
+            rows=self._bounds.max_nodes,
+        )  # fmt: skip
+
+    def _make_loader(self, sampler: NeighborSampler, gatherer: Gatherer | None) -> CacheLoader:
+        def sample(epoch: int, index: int, nodes: Ids) -> SampledBatch:
+            if self._mapped:
+                self._files.check()
+            return sampler.sample(epoch, index, nodes)
+
+        return CacheLoader(
+            self.info.name, self.runtime, self.clock, sample, self._cache, gatherer, self._features,
+            buffers=self._buffers, buffer_rows=self._bounds.max_nodes, workers=self._workers, waiting=self._waiting,
+            threads=self._threads, tier=self._features.tier() if self._features else "host",
+            aggregated=self.aggregated,
+        )  # fmt: skip
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """The mini-batches of epoch `k`, in the seed plan's order."""
+        if self._loader is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def counters(self) -> Counters:
+        """Hits in the device's cache; what missed it came from host memory, or through the page cache."""
+        return self._loader.counters(self._rows.row_bytes) if self._loader is not None else Counters()
+
+    def files(self) -> list[Path]:
+        """What was prepared."""
+        return sorted(self._prepared.path.iterdir()) if self._prepared is not None else []
+
+    def notes(self) -> dict[str, str]:
+        """The cache as it is, and how the rows are held."""
+        found = {
+            "features": "in host memory" if not self._mapped else "memory-mapped, read-ahead off",
+            "loading": "overlaps training" if self._buffers > 1 else "waits for training",
+        }
+        if self._cache is not None and self._caches:
+            cached = self._cache.rows
+            found["device_cache"] = (
+                f"{cached} of {self._rows.num_rows} rows, {format_bytes(cached * self._rows.row_bytes)}"
+            )
+        if self._prepared is not None:
+            found["prepared"] = "reused" if self._prepared.reused else "made"
+        return found
+
+    def close(self) -> None:
+        """End the threads, give the device table back, let go of the arrays."""
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader.close()
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            cache.close()
+        self._features = None

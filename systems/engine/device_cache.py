@@ -1,0 +1,279 @@
+"""A static cache of feature rows in device memory, and the buffers that misses are copied into: one device table.
+
+PaGraph's cache (Section 3.1 and "Cache Initialization" of Section 4): filled once with the rows of highest rank and
+never changed. How many rows it has is found after the first mini-batch was trained, from the device memory then free
+minus a reserve; a plan counts the most it can get. A mini-batch's node alias list points into cache rows and buffer
+rows of one table, so nothing is assembled. On the processor the host's memory is the device's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine.gather_loader import torch_dtype
+from systems.engine.host_features import HostFeatures, RowFile
+from systems.interface import MemoryBudget, PlanItem, Tier
+from workloads.accelerator import Accelerator
+from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.errors import BudgetError, InputError
+from workloads.units import format_bytes, parse_bytes
+
+Ids = npt.NDArray[np.int64]
+Ranking = Callable[[int], Ids]
+
+_PAGE = 4096
+# PaGraph keeps 1 GB of an 11 GB device free for what training takes now and then (Section 4).
+_RESERVE_SHARE = 11
+_RESERVE_MOST = 1 << 30
+_FILL_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class CacheSizes:
+    """What a device cache may take.
+
+    Attributes:
+        source: the rows that it caches.
+        most_rows: cache rows at most; how many there are is found after the first mini-batch.
+        buffers: mini-batches whose misses the table holds beside the cache, and
+        buffer_rows: rows of each.
+        reserve_bytes: device memory to leave free.
+        limit_bytes: device memory there is, None where nothing bounds it.
+        tier: of the table in a plan.
+    """
+
+    source: RowFile
+    most_rows: int
+    buffers: int
+    buffer_rows: int
+    reserve_bytes: int
+    limit_bytes: int | None
+    tier: Tier
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of all buffers."""
+        return self.buffers * self.buffer_rows * self.source.row_bytes
+
+    def items(self) -> tuple[PlanItem, ...]:
+        """Its part of a plan: buffers, cache, and on the host the map from nodes to cache rows."""
+        found = (
+            PlanItem("device buffers", self.buffer_bytes, self.tier),
+            PlanItem("device cache", _whole_pages(self.most_rows * self.source.row_bytes), self.tier),
+        )
+        return (*found, PlanItem("cache map", 4 * self.source.num_rows)) if self.most_rows else found
+
+
+def check_share(value: str) -> str:
+    """Validator of options that size a cache: `auto`, `0.25x` of the rows, or a size such as 32MiB.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if value != "auto":
+        try:
+            _wanted_rows(value, 1, 1)
+        except (InputError, ValueError) as error:
+            raise ValueError(f"{error}; or write auto, or a share of all rows such as 0.25x") from None
+    return value
+
+
+def _wanted_rows(value: str, num_rows: int, row_bytes: int) -> int:
+    if value.lower().endswith("x"):
+        share = float(value[:-1])
+        if not 0 <= share <= 1:
+            raise ValueError(f"a share of the rows is from 0x to 1x, not {value}")
+        return int(share * num_rows)
+    return parse_bytes(value, "cache") // max(1, row_bytes)
+
+
+def plan_cache(
+    system: str,
+    accelerator: Accelerator,
+    source: RowFile,
+    budget: MemoryBudget,
+    *,
+    buffers: int,
+    buffer_rows: int,
+    wanted: str = "auto",
+    reserve: str = "auto",
+    host_left: int | None = None,
+) -> CacheSizes:
+    """Size a device cache.
+
+    Args:
+        system: name for errors.
+        wanted: `auto`: all that is left of the device; or as `check_share` has it.
+        reserve: `auto`: an eleventh of the device, 1 GiB at most (PaGraph's 1 GB of 11 GB); or a size.
+        host_left: what the plan leaves of the host budget, which is the cache's on the processor; None unlimited.
+
+    Raises:
+        BudgetError: the buffers, or a cache of the size that was asked for, do not fit.
+    """
+    on_host = accelerator.kind == "cpu"
+    limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
+    limit = None if on_host or not limits else min(limits)
+    row = max(1, source.row_bytes)
+    table = buffers * buffer_rows * row
+    if limit is not None and _whole_pages(table) > limit:
+        raise BudgetError(
+            f"{system}: device buffers need {format_bytes(table)} for {buffers} mini-batches of {buffer_rows} rows, "
+            f"the device has {format_bytes(limit)}",
+            "raise device memory, or lower device_buffers, batch size or fan-out",
+        )
+    kept = 0
+    if limit is not None:
+        kept = min(_RESERVE_MOST, limit // _RESERVE_SHARE) if reserve == "auto" else parse_bytes(reserve, "reserve")
+        room: int | None = max(0, limit - kept - _whole_pages(table)) // _PAGE * _PAGE
+    else:
+        # The map from nodes to cache rows is on the host too.
+        room = None if host_left is None else max(0, host_left - table - 4 * source.num_rows - _PAGE)
+    fitting = source.num_rows if room is None else min(source.num_rows, room // row)
+    rows = fitting
+    if wanted != "auto":
+        rows = min(source.num_rows, _wanted_rows(wanted, source.num_rows, row))
+        if rows > fitting:
+            raise BudgetError(
+                f"{system}: device cache of {wanted} needs {format_bytes(rows * row)}, {format_bytes(room or 0)} is "
+                f"left after {format_bytes(table)} of buffers and a reserve of {format_bytes(kept)}",
+                "lower cache or reserve, or raise device memory",
+            )
+    return CacheSizes(source, rows, buffers, buffer_rows, kept, limit, "host" if on_host else "device")
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A mini-batch against the cache.
+
+    Attributes:
+        alias: int64 [n], the cache row of each node; -1 where it is not cached.
+        misses: int64 [m], the positions of those.
+    """
+
+    alias: Ids
+    misses: Ids
+
+
+class DeviceCache:
+    """The device table of a run: cache rows first, then the buffers.
+
+    Args:
+        accelerator: whose memory it is.
+        sizes: of `plan_cache`.
+        ranking: the `k` nodes to cache, when asked for them.
+
+    Attributes:
+        rows: cache rows; 0 until `settle`.
+        settled: whether the size was found.
+        table: [rows + buffers, dim] in device memory.
+    """
+
+    def __init__(self, accelerator: Accelerator, sizes: CacheSizes, ranking: Ranking) -> None:
+        self._accelerator = accelerator
+        self._sizes = sizes
+        self._ranking = ranking
+        self.rows = 0
+        self.settled = sizes.most_rows == 0
+        self._slot_of: npt.NDArray[np.int32] | None = None
+        self.table = self._allocate(0)
+
+    def _allocate(self, cached: int) -> torch.Tensor:
+        sizes = self._sizes
+        rows = cached + sizes.buffers * sizes.buffer_rows
+        return self._accelerator.allocate(rows, sizes.source.dim, torch_dtype(sizes.source.dtype))
+
+    def buffer(self, number: int) -> torch.Tensor:
+        """Buffer `number`: [buffer_rows, dim], a view of the table."""
+        first = self.first_row(number)
+        return self.table[first : first + self._sizes.buffer_rows]
+
+    def first_row(self, number: int) -> int:
+        """The table row with which buffer `number` begins."""
+        return self.rows + number * self._sizes.buffer_rows
+
+    def lookup(self, nodes: Ids) -> Lookup:
+        """Which of `nodes` (int64 [n]) are cached, and where."""
+        if self._slot_of is None:
+            return Lookup(np.full(len(nodes), -1, dtype=np.int64), np.arange(len(nodes), dtype=np.int64))
+        alias = self._slot_of[nodes].astype(np.int64)
+        return Lookup(alias, np.flatnonzero(alias < 0))
+
+    def settle(self, features: HostFeatures, threads: int) -> None:
+        """Find how many rows fit, from the memory free now, and fill them; the first mini-batch was trained before.
+
+        Nothing may use the table meanwhile: it becomes another one, with cache rows in front of its buffers.
+
+        Args:
+            features: where the rows come from, of the source that was planned with.
+            threads: that gather them.
+        """
+        sizes, row = self._sizes, max(1, self._sizes.source.row_bytes)
+        self.settled = True
+        count = sizes.most_rows
+        free = free_bytes(self._accelerator, sizes.limit_bytes)
+        if free is not None:
+            # The table of now is given back for the new one.
+            count = max(0, min(count, (free - sizes.reserve_bytes) // _PAGE * _PAGE // row))
+        if count == 0:
+            return
+        nodes = np.sort(self._ranking(count))
+        self._release()
+        self.table = self._allocate(len(nodes))
+        self.rows = len(nodes)
+        self._fill(nodes, features, threads)
+        slot_of = np.full(sizes.source.num_rows, -1, dtype=np.int32)
+        slot_of[nodes] = np.arange(len(nodes), dtype=np.int32)
+        self._slot_of = slot_of
+
+    def _fill(self, nodes: Ids, features: HostFeatures, threads: int) -> None:
+        source = self._sizes.source
+        if self._accelerator.kind == "cpu":
+            features.gather(nodes, self.table.numpy()[: len(nodes)], threads)
+            return
+        step = max(1, min(len(nodes), _FILL_BYTES // max(1, source.row_bytes)))
+        staging = np.empty((step, source.dim), source.dtype)
+        for begin in range(0, len(nodes), step):
+            part = nodes[begin : begin + step]
+            features.gather(part, staging, threads)
+            rows = torch.from_numpy(staging[: len(part)])
+            self._accelerator.copy(self.table[begin : begin + len(part)], rows).wait()
+
+    def _release(self) -> None:
+        table, self.table = self.table, torch.empty(0)
+        if table.numel():
+            self._accelerator.free(table)
+
+    def close(self) -> None:
+        """Give the table back. May be called more than once."""
+        self._release()
+        self._slot_of = None
+
+
+def fill_item(source: RowFile) -> PlanItem:
+    """What filling a cache that is not on the host stages through."""
+    return PlanItem("cache filling", min(_FILL_BYTES, source.nbytes))
+
+
+def free_bytes(accelerator: Accelerator, limit: int | None) -> int | None:
+    """Device memory free now, as PaGraph finds it: all there is minus the peak that training has taken; None unbounded.
+
+    On an emulated device, which trains without memory, it is what its pool has left.
+    """
+    if limit is None:
+        return None
+    if isinstance(accelerator, EmulatedAccelerator):
+        return min(limit, accelerator.pool.nbytes) - accelerator.pool.used_bytes
+    # The peak holds what training needed on top of the tables: once the cache is there, it will need it again.
+    device = accelerator.torch_device
+    free, total = torch.cuda.mem_get_info(device)
+    cached = torch.cuda.memory_reserved(device)
+    return min(limit, free + cached, total) - torch.cuda.max_memory_allocated(device)
+
+
+def _whole_pages(nbytes: int) -> int:
+    return -(-nbytes // _PAGE) * _PAGE
