@@ -76,3 +76,57 @@ def advise(data: Bytes, advice: int) -> None: ...
 
 # Rankings (`systems/engine/ranking.py`).
 def count_ids(ids: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> bool: ...
+
+# Partitions and edge buckets (`systems/engine/partitioned.py`).
+MAX_PARTITIONS: int
+
+def assign_partitions(first: Ids, size: int, seed: int, partition_of: Bytes) -> None: ...
+def count_buckets(
+    indptr: Ids,
+    first_node: int,
+    first_edge: int,
+    sources: NDArray[np.integer[Any]],
+    partition_of: Bytes,
+    partitions: int,
+    counts: Ids,
+) -> None: ...
+def split_edges(
+    indptr: Ids,
+    first_node: int,
+    first_edge: int,
+    sources: NDArray[np.integer[Any]],
+    partition_of: Bytes,
+    partitions: int,
+    counts: Ids,
+    order: Bytes,
+    sorted: NDArray[np.integer[Any]],
+) -> None: ...
+def count_kept(
+    nodes: Ids, degrees: NDArray[np.uint32], order: Bytes, slot_of: NDArray[np.int16], indptr: Ids, kept: Bytes
+) -> int: ...
+def fill_lists(
+    nodes: Ids,
+    kept: Bytes,
+    indptr: Ids,
+    buckets: NDArray[np.integer[Any]],
+    starts: Ids,
+    lengths: Ids,
+    indices: NDArray[np.integer[Any]],
+) -> None: ...
+
+# The changeset planner, and the row copies that carry changesets out.
+Ints = NDArray[np.int32]
+
+class ChangesetPlanner:
+    filled: int
+    memory_bytes: int
+    def __init__(self, num_nodes: int, capacity: int, batch_sizes: Ids, threads: int) -> None: ...
+    def look_back(self, batch: int, nodes: Ids) -> None: ...
+    def fill(self, batch: int, nodes: Ids) -> bool: ...
+    def begin(self) -> None: ...
+    def held(self, begin: int, end: int) -> Ids: ...
+    def advance(self, batch: int, nodes: Ids) -> tuple[Ints, Ints, Ints, int, int]: ...
+    @staticmethod
+    def bytes(num_nodes: int, capacity: int, accesses: int, batches: int) -> int: ...
+
+def scatter(source: Bytes, from_rows: Ints, target: Bytes, to_rows: Ints, threads: int) -> None: ...

@@ -1,0 +1,192 @@
+// Partitions and edge buckets: dealing nodes out, sorting edges by bucket, and putting buffered lists together again.
+#include "edge_buckets.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace outcore {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+// SplitMix64 in counter form, reduced to [0, bound) without bias by rejection.
+class Dealer {
+public:
+    explicit Dealer(std::uint64_t seed) : state_(seed) {}
+
+    std::uint64_t below(std::uint64_t bound) {
+        const std::uint64_t floor = (0 - bound) % bound;
+        for (;;) {
+            const auto wide = static_cast<Wide>(next()) * bound;
+            if (static_cast<std::uint64_t>(wide) >= floor) return static_cast<std::uint64_t>(wide >> 64);
+        }
+    }
+
+private:
+    std::uint64_t next() {
+        std::uint64_t mixed = state_ += 0x9E3779B97F4A7C15U;
+        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9U;
+        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBU;
+        return mixed ^ (mixed >> 31);
+    }
+
+    std::uint64_t state_;
+};
+
+// Calls visit(destination partition, source partition, source) for each edge of the run, in order.
+template <class Index, class Visit>
+void for_each_edge(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, const Visit& visit) {
+    const auto end = run.first_edge + static_cast<std::int64_t>(run.sources.size());
+    if (run.indptr.empty() || run.first_node < 0 ||
+        static_cast<std::uint64_t>(run.first_node) + run.indptr.size() - 1 > partition_of.size())
+        throw std::out_of_range("the run has nodes that the graph has not");
+    if (run.indptr.front() > run.first_edge || run.indptr.back() < end)
+        throw std::out_of_range("the run has edges outside its nodes' lists");
+    for (std::size_t i = 0; i + 1 < run.indptr.size(); ++i) {
+        const std::size_t row = partition_of[static_cast<std::size_t>(run.first_node) + i];
+        const std::int64_t from = std::max(run.indptr[i], run.first_edge), to = std::min(run.indptr[i + 1], end);
+        for (std::int64_t e = from; e < to; ++e) {
+            const Index source = run.sources[static_cast<std::size_t>(e - run.first_edge)];
+            if (static_cast<std::uint64_t>(source) >= partition_of.size())
+                throw std::out_of_range("edge " + std::to_string(e) + " comes from node " + std::to_string(source) +
+                                        ", which is not one of " + std::to_string(partition_of.size()));
+            visit(row, std::size_t{partition_of[static_cast<std::size_t>(source)]}, source);
+        }
+    }
+}
+
+}  // namespace
+
+void assign_partitions(std::span<const std::int64_t> first, std::uint64_t size, std::uint64_t seed,
+                       std::span<std::uint8_t> partition_of) {
+    const std::uint64_t nodes = partition_of.size();
+    if (size == 0 || (nodes + size - 1) / size > max_partitions)
+        throw std::out_of_range("more than " + std::to_string(max_partitions) + " partitions");
+    std::vector<bool> placed(nodes);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        const auto node = static_cast<std::uint64_t>(first[i]);
+        if (node >= nodes || placed[node])
+            throw std::out_of_range("node " + std::to_string(first[i]) + " is not one of " + std::to_string(nodes) +
+                                    ", or stands twice");
+        placed[node] = true;
+        partition_of[node] = static_cast<std::uint8_t>(i / size);
+    }
+    // The places that are left, shuffled among the nodes that are left: Fisher-Yates over those nodes alone.
+    std::vector<std::uint8_t> places(nodes - first.size());
+    for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::uint8_t>((first.size() + i) / size);
+    Dealer dealer(seed);
+    for (std::size_t left = places.size(), node = 0; left > 0; ++node) {
+        if (placed[node]) continue;
+        std::swap(places[left - 1], places[dealer.below(left)]);
+        partition_of[node] = places[--left];
+    }
+}
+
+template <class Index>
+void count_buckets(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
+                   std::span<std::int64_t> counts) {
+    for_each_edge(run, partition_of, [&](std::size_t row, std::size_t column, Index) { ++counts[row * partitions + column]; });
+}
+
+template <class Index>
+void split_edges(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
+                 std::span<std::int64_t> counts, std::span<std::uint8_t> order, std::span<Index> sources) {
+    if (order.size() < run.sources.size() || sources.size() < run.sources.size())
+        throw std::out_of_range("no room for the run's edges");
+    std::fill(counts.begin(), counts.end(), 0);
+    count_buckets(run, partition_of, partitions, counts);
+    std::vector<std::int64_t> bucket_at(counts.size()), row_at(partitions);
+    std::exclusive_scan(counts.begin(), counts.end(), bucket_at.begin(), std::int64_t{0});
+    for (std::size_t row = 0; row < partitions; ++row) row_at[row] = bucket_at[row * partitions];
+    for_each_edge(run, partition_of, [&](std::size_t row, std::size_t column, Index source) {
+        order[static_cast<std::size_t>(row_at[row]++)] = static_cast<std::uint8_t>(column);
+        sources[static_cast<std::size_t>(bucket_at[row * partitions + column]++)] = source;
+    });
+}
+
+std::size_t count_kept(const PartitionLists& lists, std::span<const std::int16_t> slot_of,
+                       std::span<std::int64_t> indptr, std::span<std::uint8_t> kept) {
+    if (lists.degrees.size() != lists.nodes.size()) throw std::out_of_range("nodes and degrees differ in length");
+    std::array<std::int16_t, max_partitions> slots;
+    slots.fill(-1);
+    std::copy_n(slot_of.begin(), std::min(slot_of.size(), slots.size()), slots.begin());
+    std::size_t at = 0, edge = 0;
+    for (std::size_t i = 0; i < lists.nodes.size(); ++i) {
+        const auto node = static_cast<std::uint64_t>(lists.nodes[i]);
+        const std::size_t end = edge + lists.degrees[i], before = at;
+        if (node + 1 >= indptr.size() || end > lists.order.size())
+            throw std::out_of_range("the lists of the partition are longer than its order, or of no node");
+        if (kept.size() - at >= end - edge) {
+            // There is room for all of them: a byte is written before it is known whether the edge stays.
+            for (; edge < end; ++edge) {
+                const std::int16_t slot = slots[lists.order[edge]];
+                kept[at] = static_cast<std::uint8_t>(slot);
+                at += slot >= 0;
+            }
+        }
+        for (; edge < end; ++edge) {
+            const std::int16_t slot = slots[lists.order[edge]];
+            if (slot < 0) continue;
+            if (at == kept.size()) throw std::out_of_range("more edges are buffered than there is room for");
+            kept[at++] = static_cast<std::uint8_t>(slot);
+        }
+        indptr[node + 1] = static_cast<std::int64_t>(at - before);
+    }
+    if (edge != lists.order.size()) throw std::out_of_range("the order of the partition is longer than its lists");
+    return at;
+}
+
+template <class Index>
+void fill_lists(std::span<const std::int64_t> nodes, std::span<const std::uint8_t> kept,
+                std::span<const std::int64_t> indptr, std::span<const Index> buckets,
+                std::span<const std::int64_t> starts, std::span<const std::int64_t> lengths, std::span<Index> indices) {
+    if (starts.size() != lengths.size() || starts.size() > max_partitions)
+        throw std::out_of_range("starts and lengths differ in length");
+    std::array<std::int64_t, max_partitions> next{}, left{};
+    std::array<std::int64_t, max_partitions> used{};
+    for (std::size_t slot = 0; slot < starts.size(); ++slot) {
+        if (starts[slot] < 0 || lengths[slot] < 0 ||
+            static_cast<std::uint64_t>(starts[slot] + lengths[slot]) > buckets.size())
+            throw std::out_of_range("a bucket lies outside what was read");
+        next[slot] = starts[slot];
+        left[slot] = lengths[slot];
+    }
+    // Checked once for all edges, so that the loop below need not.
+    for (const std::uint8_t slot : kept) ++used[slot];
+    for (std::size_t slot = 0; slot < max_partitions; ++slot)
+        if (used[slot] != left[slot])
+            throw std::out_of_range("a bucket has " + std::to_string(left[slot]) + " edges, the lists name " +
+                                    std::to_string(used[slot]));
+    std::size_t edge = 0;
+    for (const std::int64_t node : nodes) {
+        const auto index = static_cast<std::size_t>(node);
+        if (index + 1 >= indptr.size()) throw std::out_of_range("a node that the graph has not");
+        const std::int64_t begin = indptr[index], end = indptr[index + 1];
+        if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > indices.size() ||
+            edge + static_cast<std::size_t>(end - begin) > kept.size())
+            throw std::out_of_range("the lists are longer than what was kept of them");
+        for (std::int64_t at = begin; at < end; ++at)
+            indices[static_cast<std::size_t>(at)] = buckets[static_cast<std::size_t>(next[kept[edge++]]++)];
+    }
+    if (edge != kept.size()) throw std::out_of_range("edges were kept that no list has");
+}
+
+template void count_buckets(const EdgeRun<std::int32_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>);
+template void count_buckets(const EdgeRun<std::int64_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>);
+template void split_edges(const EdgeRun<std::int32_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>,
+                          std::span<std::uint8_t>, std::span<std::int32_t>);
+template void split_edges(const EdgeRun<std::int64_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>,
+                          std::span<std::uint8_t>, std::span<std::int64_t>);
+template void fill_lists(std::span<const std::int64_t>, std::span<const std::uint8_t>, std::span<const std::int64_t>,
+                         std::span<const std::int32_t>, std::span<const std::int64_t>, std::span<const std::int64_t>,
+                         std::span<std::int32_t>);
+template void fill_lists(std::span<const std::int64_t>, std::span<const std::uint8_t>, std::span<const std::int64_t>,
+                         std::span<const std::int64_t>, std::span<const std::int64_t>, std::span<const std::int64_t>,
+                         std::span<std::int64_t>);
+
+}  // namespace outcore

@@ -1,0 +1,63 @@
+// A graph cut into partitions of nodes and buckets of edges (MariusGNN): bucket (i, j) holds the edges from nodes of
+// partition j to nodes of partition i, so that the graph among buffered partitions is read without any other edge.
+//
+// A bucket holds source nodes by (destination, position in its neighbour list). Which bucket the next edge of a list is
+// in says the list order, one byte an in-edge; so lists come back exactly as they were, and no edge names its
+// destination.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace outcore {
+
+inline constexpr std::size_t max_partitions = 256;
+
+// Edges [first_edge, first_edge + sources.size()) of a graph in CSC, with the bounds of the lists they lie in.
+template <class Index>
+struct EdgeRun {
+    std::span<const std::int64_t> indptr;  // of nodes first_node, first_node + 1, …, and the end of the last
+    std::int64_t first_node;
+    std::int64_t first_edge;
+    std::span<const Index> sources;
+};
+
+// Nodes in `first`, in that order, fill the first partitions of `size` nodes; the others are dealt out at random, every
+// deal equally likely, as a function of the seed. Throws std::out_of_range for an id that is no node or stands twice.
+void assign_partitions(std::span<const std::int64_t> first, std::uint64_t size, std::uint64_t seed,
+                       std::span<std::uint8_t> partition_of);
+
+// Adds the run's edges to counts[i * partitions + j]. Throws std::out_of_range for a source that is no node.
+template <class Index>
+void count_buckets(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
+                   std::span<std::int64_t> counts);
+
+// Sorts the run's edges by bucket, keeping their order within each.
+// counts: int64 [partitions^2], filled; order: uint8 [edges], source partitions by destination partition; sources:
+// [edges], by bucket.
+template <class Index>
+void split_edges(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
+                 std::span<std::int64_t> counts, std::span<std::uint8_t> order, std::span<Index> sources);
+
+// One partition as a destination: its nodes, the lengths of their lists, and the list order.
+struct PartitionLists {
+    std::span<const std::int64_t> nodes;
+    std::span<const std::uint32_t> degrees;
+    std::span<const std::uint8_t> order;
+};
+
+// Writes indptr[node + 1] = edges of its list that come from buffered partitions, and the slots of those edges to
+// `kept`; returns how many. slot_of: [partitions], < 0 where not buffered.
+// Throws std::out_of_range where the arrays contradict each other or `kept` is too small.
+std::size_t count_kept(const PartitionLists& lists, std::span<const std::int16_t> slot_of,
+                       std::span<std::int64_t> indptr, std::span<std::uint8_t> kept);
+
+// Fills the lists of `nodes`, whose bounds `indptr` holds, from the buckets of the slots: bucket s is
+// buckets[starts[s] .. starts[s] + lengths[s]). kept: what count_kept wrote for these nodes.
+// Throws std::out_of_range where a bucket is not used up exactly.
+template <class Index>
+void fill_lists(std::span<const std::int64_t> nodes, std::span<const std::uint8_t> kept,
+                std::span<const std::int64_t> indptr, std::span<const Index> buckets,
+                std::span<const std::int64_t> starts, std::span<const std::int64_t> lengths, std::span<Index> indices);
+
+}  // namespace outcore
