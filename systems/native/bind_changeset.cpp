@@ -1,8 +1,86 @@
-// Python bindings of the changeset kernels.
+// Bindings of the changeset planner (`systems/engine/changeset.py` streams the mini-batches through it) and of the row
+// copies that carry changesets out.
 #include "bind.hpp"
+#include "changeset.hpp"
+#include "scatter.hpp"
 
 namespace outcore {
+namespace {
 
-void bind_changeset(nb::module_&) {}
+using IntsIn = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ints = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
+
+Ints ints_to_numpy(std::vector<std::int32_t> values) {
+    auto* kept = new std::vector<std::int32_t>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
+    return Ints(kept->data(), {kept->size()}, owner);
+}
+
+}  // namespace
+
+void bind_changeset(nb::module_& m) {
+    nb::class_<ChangesetPlanner>(m, "ChangesetPlanner")
+        .def(
+            "__init__",
+            [](ChangesetPlanner* self, std::uint64_t num_nodes, std::uint64_t capacity, const Ids& batch_sizes,
+               unsigned threads) {
+                const nb::gil_scoped_release release;
+                new (self) ChangesetPlanner(num_nodes, capacity, span_of(batch_sizes), threads);
+            },
+            nb::arg("num_nodes"), nb::arg("capacity"), nb::arg("batch_sizes"), nb::arg("threads"))
+        .def(
+            "look_back",
+            [](ChangesetPlanner& self, std::uint32_t batch, const Ids& nodes) {
+                const nb::gil_scoped_release release;
+                self.look_back(batch, span_of(nodes));
+            },
+            nb::arg("batch"), nb::arg("nodes"))
+        // Whether the cache is full.
+        .def(
+            "fill",
+            [](ChangesetPlanner& self, std::uint32_t batch, const Ids& nodes) {
+                const nb::gil_scoped_release release;
+                return self.fill(batch, span_of(nodes));
+            },
+            nb::arg("batch"), nb::arg("nodes"))
+        .def("begin", &ChangesetPlanner::begin, nb::call_guard<nb::gil_scoped_release>())
+        .def("held",
+             [](const ChangesetPlanner& self, std::uint64_t begin, std::uint64_t end) {
+                 return to_numpy(self.held(begin, end));
+             },
+             nb::arg("begin"), nb::arg("end"))
+        // (slots, in_positions, in_slots, hits, evictions)
+        .def(
+            "advance",
+            [](ChangesetPlanner& self, std::uint32_t batch, const Ids& nodes) {
+                Changeset found;
+                {
+                    const nb::gil_scoped_release release;
+                    found = self.advance(batch, span_of(nodes));
+                }
+                return nb::make_tuple(ints_to_numpy(std::move(found.slots)), ints_to_numpy(std::move(found.in_positions)),
+                                      ints_to_numpy(std::move(found.in_slots)), found.hits, found.evictions);
+            },
+            nb::arg("batch"), nb::arg("nodes"))
+        .def_prop_ro("filled", &ChangesetPlanner::filled)
+        .def_prop_ro("memory_bytes", &ChangesetPlanner::memory_bytes)
+        .def_static("bytes", &ChangesetPlanner::bytes, nb::arg("num_nodes"), nb::arg("capacity"), nb::arg("accesses"),
+                    nb::arg("batches"));
+    m.def(
+        "scatter",
+        [](const ReadOnlyBytes& source, const IntsIn& from, const Bytes& target, const IntsIn& to, unsigned threads) {
+            if (source.shape(1) != target.shape(1)) throw std::invalid_argument("the tables have rows of different sizes");
+            if (from.size() != to.size()) throw std::invalid_argument("as many rows to copy as places are wanted");
+            bool sound = false;
+            {
+                const nb::gil_scoped_release release;
+                const Table table{reinterpret_cast<const std::byte*>(source.data()), source.shape(0), source.shape(1)};
+                sound = scatter(table, {from.data(), from.size()}, reinterpret_cast<std::byte*>(target.data()),
+                                target.shape(0), {to.data(), to.size()}, threads);
+            }
+            if (!sound) throw std::out_of_range("a row that the table does not have");
+        },
+        nb::arg("source"), nb::arg("from_rows"), nb::arg("target"), nb::arg("to_rows"), nb::arg("threads"));
+}
 
 }  // namespace outcore

@@ -1,0 +1,78 @@
+// Belady's replacement over a superbatch, planned before any row is read (Ginex, section 3.4): linear in the accesses.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace outcore {
+
+// What the cache does for one mini-batch.
+struct Changeset {
+    std::vector<std::int32_t> slots;        // of each node: where it is cached, or -1: a miss
+    std::vector<std::int32_t> in_positions; // nodes that enter the cache afterwards, as positions in the mini-batch
+    std::vector<std::int32_t> in_slots;     // and where; who was there is evicted
+    std::uint64_t hits = 0;
+    std::uint64_t evictions = 0;
+};
+
+// Three passes over the mini-batches, which the caller streams in, so that no access need stay in memory:
+//   look_back(b)  for b from the last to the first: when each access is followed by the next of the same node;
+//   fill(b)       from the first on, until it says that the cache is full: who is in it at the start (none: an empty one);
+//   begin(), then held(): the nodes of the initial cache by slot, ascending, so that their rows are read in file order;
+//   advance(b)    from the first to the last: hits, misses and updates.
+// After `advance(b)` the cache holds, of what it held and what b brought, the rows used again soonest; a row that is not
+// among them never enters (bypass). Among rows used next by the same mini-batch those already cached stay, since they
+// cost no copy. Node ids are unique within a mini-batch. One thread at a time calls; each call uses `threads`.
+class ChangesetPlanner {
+public:
+    // Throws std::invalid_argument: a number out of its range; std::bad_alloc.
+    ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capacity, std::span<const std::int64_t> batch_sizes,
+                     unsigned threads);
+
+    // Each throws std::invalid_argument: out of turn, or another size than announced; std::out_of_range: no such node,
+    // which leaves the planner unusable.
+    void look_back(std::uint32_t batch, std::span<const std::int64_t> nodes);
+    bool fill(std::uint32_t batch, std::span<const std::int64_t> nodes);
+    void begin();
+    std::vector<std::int64_t> held(std::uint64_t begin, std::uint64_t end) const;
+    Changeset advance(std::uint32_t batch, std::span<const std::int64_t> nodes);
+
+    std::uint64_t filled() const { return filled_; }
+    std::uint64_t memory_bytes() const;
+    static std::uint64_t bytes(std::uint64_t num_nodes, std::uint64_t capacity, std::uint64_t accesses, std::uint64_t batches);
+
+private:
+    static constexpr std::uint32_t none = 0xffffffff;
+    static constexpr std::uint32_t in_cache = 0x80000000;  // marks a node of the initial cache
+    enum class Phase { back, fill, forward };
+
+    void check(Phase phase, std::uint32_t batch, std::span<const std::int64_t> nodes) const;
+    void link(std::int32_t slot, std::uint32_t next);
+    std::uint32_t next_use(std::uint64_t access) const;
+    void set_next_use(std::uint64_t access, std::uint32_t batch);
+    void choose(std::span<const std::int64_t> nodes, std::uint32_t batch, Changeset& result);
+
+    std::uint64_t num_nodes_;
+    std::uint64_t capacity_;
+    unsigned threads_;
+    bool narrow_;  // 2 bytes an access hold every batch number
+    Phase phase_ = Phase::back;
+    std::uint32_t due_;
+    std::uint64_t filled_ = 0;
+    std::vector<std::uint64_t> starts_;          // first access of each batch
+    std::vector<std::uint16_t> next_narrow_;     // by access: the batch that uses the node next
+    std::vector<std::uint32_t> next_wide_;
+    std::vector<std::uint32_t> of_node_;         // pass 1 and 2: the first batch that uses it; pass 3: its slot
+    std::vector<std::uint32_t> node_in_;         // by slot
+    std::vector<std::int32_t> link_;             // by slot: the next slot of its bucket, or of the free list
+    std::vector<std::int32_t> bucket_;           // by batch: first slot whose node that batch uses next
+    std::vector<std::uint32_t> cached_count_;    // by batch: slots in its bucket
+    std::vector<std::uint32_t> incoming_count_;  // by batch: missed nodes of the batch at hand that it uses next
+    std::vector<std::uint32_t> incoming_;        // positions of missed nodes that are used again
+    std::int32_t free_ = -1;
+    std::uint64_t held_ = 0;                     // slots in buckets
+    std::uint32_t furthest_ = 0;                 // no bucket above it has a slot
+};
+
+}  // namespace outcore
