@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from systems.interface import DiskProfile
     from workloads.accelerator import Accelerator
     from workloads.dataset import Dataset
+    from workloads.ranks import RankGroup
     from workloads.training import Trainer
     from workloads.workload import Workload
 
 
-def build_workload(spec: WorkerSpec) -> Workload:
-    """Dataset, sampler, seed plan and model of a run."""
+def build_workload(spec: WorkerSpec, rank: int = 0) -> Workload:
+    """Dataset, sampler, seed plan and model of a run, as rank `rank` has them."""
     from workloads.dataset import Dataset
 
-    return workload_of(spec.config, Dataset.open(Path(spec.dataset)))
+    return workload_of(spec.config, Dataset.open(Path(spec.dataset)), rank)
 
 
-def workload_of(config: RunConfig, dataset: Dataset) -> Workload:
-    """The workload that a configuration and its dataset make."""
+def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0) -> Workload:
+    """The workload that a configuration and its dataset make for one of its ranks."""
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
     return Workload(
@@ -45,36 +46,53 @@ def workload_of(config: RunConfig, dataset: Dataset) -> Workload:
             dropout=config.dropout,
         ),
         seed=config.seed,
+        rank=rank,
+        world=config.ranks,
     )
 
 
-def build_accelerator(spec: WorkerSpec) -> Accelerator:
-    """The device, attached to the orchestrator's shared memory where it is emulated."""
+def build_accelerator(spec: WorkerSpec, rank: int = 0) -> Accelerator:
+    """The rank's device, attached to the orchestrator's shared memory where it is emulated."""
     from workloads.accelerator import make_accelerator
 
-    if spec.pool is None:
-        return make_accelerator(spec.config.device, memory_bytes=spec.config.device_memory_bytes)
+    if not spec.pools:
+        device = spec.config.device
+        device = f"cuda:{rank}" if device == "cuda" and spec.config.ranks > 1 else device
+        return make_accelerator(device, memory_bytes=spec.config.device_memory_bytes)
     from workloads.accelerators.pool import DevicePool
 
-    pool = DevicePool.attach(spec.pool)
+    pool = DevicePool.attach(spec.pools[rank])
     return make_accelerator(spec.config.device, memory_bytes=spec.config.device_memory_bytes, pool=pool)
 
 
-def build_trainer(spec: WorkerSpec, workload: Workload, accelerator: Accelerator) -> Trainer:
+def build_trainer(
+    spec: WorkerSpec, workload: Workload, accelerator: Accelerator, group: RankGroup | None = None
+) -> Trainer:
     """Model, optimiser and step: the same for every system."""
     from workloads.training import Trainer
 
     dataset = workload.dataset
-    return Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, spec.config.seed)
+    return Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, spec.config.seed, group)
 
 
 def cores_of(spec: WorkerSpec) -> int:
-    """Cores of this run: as many as asked for, or all that the process may use; the rest are given up."""
+    """Cores of a rank: its part of as many as asked for, or of all that the process may use; the rest are given up.
+
+    Ranks are not pinned: each takes threads for its part, and the kernel places them.
+    """
     allowed = sorted(os.sched_getaffinity(0))
     if spec.config.cores and spec.config.cores < len(allowed):
         allowed = allowed[: spec.config.cores]
         os.sched_setaffinity(0, allowed)
-    return len(allowed)
+    return max(1, len(allowed) // spec.config.ranks)
+
+
+def limit_threads(spec: WorkerSpec) -> None:
+    """Have torch compute with the rank's part of the cores."""
+    if spec.config.ranks > 1:
+        import torch
+
+        torch.set_num_threads(cores_of(spec))
 
 
 def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
@@ -85,7 +103,7 @@ def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
 
     if spec.bounds is None:
         return
-    content = dict(spec.bounds)
+    content = dict(spec.bounds[workload.rank])
     content["largest"] = tuple(content["largest"])
     for name in ("nodes_by_batch", "edges_by_batch"):
         content[name] = np.asarray(content[name], dtype=np.int64)

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,13 @@ CALIBRATION_TIMEOUT_S = 600.0
 # What the floor, the step and the batches depend on.
 _KEYS = (
     "system", "dataset", "model", "layers", "hidden", "heads", "sampler", "fanout", "replace", "shuffle", "batch_size",
-    "max_batches", "epochs", "device", "device_memory_bytes", "stages", "cores", "seed", "isolation",
+    "max_batches", "epochs", "device", "device_memory_bytes", "stages", "cores", "ranks", "seed", "isolation",
 )  # fmt: skip
 # Training alone is the same whatever the system: measured once, so that AU and SE of all share their numerator.
 _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
-_BATCH_KEYS = ("dataset", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "seed")
+_BATCH_KEYS = (
+    "dataset", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "ranks", "seed",
+)  # fmt: skip
 
 
 class Cache:
@@ -86,16 +88,17 @@ def _code_fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> dict[str, Any]:
-    """Bounds over all batches of a run as plain data (`workloads.sampling.make.BatchBounds`), found once."""
+def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
+    """Bounds over all batches of each rank as plain data (`workloads.sampling.make.BatchBounds`), found once."""
     from workloads.sampling.make import largest_batch
 
     key = fingerprint(config, _BATCH_KEYS)
-    found = cache.get("bounds", key)
-    if found is None:
-        found = _plain(asdict(largest_batch(workload, epochs=config.epochs)))
-        cache.put("bounds", key, found)
-    return found
+    kept = cache.get("bounds", key)
+    if kept is None:
+        ranks = (replace(workload, rank=rank, world=config.ranks) for rank in range(config.ranks))
+        kept = {"ranks": [_plain(asdict(largest_batch(one, epochs=config.epochs))) for one in ranks]}
+        cache.put("bounds", key, kept)
+    return list(kept["ranks"])
 
 
 def _plain(content: Any) -> Any:
@@ -152,8 +155,8 @@ def calibrate(
         **memory,
         train_s=_by_epoch(times.get("train_s", {})),
         null_s=_by_epoch(times.get("null_s", {})),
-        max_nodes=int((spec.bounds or {}).get("max_nodes", 0)),
-        max_edges=int((spec.bounds or {}).get("max_edges", 0)),
+        max_nodes=max((int(rank["max_nodes"]) for rank in spec.bounds or []), default=0),
+        max_edges=max((int(rank["max_edges"]) for rank in spec.bounds or []), default=0),
         how=times.get("how", ""),
     )
 

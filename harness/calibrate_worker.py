@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from harness.protocol import Calibrated, Channel, Done, WorkerSpec
+from harness.protocol import Calibrated, Done, WorkerSpec
 
 if TYPE_CHECKING:
+    from harness.joint import Joint
     from workloads.accelerator import Accelerator
     from workloads.sampling.batch import SampledBatch
     from workloads.training import Trainer
@@ -25,7 +26,7 @@ SLOW_STEP_S = 1.0
 MODELLED_SECONDS = 4.0
 
 
-def calibrate(spec: WorkerSpec, channel: Channel) -> None:
+def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     """Stand at the gates `floor`, `before step`, `after step` while the orchestrator reads the cap, then time batches.
 
     The same imports, device, model and optimiser as a run; features of the largest batch's size are in memory before
@@ -35,26 +36,38 @@ def calibrate(spec: WorkerSpec, channel: Channel) -> None:
     from systems.registry import load
 
     build.cores_of(spec)
+    build.limit_threads(spec)
     load(spec.config.system)
-    workload = build.build_workload(spec)
-    accelerator = build.build_accelerator(spec)
-    trainer = build.build_trainer(spec, workload, accelerator)
-    channel.gate("floor")
+    workload = build.build_workload(spec, joint.rank)
+    accelerator = build.build_accelerator(spec, joint.rank)
+    trainer = build.build_trainer(spec, workload, accelerator, joint.group)
+    joint.gate("floor")
     try:
         batches = _Batches(workload)
-        largest = batches.sample(*spec.largest)
+        epoch, index = (spec.bounds or [])[joint.rank]["largest"]
+        largest = batches.sample(epoch, index)
         table = _features(accelerator, workload, largest)
         rows = torch.arange(largest.num_nodes)
         _trim()
-        channel.gate("before step")
+        joint.gate("before step")
         trainer.step(largest, table, rows)
         accelerator.synchronize()
-        channel.gate("after step")
+        joint.gate("after step")
         if spec.time_training:
-            channel.send(_times(spec, batches, trainer, accelerator, table))
-        channel.send(Done(notes={}))
+            joint.send(slowest(joint.gather(_times(spec, batches, trainer, accelerator, table))))
+        joint.gather(None)
+        joint.send(Done(notes={}))
     finally:
         accelerator.close()
+
+
+def slowest(times: list[Calibrated]) -> Calibrated:
+    """Every epoch as long as the rank that takes longest: ranks step together."""
+    return Calibrated(
+        train_s={epoch: max(one.train_s[epoch] for one in times) for epoch in times[0].train_s},
+        null_s={epoch: max(one.null_s[epoch] for one in times) for epoch in times[0].null_s},
+        how=times[0].how,
+    )
 
 
 class _Batches:

@@ -47,10 +47,12 @@ class Worker:
         spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
         event_read, event_write = os.pipe()
         go_read, go_write = os.pipe()
+        # More than one rank: torchrun stands between, and starts as many workers.
+        ranks = spec.config.ranks
         argv = [
             sys.executable,
             "-m",
-            "harness.worker",
+            *(["harness.worker"] if ranks == 1 else ["harness.ranks", str(ranks)]),
             str(spec_file),
             str(event_write),
             str(go_read),

@@ -112,7 +112,7 @@ class _Execution:
         bounds = calibrate.batch_bounds(config, workload, series.cache)
         scratch = folder / "scratch"
         scratch.mkdir()
-        with series.device_pool(config, self._run_id) as pool:
+        with series.device_pools(config, self._run_id) as pools:
             spec = WorkerSpec(
                 mode="run",
                 config=config,
@@ -121,10 +121,9 @@ class _Execution:
                 scratch=str(scratch),
                 budget_host=None,
                 budget_device=config.device_memory_bytes,
-                pool=pool,
+                pools=pools,
                 disk=series.disk_plain(config),
                 bounds=bounds,
-                largest=tuple(bounds["largest"]),
             )
             began = time.monotonic()
             self._calibration = calibrate.calibrate(

@@ -129,12 +129,11 @@ class WorkerSpec(BaseModel):
     scratch: str
     budget_host: int | None
     budget_device: int | None
-    pool: str | None
-    pool_bytes: int = 0
+    # Shared memory of each rank's emulated device.
+    pools: list[str]
     disk: dict[str, Any]
-    # Bounds over the run's batches, found outside the cap, and where the largest one is: (epoch, index).
-    bounds: dict[str, Any] | None = None
-    largest: tuple[int, int] = (0, 0)
+    # Bounds over the batches of each rank, found outside the cap.
+    bounds: list[dict[str, Any]] | None = None
     time_training: bool = True
 
 

@@ -19,10 +19,10 @@ def main(argv: list[str]) -> int:
     die_with_parent(int(parent))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
+    import os
+
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
-
-    import os
 
     pipes = f"/proc/{os.getpid()}/fd"
     try:

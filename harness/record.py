@@ -66,6 +66,7 @@ class RunConfig(_Part):
     stages: Literal["all", "sample", "sample+extract"] = "all"
     memory: str = "none"
     cores: int = 0
+    ranks: int = 1
     keep_order: bool = False
     seed: int = 0
     verify: bool = False

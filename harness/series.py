@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -235,15 +235,18 @@ class Series:
         return workload_of(config, dataset)
 
     @contextmanager
-    def device_pool(self, config: RunConfig, run_id: str) -> Iterator[str | None]:
-        """Shared memory of an emulated device, made and touched outside the cap, new for each run; its name."""
+    def device_pools(self, config: RunConfig, run_id: str) -> Iterator[list[str]]:
+        """Shared memory of each rank's emulated device, made and touched outside the cap, new for each run; names."""
         if not config.device.startswith("emulated:"):
-            yield None
+            yield []
             return
         from workloads.accelerators.pool import DevicePool
 
-        with DevicePool.create(config.device_memory_bytes or 0, run_id) as pool:
-            yield pool.name
+        with ExitStack() as stack:
+            names = [f"{run_id}-{rank}" for rank in range(config.ranks)]
+            for name in names:
+                stack.enter_context(DevicePool.create(config.device_memory_bytes or 0, name))
+            yield names
 
     def recorder(self, cap: Cap, config: RunConfig) -> Recorder:
         """Telemetry of one run, from outside the cap."""

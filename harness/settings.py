@@ -49,6 +49,7 @@ class RunSettings(Strict):
     disk_class: str = "none"
     stages: Literal["all", "sample", "sample+extract"] = "all"
     cores: int = Field(default=0, ge=0)
+    ranks: int = Field(default=1, ge=1, le=64)
     keep_order: bool = False
     seed: int = Field(default=0, ge=0)
     verify: bool = False

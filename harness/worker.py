@@ -14,14 +14,15 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.joint import Joint
     from harness.protocol import Channel, WorkerSpec
     from systems.interface import Batch, StageSpan, System
     from workloads.accelerator import LaneSpan
-    from workloads.workload import Workload
 
 _PR_SET_PDEATHSIG = 1
 
@@ -34,21 +35,22 @@ def die_with_parent(parent: int) -> None:
 
 
 class Run:
-    """One run of one system: plan, prepare, epochs."""
+    """One run of one system, or one rank's part of it: plan, prepare, epochs."""
 
-    def __init__(self, spec: WorkerSpec, channel: Channel) -> None:
+    def __init__(self, spec: WorkerSpec, joint: Joint) -> None:
         from harness import build
         from systems.interface import MemoryBudget, Runtime, StageClock
         from systems.registry import load
 
         self._spec = spec
-        self._channel = channel
+        self._joint = joint
         cores = build.cores_of(spec)
+        build.limit_threads(spec)
         self._system_class = load(spec.config.system)
-        self._workload = build.build_workload(spec)
+        self._workload = build.build_workload(spec, joint.rank)
         build.hand_over_bounds(spec, self._workload)
-        self._accelerator = build.build_accelerator(spec)
-        self._trainer = build.build_trainer(spec, self._workload, self._accelerator)
+        self._accelerator = build.build_accelerator(spec, joint.rank)
+        self._trainer = build.build_trainer(spec, self._workload, self._accelerator, joint.group)
         self._clock = StageClock()
         runtime = Runtime(
             accelerator=self._accelerator,
@@ -60,12 +62,15 @@ class Run:
             keep_order=spec.config.keep_order,
             epochs=spec.config.epochs,
         )
-        budget = MemoryBudget(host=spec.budget_host, device=spec.budget_device)
+        # Each rank has a device of its own and its part of the host.
+        host = spec.budget_host if spec.budget_host is None else spec.budget_host // joint.world
+        budget = MemoryBudget(host=host, device=spec.budget_device)
         options = self._system_class.info.options.model_validate(spec.config.options)
         self._system: System = self._system_class(self._workload, runtime, budget, options, self._clock)
 
     def execute(self) -> None:
         """Everything, in order; the system is closed whatever happens."""
+        from harness.joint import merged_plan
         from harness.protocol import Done, Planned
         from harness.record import PlannedBuffer
 
@@ -73,7 +78,7 @@ class Run:
             items = [
                 PlannedBuffer(name=item.name, bytes=item.bytes, tier=item.tier) for item in self._system.plan().items
             ]
-            self._channel.send(Planned(items=items))
+            self._joint.send(Planned(items=merged_plan(self._joint.gather(items))))
             self._prepare()
             config = self._spec.config
             for epoch in range(config.epochs):
@@ -82,7 +87,8 @@ class Run:
         finally:
             self._system.close()
             self._accelerator.close()
-        self._channel.send(Done(notes=notes))
+        self._joint.gather(None)  # nobody says `done` before the last rank is
+        self._joint.send(Done(notes=notes))
 
     def notes(self) -> dict[str, str]:
         """What the system says of itself; nothing where it failed before it could know."""
@@ -99,48 +105,60 @@ class Run:
         self._system.prepare()
         seconds = time.monotonic() - start
         read, written = _process_io()
-        files = [str(path) for path in self._system.files()]
-        self._channel.send(
+        own = Prepared(
+            seconds=seconds,
+            bytes_read=read - read_before,
+            bytes_written=written - written_before,
+            reused=self._system.notes().get("prepared") == "reused",
+            files=[str(path) for path in self._system.files()],
+        )
+        parts = self._joint.gather(own)
+        self._joint.send(
             Prepared(
-                seconds=seconds,
-                bytes_read=read - read_before,
-                bytes_written=written - written_before,
-                reused=self._system.notes().get("prepared") == "reused",
-                files=files,
+                seconds=max(part.seconds for part in parts),
+                bytes_read=sum(part.bytes_read for part in parts),
+                bytes_written=sum(part.bytes_written for part in parts),
+                reused=all(part.reused for part in parts),
+                files=list(dict.fromkeys(file for part in parts for file in part.files)),
             )
         )
-        self._channel.gate("prepared")
+        self._joint.gate("prepared")
 
     def _epoch(self, epoch: int, *, warmup: bool) -> None:
         from harness.protocol import EpochDone
 
         with_features = (warmup or self._spec.config.verify) and self._spec.config.stages != "sample"
-        log = _EpochLog(self._workload, with_features=with_features)
+        log = _EpochLog(with_features=with_features)
         self._clock.drain()
         self._accelerator.lanes()
-        self._channel.gate(f"epoch {epoch} start")
+        self._joint.gate(f"epoch {epoch} start")
         start = time.monotonic()
         for batch in self._system.epoch(epoch):
             log.add(batch, *self._train(batch, log))
         self._accelerator.synchronize()
         end = time.monotonic()
-        self._channel.gate(f"epoch {epoch} end")
+        self._joint.gate(f"epoch {epoch} end")
 
+        from harness.joint import summed
         from systems.interface import wall_seconds
 
-        spans = self._clock.drain()
-        send_epoch_tables(self._channel, epoch, log.rows, spans, self._accelerator.lanes())
-        self._channel.send(
+        own = EpochReport(
+            start, end, log, self._clock.drain(), self._accelerator.lanes(), self._system.counters().as_dict()
+        )
+        parts = self._joint.gather(own)
+        log, spans, lanes = joined([part.numbered(rank, len(parts)) for rank, part in enumerate(parts)])
+        send_epoch_tables(self._joint, epoch, log.rows, spans, lanes)
+        self._joint.send(
             EpochDone(
                 epoch=epoch,
-                start=start,
-                end=end,
+                start=min(part.start for part in parts),
+                end=max(part.end for part in parts),
                 batches=len(log.rows),
                 digest=log.structure.hexdigest(),
                 feature_digest=log.features.hexdigest() if with_features else None,
                 loss=log.mean_loss(),
                 accuracy=log.accuracy(),
-                counters=_finite(self._system.counters().as_dict()),
+                counters=_finite(summed([part.counters for part in parts])),
                 stages_s=wall_seconds(spans),
             )
         )
@@ -154,7 +172,9 @@ class Run:
         loss, correct, seen = math.nan, 0, 0
         if self._spec.config.stages == "all":
             with self._clock.stage("train", batch.sampled.index):
-                result = self._trainer.step(batch.sampled, batch.table, batch.rows)
+                result = self._trainer.step(
+                    batch.sampled, batch.table, batch.rows, first_layer_aggregated=batch.first_layer_aggregated
+                )
             loss, correct, seen = result.loss, result.correct, result.seen
         batch.release()
         return loss, correct, seen
@@ -163,7 +183,7 @@ class Run:
 class _EpochLog:
     """What an epoch's batches were: small tuples while the clock runs, sums and digests afterwards."""
 
-    def __init__(self, workload: Workload, *, with_features: bool) -> None:
+    def __init__(self, *, with_features: bool) -> None:
         from workloads.sampling.digest import EpochDigest
 
         self.rows: list[tuple[int, int, int, int, float | None, int, str, float]] = []
@@ -177,17 +197,14 @@ class _EpochLog:
 
     def digest(self, batch: Batch) -> None:
         """Structure always; features, from the very table that training reads, where asked for."""
-        from workloads.sampling.digest import feature_digest, structure_digest
+        from workloads.feature_table import batch_feature_digest
+        from workloads.sampling.digest import structure_digest
 
         value = structure_digest(batch.sampled)
         self.structure.add(value)
         self._digest = f"{value:016x}"
         if self._with_features and batch.table is not None:
-            table, rows = batch.table, batch.rows
-            if table.device.type != "cpu" and rows is not None:
-                table, rows = table[rows.to(table.device)], None
-            ids = None if rows is None else rows.numpy()
-            self.features.add(feature_digest(batch.sampled, table.cpu().numpy(), ids))
+            self.features.add(batch_feature_digest(batch.sampled, batch.table, batch.rows))
 
     def add(self, batch: Batch, loss: float, correct: int, seen: int) -> None:
         """One trained batch."""
@@ -210,6 +227,15 @@ class _EpochLog:
             self._correct += correct
             self._seen += seen
 
+    def join(self, other: _EpochLog) -> None:
+        """Another rank's batches too."""
+        self.rows += other.rows
+        self.structure.join(other.structure)
+        self.features.join(other.features)
+        self._loss += other._loss
+        self._correct += other._correct
+        self._seen += other._seen
+
     def mean_loss(self) -> float | None:
         """Mean over seed nodes, None where nothing was trained for real."""
         return self._loss / self._seen if self._seen else None
@@ -219,8 +245,44 @@ class _EpochLog:
         return self._correct / self._seen if self._seen else None
 
 
+@dataclass
+class EpochReport:
+    """One rank's part of an epoch; plain data, since ranks exchange it."""
+
+    start: float
+    end: float
+    log: _EpochLog
+    spans: list[StageSpan]
+    lanes: list[LaneSpan]
+    counters: dict[str, Any]
+
+    def numbered(self, rank: int, world: int) -> EpochReport:
+        """Itself in a run of one; else with batches numbered over all ranks and threads named by rank."""
+        if world == 1:
+            return self
+
+        def number(batch: int) -> int:
+            return batch * world + rank if batch >= 0 else batch
+
+        self.log.rows = [(number(row[0]), *row[1:]) for row in self.log.rows]
+        self.spans = [
+            replace(span, batch=number(span.batch), thread=f"rank {rank} {span.thread}") for span in self.spans
+        ]
+        self.lanes = [replace(span, batch=number(span.batch)) for span in self.lanes]
+        return self
+
+
+def joined(parts: list[EpochReport]) -> tuple[_EpochLog, list[StageSpan], list[LaneSpan]]:
+    """Log, spans and lanes of all ranks."""
+    log = parts[0].log
+    for part in parts[1:]:
+        log.join(part.log)
+    spans = sorted((span for part in parts for span in part.spans), key=lambda span: span.start)
+    return log, spans, [span for part in parts for span in part.lanes]
+
+
 def send_epoch_tables(
-    channel: Channel,
+    joint: Joint,
     epoch: int,
     rows: list[tuple[int, int, int, int, float | None, int, str, float]],
     spans: list[StageSpan],
@@ -230,13 +292,13 @@ def send_epoch_tables(
     from harness.protocol import CHUNK_ROWS, Batches, Spans
 
     for at in range(0, len(rows), CHUNK_ROWS):
-        channel.send(Batches(epoch=epoch, rows=rows[at : at + CHUNK_ROWS]))
+        joint.send(Batches(epoch=epoch, rows=rows[at : at + CHUNK_ROWS]))
     stage_rows = [(span.stage, span.batch, span.thread, span.start, span.end) for span in spans]
     for at in range(0, len(stage_rows), CHUNK_ROWS):
-        channel.send(Spans(epoch=epoch, rows=stage_rows[at : at + CHUNK_ROWS]))
+        joint.send(Spans(epoch=epoch, rows=stage_rows[at : at + CHUNK_ROWS]))
     lane_rows = [(span.lane, span.batch, "lane", span.start, span.end) for span in lanes]
     for at in range(0, len(lane_rows), CHUNK_ROWS):
-        channel.send(Spans(epoch=epoch, kind="lane", rows=lane_rows[at : at + CHUNK_ROWS]))
+        joint.send(Spans(epoch=epoch, kind="lane", rows=lane_rows[at : at + CHUNK_ROWS]))
 
 
 def _process_io() -> tuple[int, int]:
@@ -261,21 +323,29 @@ def main(argv: list[str]) -> int:
     # SIGTERM unwinds the stack, so that systems close their files and threads.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
-    from harness.protocol import Channel, Failed, WorkerSpec
+    from harness.joint import Joint
+    from harness.protocol import Failed, WorkerSpec
     from workloads.errors import OutcoreError
+    from workloads.ranks import PeerLost, RankGroup
 
-    channel = Channel(int(argv[1]), int(argv[2]))
+    channel = _channel(argv[1], argv[2])
     spec = WorkerSpec.model_validate_json(Path(argv[0]).read_text(encoding="utf-8"))
     run: Run | None = None
+    group: RankGroup | None = None
     try:
+        group = RankGroup.from_environment(cuda=spec.config.device.startswith("cuda"))
+        joint = Joint(channel, group)
         if spec.mode == "calibrate":
             from harness.calibrate_worker import calibrate
 
-            calibrate(spec, channel)
+            calibrate(spec, joint)
         else:
-            run = Run(spec, channel)
+            run = Run(spec, joint)
             run.execute()
         return 0
+    except PeerLost:
+        traceback.print_exc()
+        return 1  # the rank that went, or torchrun for it, says why
     except OutcoreError as error:
         traceback.print_exc()
         failed = Failed(kind=error.kind, message=error.message, fix=error.fix)
@@ -286,7 +356,18 @@ def main(argv: list[str]) -> int:
     if run is not None:
         failed = failed.model_copy(update={"notes": run.notes()})
     channel.send(failed)
+    # The group is not left on a failure: taking part in that, too, needs all ranks, and torchrun ends the others.
     return 1
+
+
+def _channel(events: str, go: str) -> Channel:
+    """The pipes: inherited ones by number, or, below torchrun, by the path of its own."""
+    from harness.protocol import Channel
+
+    def opened(place: str, mode: int) -> int:
+        return int(place) if place.isdecimal() else os.open(place, mode | os.O_CLOEXEC)
+
+    return Channel(opened(events, os.O_WRONLY), opened(go, os.O_RDONLY))
 
 
 def _is_memory(error: Exception) -> bool:

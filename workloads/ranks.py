@@ -51,10 +51,13 @@ class RankGroup:
         self._call(distributed.init_process_group, backend, rank=rank, world_size=world)
 
     @classmethod
-    def from_environment(cls, device: torch.device | None = None) -> RankGroup | None:
-        """The group that torchrun made this process part of; None in a run of one."""
+    def from_environment(cls, *, cuda: bool = False) -> RankGroup | None:
+        """The group that torchrun made this process part of, one CUDA device a rank; None in a run of one."""
         world = int(os.environ.get("WORLD_SIZE", "1"))
-        return cls(int(os.environ["RANK"]), world, device) if world > 1 else None
+        if world == 1:
+            return None
+        rank = int(os.environ["RANK"])
+        return cls(rank, world, torch.device("cuda", rank) if cuda else None)
 
     def barrier(self) -> None:
         """Return when every rank is here."""

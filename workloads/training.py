@@ -13,7 +13,9 @@ from workloads.accelerator import Accelerator
 from workloads.accelerators.cost import LayerShape, StepCost, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.errors import InputError
-from workloads.models import Model, layer_widths, make_model
+from workloads.feature_table import SplitTable, Table
+from workloads.models import Model, aggregated_width, layer_widths, make_model
+from workloads.ranks import RankGroup
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import ModelSpec
 
@@ -64,45 +66,70 @@ class Trainer:
         num_classes: width of the output.
         accelerator: where.
         seed: the run's seed; initial weights and dropout are functions of it alone.
+        group: the run's ranks, which all take each step together with the mean of their gradients; None: one process.
     """
 
-    def __init__(self, spec: ModelSpec, in_dim: int, num_classes: int, accelerator: Accelerator, seed: int = 0) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        in_dim: int,
+        num_classes: int,
+        accelerator: Accelerator,
+        seed: int = 0,
+        group: RankGroup | None = None,
+    ) -> None:
         self.spec = spec
         self.accelerator = accelerator
         self._widths = layer_widths(spec, in_dim, num_classes)
         self._seed = seed
+        self._group = group
         self.model: Model | None = None
         if not isinstance(accelerator, EmulatedAccelerator):
             self.model = make_model(spec, in_dim, num_classes, seed).to(accelerator.torch_device)
             self._parameters = list(self.model.parameters())
             self._adam = Adam(self._parameters, spec.learning_rate)
 
-    def step(self, sampled: SampledBatch, table: torch.Tensor | None, rows: torch.Tensor | None = None) -> StepResult:
+    def step(
+        self,
+        sampled: SampledBatch,
+        table: Table | None,
+        rows: torch.Tensor | None = None,
+        first_layer_aggregated: bool = False,
+    ) -> StepResult:
         """Train on one mini-batch; on return the device has done with `table`.
 
         Args:
             sampled: structure and labels.
-            table: [slots, in_dim] float32 or float16 on the accelerator's device; None only where nothing is computed.
+            table: [slots, in_dim] float32 or float16 on the accelerator's device, or split between it and the host
+                (its rows are then gathered, [num_nodes, in_dim], before the first layer); None only where nothing is
+                computed.
             rows: int64 [num_nodes], the row of each node in the table; None: node i is row i.
+            first_layer_aggregated: the rows are `aggregated_width` wide and hold the first layer's aggregate, and
+                `sampled` has blocks for the layers after it only.
 
         Raises:
             InputError: the batch has another number of hops than the model layers, or there is no table to train on.
         """
         if isinstance(self.accelerator, EmulatedAccelerator):
-            seconds = self._modelled(self.accelerator, sampled, table, rows)
-            self.accelerator.compute(seconds, batch=sampled.index)
+            seconds, bus = self._modelled(self.accelerator, sampled, table, rows, first_layer_aggregated)
+            self.accelerator.compute(seconds, batch=sampled.index, bus_seconds=bus)
+            if self._group is not None:
+                self._group.barrier()
             return StepResult(float("nan"), 0, sampled.num_seeds)
         generator = self._dropout(sampled) if self.spec.dropout else None
-        scores, labels = self._scores(sampled, table, rows, generator)
+        scores, labels = self._scores(sampled, table, rows, generator, first_layer_aggregated)
         loss = functional.cross_entropy(scores, labels)
-        self._adam.step(torch.autograd.grad(loss, self._parameters))
+        gradients: Sequence[torch.Tensor] = torch.autograd.grad(loss, self._parameters)
+        if self._group is not None:
+            gradients = self._group.average(gradients, sampled.num_seeds)
+        self._adam.step(gradients)
         correct = (scores.detach().argmax(1) == labels).sum()
         # One fetch for both; it waits for the compute stream, so the table's slots may be reused afterwards.
         values = torch.stack([loss.detach().double(), correct.double()]).tolist()
         return StepResult(values[0], int(values[1]), sampled.num_seeds)
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[tuple[SampledBatch, torch.Tensor, torch.Tensor | None]]) -> float:
+    def evaluate(self, batches: Iterable[tuple[SampledBatch, Table, torch.Tensor | None]]) -> float:
         """Share of the seed nodes of (sampled, table, rows) batches whose class is found; nan without batches.
 
         Raises:
@@ -120,22 +147,31 @@ class Trainer:
         return correct / seen if seen else float("nan")
 
     def modelled_seconds(
-        self, sampled: SampledBatch, table: torch.Tensor | None = None, rows: torch.Tensor | None = None
+        self,
+        sampled: SampledBatch,
+        table: Table | None = None,
+        rows: torch.Tensor | None = None,
+        first_layer_aggregated: bool = False,
     ) -> float | None:
         """Seconds the emulated accelerator takes for this step with nothing else on its lanes; None on real devices."""
         if not isinstance(self.accelerator, EmulatedAccelerator):
             return None
-        return self._modelled(self.accelerator, sampled, table, rows)
+        return self._modelled(self.accelerator, sampled, table, rows, first_layer_aggregated)[0]
 
-    def layer_shapes(self, sampled: SampledBatch) -> list[LayerShape]:
+    def layer_shapes(self, sampled: SampledBatch, first_layer_aggregated: bool = False) -> list[LayerShape]:
         """Sizes of every layer of the model on this batch, input layer first."""
-        if len(sampled.blocks) != self.spec.layers:
+        if len(sampled.blocks) + first_layer_aggregated != self.spec.layers:
             raise InputError(
                 f"the model has {self.spec.layers} layers and the batch {len(sampled.blocks)} hops",
                 "give as many fan-outs as layers",
             )
-        widths = itertools.pairwise(self._widths)
-        return [
+        widths = list(itertools.pairwise(self._widths))
+        shapes = []
+        if first_layer_aggregated:
+            aggregated_width(self.spec, widths[0][0])  # refuses models that have no such form
+            nodes = sampled.num_nodes
+            shapes.append(LayerShape(nodes, nodes, 0, *widths.pop(0), aggregated=True))
+        return shapes + [
             LayerShape(block.num_src, block.num_dst, block.num_edges, in_dim, out_dim)
             for block, (in_dim, out_dim) in zip(sampled.blocks, widths, strict=True)
         ]
@@ -144,28 +180,56 @@ class Trainer:
         self,
         accelerator: EmulatedAccelerator,
         sampled: SampledBatch,
-        table: torch.Tensor | None,
+        table: Table | None,
         rows: torch.Tensor | None,
-    ) -> float:
-        cost: StepCost = step_cost(accelerator.profile, self.spec, self.layer_shapes(sampled))
-        # Rows that stand in order in device memory are used where they are; others are gathered first.
-        in_place = table is None or (rows is None and accelerator.holds(table))
-        return cost.total + (0.0 if in_place or table is None else accelerator.read_seconds(table, sampled.num_nodes))
+        first_layer_aggregated: bool,
+    ) -> tuple[float, float]:
+        """Seconds of the step, and those of them in which it reads host memory over the bus."""
+        layers = self.layer_shapes(sampled, first_layer_aggregated)
+        cost: StepCost = step_cost(accelerator.profile, self.spec, layers)
+        if table is None:
+            return cost.total, 0.0
+        count = sampled.num_nodes
+        if isinstance(table, SplitTable):
+            cut = table.device.shape[0]
+            on_device, by_zero_copy = (min(count, cut), max(0, count - cut)) if rows is None else table.split(rows)
+        elif accelerator.holds(table):
+            # Rows that stand in order in device memory are used where they are; others are gathered first.
+            on_device, by_zero_copy = 0 if rows is None else count, 0
+        else:
+            on_device, by_zero_copy = 0, count
+        own, bus = accelerator.read_seconds(on_device, by_zero_copy, table.shape[1] * table.dtype.itemsize)
+        return cost.total + own + bus, bus
 
     def _scores(
         self,
         sampled: SampledBatch,
-        table: torch.Tensor | None,
+        table: Table | None,
         rows: torch.Tensor | None,
         generator: torch.Generator | None,
+        first_layer_aggregated: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if table is None or self.model is None:
             raise InputError("a batch without features cannot be trained on", "run with --stages all")
         device = self.accelerator.torch_device
+        if isinstance(table, SplitTable):
+            table, rows = (
+                self.accelerator.gather(table, torch.arange(sampled.num_nodes) if rows is None else rows),
+                None,
+            )
         if rows is not None:
             rows = rows.to(device, non_blocking=True)
+        if first_layer_aggregated:
+            width = aggregated_width(self.spec, self._widths[0])
+            if table.shape[1] != width:
+                raise InputError(
+                    f"aggregated rows are {table.shape[1]} wide, and {self.spec.name} needs {width}",
+                    "make them as `first_layer_rows` does",
+                )
+            if rows is None:
+                table = table[: sampled.num_nodes]
         labels = torch.from_numpy(sampled.labels).to(device, non_blocking=True)
-        return self.model(table, sampled.blocks, rows, generator), labels
+        return self.model(table, sampled.blocks, rows, generator, first_layer_aggregated), labels
 
     def _dropout(self, sampled: SampledBatch) -> torch.Generator:
         # Keyed by the batch, not by the order of training, which some systems change.

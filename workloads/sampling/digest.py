@@ -6,6 +6,7 @@ little-endian int64 with the shapes before the data, so that no two structures s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,18 +57,30 @@ def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArr
         raise InputError(
             f"alias rows run from {rows.min()} to {rows.max()} in a table of {len(table)}", "give rows of the table"
         )
+    gathered: npt.NDArray[Any] | None = None
+
+    def take(first: int, last: int) -> npt.NDArray[Any]:
+        nonlocal gathered
+        if rows is None:
+            return table[first:last]
+        if gathered is None:
+            gathered = np.empty((last - first, table.shape[1]), dtype=table.dtype)  # the first chunk is the longest
+        # In range as checked above; mode="clip" is what lets numpy write into `out` without a copy of its own.
+        return np.take(table, rows[first:last], axis=0, out=gathered[: last - first], mode="clip")
+
+    return rows_digest(batch, table.shape[1], table.dtype, take)
+
+
+def rows_digest(
+    batch: SampledBatch, dim: int, dtype: np.dtype[Any], take: Callable[[int, int], npt.NDArray[Any]]
+) -> int:
+    """The same for rows that `take(first, last)` brings: those of `batch.nodes[first:last]`, [last - first, dim]."""
+    count = batch.num_nodes
     digest = xxhash.xxh3_64()
-    digest.update(_words(batch.epoch, batch.index, count, table.shape[1], table.dtype.itemsize))
-    row_bytes = max(1, table.shape[1] * table.dtype.itemsize)
-    chunk = max(1, _CHUNK_BYTES // row_bytes)
-    gathered = np.empty((min(chunk, count), table.shape[1]), dtype=table.dtype)
+    digest.update(_words(batch.epoch, batch.index, count, dim, dtype.itemsize))
+    chunk = max(1, _CHUNK_BYTES // max(1, dim * dtype.itemsize))
     for first in range(0, count, chunk):
-        last = min(first + chunk, count)
-        part = table[first:last]
-        if rows is not None:
-            # In range as checked above; mode="clip" is what lets numpy write into `out` without a copy of its own.
-            part = np.take(table, rows[first:last], axis=0, out=gathered[: last - first], mode="clip")
-        _update(digest, part, "<f4" if table.dtype == np.float32 else "<f2")
+        _update(digest, take(first, min(first + chunk, count)), "<f4" if dtype == np.float32 else "<f2")
     return digest.intdigest()
 
 
@@ -82,6 +95,11 @@ class EpochDigest:
         """Add one batch's digest (a sum modulo 2^64; a batch's own number is part of its digest)."""
         self._sum = (self._sum + digest) % (1 << 64)
         self.count += 1
+
+    def join(self, other: EpochDigest) -> None:
+        """Add all that another one was given."""
+        self._sum = (self._sum + other._sum) % (1 << 64)
+        self.count += other.count
 
     def hexdigest(self) -> str:
         """`xxh3:` and 16 hexadecimal digits."""
