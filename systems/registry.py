@@ -19,8 +19,8 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 def module_name(name: str) -> str:
-    """Folder or module of a system: `pyg+` -> `pyg_plus`, `in-memory` -> `in_memory`."""
-    return name.replace("-", "_").replace("+", "_plus")
+    """Folder or module of a system: `pyg+` -> `pyg_plus`, `ali+pg` -> `ali_plus_pg`, `in-memory` -> `in_memory`."""
+    return "_plus_".join(name.replace("-", "_").split("+")).rstrip("_")
 
 
 @lru_cache(maxsize=1)

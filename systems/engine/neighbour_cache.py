@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from systems.engine.artefacts import Prepared, identity, prepare
 from systems.engine.memory import aligned_empty
+from systems.engine.ranking import out_degrees
 from systems.engine.reader import RowReader
 from systems.engine.stream import stream
 from workloads.workload import Workload
@@ -89,7 +90,7 @@ class NeighbourCache:
     def scratch_bytes(workload: Workload) -> int:
         """Bytes that making takes beside `indptr`, before the cache itself is in memory."""
         dataset = workload.dataset
-        return 5 * dataset.num_nodes + (_PIECES + 8) * _PIECE + 64 * min(_CHUNK, dataset.num_nodes) + (4 << 20)
+        return 5 * dataset.num_nodes + (_PIECES + 8) * _PIECE + 64 * min(_CHUNK, dataset.num_nodes)
 
     def prepare(self, plan: NeighbourCachePlan) -> Prepared:
         """Make the cache on disk, unless it is there; `facts` has `nodes` and `entries`.
@@ -133,7 +134,11 @@ class NeighbourCache:
     def _make(self, folder: Path, plan: NeighbourCachePlan) -> dict[str, int]:
         dataset = self._workload.dataset
         indptr = dataset.load("indptr") if self._indptr is None else self._indptr
-        chosen = choose(indptr, out_degrees(self._workload), plan.list_bytes // dataset.index_dtype.itemsize)
+        chosen = choose(
+            indptr,
+            out_degrees(self._workload, _degrees_bytes(dataset.num_nodes)),
+            plan.list_bytes // dataset.index_dtype.itemsize,
+        )
         entries = _write_address(folder / "address", indptr, chosen)
         self._write_lists(folder / "lists", indptr, chosen, entries)
         return {"nodes": int(np.count_nonzero(chosen)), "entries": entries}
@@ -179,22 +184,7 @@ class NeighbourCache:
             os.ftruncate(file.fileno(), total * item)
 
 
-def out_degrees(workload: Workload) -> npt.NDArray[np.int32]:
-    """int32 [N], how many lists each node is in; `indices` is streamed once."""
-    dataset = workload.dataset
-    counts = np.zeros(dataset.num_nodes, dtype=np.int32)
-    if dataset.num_edges:
-        buffer = aligned_empty(_PIECES * _PIECE)
-        for piece in stream(
-            dataset.file("indices"), dataset.data_offset("indices"), dataset.topology_bytes, buffer,
-            request_bytes=_PIECE, depth=_PIECES // 2,
-        ):  # fmt: skip
-            np.add.at(counts, piece.data.view(dataset.index_dtype), 1)
-            piece.release()
-    return counts
-
-
-def choose(indptr: npt.NDArray[np.int64], out_degree: npt.NDArray[np.int32], capacity: int) -> npt.NDArray[np.bool_]:
+def choose(indptr: npt.NDArray[np.int64], out_degree: npt.NDArray[Any], capacity: int) -> npt.NDArray[np.bool_]:
     """bool [N]: the nodes of highest out-degree / in-degree whose lists together have at most `capacity` entries.
 
     Highest first, equal ones by id, up to the first that does not fit; nodes without in-neighbours have nothing to
@@ -249,6 +239,11 @@ def _write_address(path: Path, indptr: npt.NDArray[np.int64], chosen: npt.NDArra
             np.where(chosen[begin:end], offsets, -1).astype(np.int64).tofile(file)
             running += int(sizes.sum())
     return running
+
+
+def _degrees_bytes(num_nodes: int) -> int:
+    """For counting out-degrees: the counts and 4 MiB to read with."""
+    return 8 * num_nodes + (4 << 20)
 
 
 def _chunks(count: int) -> Iterator[tuple[int, int]]:

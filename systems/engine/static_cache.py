@@ -47,7 +47,7 @@ class StaticCache:
     """Rows of the highest-ranked nodes, in a table of the caller's.
 
     Attributes:
-        slot_of: int32 [N], the row of each node in the table, -1 where it is not cached.
+        slot_of: int32 [N], the row of each node in the table, -1 where it is not cached; [0] for a cache of no rows.
         capacity: cached rows.
         stats: what filling it read.
     """
@@ -73,23 +73,24 @@ class StaticCache:
         rows = as_rows(table, size)
         if len(rows) < len(ranking):
             raise ValueError(f"the table has {len(rows)} rows, {len(ranking)} are to be cached")
+        if not len(ranking):
+            return cls(np.empty(0, dtype=np.int32), 0, ReadStats())
         slot_of = np.full(dataset.num_nodes, -1, dtype=np.int32)
         slot_of[ranking] = _WANTED
         if int(np.count_nonzero(slot_of == _WANTED)) != len(ranking):
             raise ValueError("a node is to be cached twice")
         stats, filled = ReadStats(), 0
-        if len(ranking):
-            with RowReader(
-                dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
-                row_bytes=size, depth=_DEPTH, max_request_bytes=_MAX_REQUEST,
-            ) as reader:  # fmt: skip
-                # In pieces of the node range: sorted without sorting, and no list of all cached nodes beside the map.
-                for begin in range(0, dataset.num_nodes, _CHUNK_ROWS):
-                    nodes = begin + np.flatnonzero(slot_of[begin : begin + _CHUNK_ROWS] == _WANTED)
-                    if len(nodes):
-                        slot_of[nodes] = np.arange(filled, filled + len(nodes), dtype=np.int32)
-                        stats.add(reader.read(nodes, rows[filled : filled + len(nodes)]))
-                        filled += len(nodes)
+        with RowReader(
+            dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
+            row_bytes=size, depth=_DEPTH, max_request_bytes=_MAX_REQUEST,
+        ) as reader:  # fmt: skip
+            # In pieces of the node range: sorted without sorting, and no list of all cached nodes beside the map.
+            for begin in range(0, dataset.num_nodes, _CHUNK_ROWS):
+                nodes = begin + np.flatnonzero(slot_of[begin : begin + _CHUNK_ROWS] == _WANTED)
+                if len(nodes):
+                    slot_of[nodes] = np.arange(filled, filled + len(nodes), dtype=np.int32)
+                    stats.add(reader.read(nodes, rows[filled : filled + len(nodes)]))
+                    filled += len(nodes)
         return cls(slot_of, len(ranking), stats)
 
     @staticmethod
@@ -125,6 +126,8 @@ class StaticCache:
 
     def lookup(self, nodes: Ids) -> Found:
         """Which of a mini-batch's nodes (int64 [n]) are cached, and where."""
+        if not self.capacity:
+            return Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.arange(len(nodes)))
         slots = self.slot_of[nodes]
         cached = slots >= 0
         hits = np.flatnonzero(cached)
@@ -139,6 +142,8 @@ class StaticCache:
         Returns:
             rows int64 [n], and the positions int64 [m] of the misses, in the order of their buffer rows.
         """
+        if not self.capacity:
+            return np.arange(first_buffer_row, first_buffer_row + len(nodes)), np.arange(len(nodes))
         rows = self.slot_of[nodes].astype(np.int64)
         misses = np.flatnonzero(rows < 0)
         rows[misses] = np.arange(first_buffer_row, first_buffer_row + len(misses))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from systems.engine.neighbour_cache import NeighbourCache, choose, out_degrees
+from systems.engine.neighbour_cache import NeighbourCache, choose
 from systems.engine.static_cache import StaticCache
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
@@ -57,11 +57,6 @@ def test_equal_scores_are_taken_by_id_until_one_does_not_fit() -> None:
     chosen = choose(indptr, np.array([2, 2, 2, 9, 1], dtype=np.int32), 5)
     assert chosen.tolist() == [True, True, False, False, False]
     assert not choose(indptr, np.array([2, 2, 2, 9, 1], dtype=np.int32), 1).any()
-
-
-def test_out_degrees_are_streamed(tmp_path: Path) -> None:
-    dataset = make_tiny(tmp_path / "d", nodes=3000, edges=200_000, dim=1)
-    assert (out_degrees(workload_of(dataset)) == np.bincount(dataset.load("indices"), minlength=3000)).all()
 
 
 def test_the_kept_cache_is_reused_and_another_size_is_another(tmp_path: Path, tiny_dataset: Dataset) -> None:

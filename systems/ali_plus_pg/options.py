@@ -1,0 +1,60 @@
+"""Options of `ali+pg`; the splits are those that the Ginex paper tried (Section 4.1, Comparison Baselines)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from systems.interface import Options
+from workloads.units import parse_bytes
+
+SPLITS = (0, 25, 50, 75, 100)
+
+
+class AliPlusPgOptions(Options):
+    """Options of `ali+pg`."""
+
+    split: Literal["auto", "0", "25", "50", "75", "100"] = Field(
+        "auto",
+        description="per cent of the caches' memory for the neighbour cache, the rest for the feature cache; `auto` "
+        "takes the best by simulation, found once for a setting",
+    )
+    cache: str = Field(
+        "auto",
+        description="memory of both caches: `auto`: all that is left of the host budget (a quarter of the graph and "
+        "features without one); or a size such as 32MiB",
+    )
+    tune_batches: int = Field(0, ge=0, description="mini-batches of the first epoch that `auto` simulates; 0: all")
+    sampling_workers: int = Field(
+        0, ge=0, le=256, description="threads that sample and wait for pages of uncached lists; 0: twice the cores"
+    )
+    prefetch: int = Field(1, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
+    extractors: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="mini-batches read beside each other; 0: two, or one where a small budget holds no more",
+    )
+    device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
+    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight for each extractor")
+    io_granularity: Literal["logical", "4096"] = Field(
+        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
+    )
+    merge: bool = Field(True, description="read neighbouring rows together")
+    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
+
+    @field_validator("split", mode="before")
+    @classmethod
+    def _whole_number(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) else value
+
+    @field_validator("cache")
+    @classmethod
+    def _size(cls, value: str) -> str:
+        if value != "auto":
+            try:
+                parse_bytes(value, "cache")
+            except Exception as error:
+                raise ValueError(f"{error}; or write auto") from None
+        return value

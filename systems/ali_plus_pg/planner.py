@@ -1,0 +1,172 @@
+"""Sizes of `ali+pg`'s buffers: what sampling and extraction need first, the page cache's share, the caches the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from systems.ali_plus_pg.options import AliPlusPgOptions
+from systems.engine import RowReader
+from systems.engine.bounds import batch_bounds
+from systems.engine.gather_loader import Tables, plan_tables
+from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.static_cache import StaticCache
+from systems.engine.topology import indptr_item, row_bytes, sampling_items
+from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from workloads.errors import BudgetError
+from workloads.units import format_bytes, parse_bytes
+from workloads.workload import Workload
+
+NAME = "ali+pg"
+_UNLIMITED_SHARE = 4  # without a budget the caches hold one part in so many
+
+
+class ReaderArguments(TypedDict):
+    """What decides how an extractor's reader reads, and how large it is."""
+
+    data_offset: int
+    num_rows: int
+    row_bytes: int
+    depth: int
+    granularity: Literal["logical", "4096"]
+    merge: bool
+    max_request_bytes: int
+
+
+@dataclass(frozen=True)
+class Shares:
+    """One split of the caches' memory.
+
+    Attributes:
+        split: per cent for the neighbour cache.
+        neighbours: plan of the neighbour cache.
+        rows: of the feature cache.
+    """
+
+    split: int
+    neighbours: NeighbourCachePlan
+    rows: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the planner decided.
+
+    Attributes:
+        extractors: mini-batches read beside each other.
+        tables: for mini-batches, on host and device.
+        cache_bytes: memory of both caches together.
+        page_cache_bytes: what is left for pages of `indices` and labels.
+        plan: all buffers.
+    """
+
+    extractors: int
+    tables: Tables
+    cache_bytes: int
+    page_cache_bytes: int
+    plan: Plan
+
+
+def reader_arguments(workload: Workload, options: AliPlusPgOptions) -> ReaderArguments:
+    """Arguments of one extractor's row reader."""
+    return {
+        "data_offset": workload.dataset.data_offset("features"),
+        "num_rows": workload.dataset.num_nodes,
+        "row_bytes": row_bytes(workload),
+        "depth": options.io_depth,
+        "granularity": options.io_granularity,
+        "merge": options.merge,
+        "max_request_bytes": options.max_request_bytes,
+    }
+
+
+def shares(workload: Workload, cache_bytes: int, split: int, *, sampling_only: bool = False) -> Shares:
+    """`cache_bytes` parted: `split` per cent for neighbour lists, the rest for rows (none where only sampling runs)."""
+    neighbours = NeighbourCache.plan(workload, cache_bytes * split // 100)
+    rows = 0 if sampling_only else StaticCache.capacity_of(workload, cache_bytes - cache_bytes * split // 100)
+    return Shares(split, neighbours, rows)
+
+
+def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: AliPlusPgOptions) -> Sizes:
+    """Size every buffer.
+
+    Raises:
+        BudgetError: a part does not fit, or the size asked for the caches.
+    """
+    bounds = batch_bounds(workload)
+    workers = sampling_workers(runtime, options)
+    topology = [indptr_item(workload), *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers)]
+    page_cache = _page_cache(workload, budget)
+
+    def parts(extractors: int) -> tuple[Tables, list[PlanItem]]:
+        tables = plan_tables(
+            NAME, runtime.accelerator, rows=bounds.max_nodes, dim=workload.dataset.dim,
+            dtype=workload.dataset.feature_dtype, host=extractors + (runtime.accelerator.kind == "cpu"),
+            device=options.device_buffers, device_budget=budget.device,
+        )  # fmt: skip
+        if runtime.stages == "sample":
+            return tables, [*topology, page_cache]
+        path = workload.dataset.file("features")
+        reader = RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=bounds.max_nodes, path=path)
+        working = 40 * bounds.max_nodes  # hits, misses and aliases of one mini-batch
+        return tables, [
+            *topology, page_cache, PlanItem("reader buffers", extractors * (reader + working)), *tables.items(),
+        ]  # fmt: skip
+
+    extractors = options.extractors or 2
+    tables, items = parts(extractors)
+    if not options.extractors and budget.host is not None and _host(items) > budget.host // 2:
+        extractors = 1
+        tables, items = parts(1)
+    fix = "raise memory, or lower extractors, io_depth, batch size or fan-out"
+    Plan(tuple(items)).require(NAME, budget, fix)
+    cache_bytes = _cache_bytes(workload, budget, options, _host(items))
+    items.append(PlanItem("preparation", max(0, _scratch(workload) - cache_bytes - _tables_bytes(tables))))
+    Plan(tuple(items)).require(NAME, budget, fix)
+    cache_bytes = min(cache_bytes, _left(budget, _host(items), cache_bytes))
+    items.append(PlanItem("neighbour and feature caches", cache_bytes))
+    return Sizes(extractors, tables, cache_bytes, page_cache.bytes, Plan(tuple(items)).require(NAME, budget, fix))
+
+
+def sampling_workers(runtime: Runtime, options: AliPlusPgOptions) -> int:
+    """Sampling threads: more than cores, since they wait for pages."""
+    return options.sampling_workers or 2 * runtime.cores
+
+
+def _cache_bytes(workload: Workload, budget: MemoryBudget, options: AliPlusPgOptions, used: int) -> int:
+    dataset = workload.dataset
+    whole = dataset.topology_bytes + dataset.feature_bytes + 12 * dataset.num_nodes
+    if options.cache == "auto":
+        return min(whole, whole // _UNLIMITED_SHARE if budget.host is None else budget.host - used)
+    wanted = parse_bytes(options.cache, "cache")
+    if budget.host is not None and wanted > budget.host - used:
+        raise BudgetError(
+            f"{NAME}: caches of {options.cache} do not fit, {format_bytes(max(0, budget.host - used))} is left of the "
+            "host budget",
+            "lower cache or raise memory",
+        )
+    return min(wanted, whole)
+
+
+def _left(budget: MemoryBudget, used: int, wanted: int) -> int:
+    return wanted if budget.host is None else max(0, budget.host - used)
+
+
+def _host(items: list[PlanItem]) -> int:
+    return sum(item.bytes for item in items if item.tier == "host")
+
+
+def _tables_bytes(tables: Tables) -> int:
+    return tables.host * tables.nbytes
+
+
+def _scratch(workload: Workload) -> int:
+    """Peak of the preparation beside `indptr`: degrees and a copy to rank them by, or what fills a cache."""
+    ranking = 12 * workload.dataset.num_nodes + (4 << 20)
+    return max(ranking, NeighbourCache.scratch_bytes(workload), StaticCache.scratch_bytes(workload))
+
+
+def _page_cache(workload: Workload, budget: MemoryBudget) -> PlanItem:
+    """What the caches must leave for uncached lists, which sampling reads through the page cache."""
+    share = workload.dataset.topology_bytes if budget.host is None else budget.host // 8
+    return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))

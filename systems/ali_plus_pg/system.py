@@ -1,0 +1,210 @@
+"""PyG+ with two static caches, at its strongest: the best split of their memory, direct reads that never pause.
+
+Sampling finds important nodes' lists in the neighbour cache and the others' through the mapped `indices`; extraction
+finds rows of high out-degree in the feature cache and reads the others with O_DIRECT, several mini-batches at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.ali_plus_pg.options import AliPlusPgOptions
+from systems.ali_plus_pg.planner import Shares, Sizes, plan_sizes, reader_arguments, sampling_workers, shares
+from systems.engine import ReadStats, RowReader, gather
+from systems.engine.gather_loader import GatherLoader, HostTable
+from systems.engine.neighbour_cache import NeighbourCache
+from systems.engine.ranking import out_degrees, top
+from systems.engine.static_cache import StaticCache
+from systems.engine.topology import DatasetFiles
+from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+
+
+class AliPlusPg(System):
+    """Ali+PG of the Ginex paper."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="ali+pg",
+        paper="ginex",
+        summary="static caches of neighbour lists and feature rows; direct reads of what they miss",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=AliPlusPgOptions,
+    )
+    options: AliPlusPgOptions
+
+    _loader: GatherLoader | None = None
+    _cache: StaticCache | None = None
+    _shares: Shares | None = None
+    _rows: torch.Tensor | None = None
+    _tuned = "given"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._lock = threading.Lock()
+        self._readers: deque[RowReader] = deque()
+        self._all_readers: list[RowReader] = []
+        self._prepared: list[tuple[Path, bool]] = []
+        self._cached = (0, 0)
+        self._mode = "not prepared"
+        self._clear()
+
+    def _clear(self) -> None:
+        self._asked = self._hits = 0
+        self._list_reads = self._list_hits = 0
+        self._reads = ReadStats()
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return plan_sizes(self.workload, self.runtime, self.budget, self.options)
+
+    def plan(self) -> Plan:
+        """All buffers; see `planner.py`."""
+        return self._sizes.plan
+
+    def prepare(self) -> None:
+        """Choose the split, fill both caches, open the readers."""
+        dataset, sizes = self.workload.dataset, self._sizes
+        self._topology = DatasetFiles(self.workload, ["indices", "labels"])
+        self._topology.check()
+        indptr = dataset.load("indptr")
+        self._shares = shares(
+            self.workload, sizes.cache_bytes, self._split(indptr), sampling_only=self.runtime.stages == "sample"
+        )
+        cached = None
+        if self._shares.neighbours.nodes:
+            neighbours = NeighbourCache(
+                self.workload, self.runtime.artefacts, indptr=indptr, disk_budget=self.budget.disk
+            )
+            cached = neighbours.build(self._shares.neighbours)
+            made = neighbours.prepared
+            assert made is not None
+            self._prepared.append((made.path, made.reused))
+            self._cached = int(made.facts["nodes"]), int(made.facts["entries"])
+        indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
+        advise_random(indices)
+        advise_random(labels)
+        sampler = make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, cached=cached)
+        ranking = self._ranking(self._shares.rows)
+        workers = sampling_workers(self.runtime, self.options)
+        self._loader = GatherLoader(
+            self.info.name, sampler, self.runtime, self.clock, sizes.tables, self._fill,
+            workers=workers, waiting=self.options.prefetch * workers, around_sample=self._sample,
+            extractors=sizes.extractors, front=len(ranking),
+        )  # fmt: skip
+        if self.runtime.stages != "sample":
+            self._rows = self._loader.front_rows
+            self._cache = StaticCache.build(self.workload, ranking, self._rows)
+            arguments = reader_arguments(self.workload, self.options)
+            for _ in range(sizes.extractors):
+                self._all_readers.append(RowReader(dataset.file("features"), **arguments))
+            self._readers.extend(self._all_readers)
+            self._mode = self._all_readers[0].mode
+
+    def _split(self, indptr: npt.NDArray[np.int64]) -> int:
+        return 50 if self.options.split == "auto" else int(self.options.split)
+
+    def _ranking(self, rows: int) -> npt.NDArray[np.int64]:
+        if not rows:
+            return np.empty(0, dtype=np.int64)
+        return top(out_degrees(self.workload, 4 * self.workload.dataset.num_nodes + (4 << 20)), rows)
+
+    def _sample(self, work: object) -> SampledBatch:
+        self._topology.check()
+        sampled: SampledBatch = work()  # type: ignore[operator]
+        with self._lock:
+            self._list_reads += sampled.list_reads
+            self._list_hits += sampled.list_hits
+        return sampled
+
+    def _fill(self, sampled: SampledBatch, table: HostTable) -> torch.Tensor:
+        """Misses are read into the table; hits stay where they are (processor) or are copied in front of the misses."""
+        assert self._cache is not None and self._rows is not None
+        on_device = table.whole is table.rows and bool(self._sizes.tables.device)
+        copied = 0
+        if on_device and self._cache.capacity:
+            found = self._cache.lookup(sampled.nodes)
+            copied, misses = len(found.hit_positions), found.miss_positions
+            rows = np.empty(sampled.num_nodes, dtype=np.int64)
+            rows[found.hit_positions] = np.arange(copied)
+            rows[misses] = np.arange(copied, sampled.num_nodes)
+        else:
+            rows, misses = self._cache.aliases(sampled.nodes, table.first)
+        stats = self._read(sampled.nodes[misses], table.rows[copied:])
+        if copied:
+            gather(self._rows, found.hit_slots, table.rows[:copied], 1)
+        with self._lock:
+            self._asked += sampled.num_nodes
+            self._hits += sampled.num_nodes - len(misses)
+            self._reads.add(stats)
+        return torch.from_numpy(rows)
+
+    def _read(self, nodes: npt.NDArray[np.int64], out: torch.Tensor) -> ReadStats:
+        if not len(nodes):
+            return ReadStats()
+        reader = self._readers.popleft()
+        try:
+            return reader.read(nodes, out)
+        finally:
+            self._readers.append(reader)
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """The mini-batches of epoch `k`, in the seed plan's order."""
+        if self._loader is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        self._clear()
+        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def counters(self) -> Counters:
+        """What the feature cache served and what was read; neighbour lists by the way."""
+        with self._lock:
+            return Counters(
+                rows=self._asked,
+                hits={"host": self._hits},
+                misses=self._asked - self._hits,
+                io_requests=self._reads.requests,
+                bytes_read=self._reads.bytes_read,
+                bytes_useful=self._reads.bytes_useful,
+                requests_by_size=dict(self._reads.requests_by_size),
+                queue_depth=self.options.io_depth * self._sizes.extractors,
+                observed={"list_reads": float(self._list_reads), "list_hits": float(self._list_hits)},
+            )
+
+    def files(self) -> list[Path]:
+        """The kept neighbour cache."""
+        return [path for folder, _ in self._prepared for path in sorted(folder.rglob("*")) if path.is_file()]
+
+    def notes(self) -> dict[str, str]:
+        """The split and how it was found, what is cached, how misses are read."""
+        if self._shares is None:
+            return {}
+        nodes, entries = self._cached
+        return {
+            "io": f"{self._mode}, {self._sizes.extractors} extractors",
+            "split": f"{self._shares.split}:{100 - self._shares.split} ({self._tuned})",
+            "neighbour_cache": f"{nodes} nodes, {entries} of {self.workload.dataset.num_edges} entries",
+            "feature_cache": f"{self._shares.rows} of {self.workload.dataset.num_nodes} rows",
+            "prepared": "reused" if self._prepared and all(reused for _, reused in self._prepared) else "made",
+        }
+
+    def close(self) -> None:
+        """End the threads, close the files, free the caches."""
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader.close()
+        for reader in self._all_readers:
+            reader.close()
+        self._all_readers.clear()
+        self._readers.clear()
+        self._cache = None
+        self._rows = None
