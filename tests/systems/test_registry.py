@@ -22,7 +22,7 @@ def test_a_listed_system_loads_under_its_own_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "module"), [("pyg+", "pyg_plus"), ("in-memory", "in_memory"), ("dgl+pp", "dgl_pluspp")]
+    ("name", "module"), [("pyg+", "pyg_plus"), ("in-memory", "in_memory"), ("dgl+pp", "dgl_plus_pp")]
 )
 def test_names_become_module_names(name: str, module: str) -> None:
     assert registry.module_name(name) == module
