@@ -22,6 +22,7 @@ from systems.engine.pipeline import Channel, Drained, Pipeline, Stopped
 from systems.interface import Batch, Counters, Runtime, StageClock
 from workloads.accelerator import Event
 from workloads.errors import BudgetError
+from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch
 
 Ids = npt.NDArray[np.int64]
@@ -198,18 +199,10 @@ class CacheLoader:
             yield structure
 
     def _copy(self, item: Gathered, free: Channel[int]) -> _Copied:
-        assert self._cache is not None
-        cache, found, index = self._cache, item.found, item.sampled.index
         self._rows += item.sampled.num_nodes
-        self._loaded += len(found.misses)
+        self._loaded += len(item.found.misses)
         start = time.monotonic()
-        event = None
-        if not item.in_place:
-            event = self._runtime.accelerator.copy(cache.buffer(item.buffer), item.rows, batch=index)
-        table, rows = cache.buffer(item.buffer), None
-        if cache.rows:
-            found.alias[found.misses] = cache.first_row(item.buffer) + np.arange(len(found.misses))
-            table, rows = cache.table, torch.from_numpy(found.alias)
+        table, rows, event = self._place(item)
 
         def give_back() -> None:
             try:
@@ -219,6 +212,19 @@ class CacheLoader:
 
         batch = Batch(item.sampled, table, rows, first_layer_aggregated=self._aggregated, on_release=give_back)
         return _Copied(batch, event, start)
+
+    def _place(self, item: Gathered) -> tuple[Table, torch.Tensor | None, Event | None]:
+        """Bring the missing rows to the device: the batch's table, its alias list, and the copy under way."""
+        assert self._cache is not None
+        cache, alias = self._cache, item.found.alias
+        buffer = cache.buffer(item.buffer)
+        event = None
+        if not item.in_place:
+            event = self._runtime.accelerator.copy(buffer, item.rows, batch=item.sampled.index)
+        if not cache.rows:
+            return buffer, None, event
+        alias[item.found.misses] = cache.first_row(item.buffer) + np.arange(len(item.found.misses))
+        return cache.table, torch.from_numpy(alias), event
 
     def _arrive(self, copied: _Copied) -> Batch:
         if copied.event is not None:

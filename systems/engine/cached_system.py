@@ -109,6 +109,7 @@ class CachedSystem(System):
     options: LoaderOptions
     ignores_host_budget: bool = True
     aggregated: ClassVar[bool] = False
+    loader: ClassVar[type[CacheLoader]] = CacheLoader
 
     _loader: CacheLoader | None = None
     _cache: DeviceCache | None = None
@@ -133,15 +134,20 @@ class CachedSystem(System):
 
     @property
     def _buffers_wanted(self) -> int:
-        """Mini-batches between the start of their loading and the end of their training; 1: no pipelining."""
+        """Buffers of the device table; 1: loading waits for training."""
         return 1
 
-    @cached_property
+    @property
     def _buffers(self) -> int:
         """As many as are wanted, fewer where they do not fit on the device."""
         limits = [limit for limit in (self.budget.device, self.runtime.accelerator.memory_bytes) if limit is not None]
         one = max(1, self._bounds.max_nodes * self._rows.row_bytes)
         return max(1, min([self._buffers_wanted, *(limit // one for limit in limits)]))
+
+    @property
+    def _ahead(self) -> int:
+        """Mini-batches between the start of their loading and the end of their training."""
+        return self._buffers
 
     @cached_property
     def _bounds(self) -> Bounds:
@@ -215,7 +221,7 @@ class CachedSystem(System):
             return
         self._prepare_rows()
         options = self.options
-        self._features = HostFeatures(self._rows, options.host_store)
+        self._features = self._make_features()
         chosen = ranked(self, options.ranking) if isinstance(options, CacheOptions) and self._sizes.most_rows else None
         self._prepared = chosen or self._prepared
         self._cache = DeviceCache(
@@ -238,6 +244,9 @@ class CachedSystem(System):
             labels=dataset.load("labels"), hops=hops,
         )  # fmt: skip
 
+    def _make_features(self) -> HostFeatures:
+        return HostFeatures(self._rows, self.options.host_store)
+
     def _make_gatherer(self, features: HostFeatures, cache: DeviceCache) -> Gatherer:
         return HostGatherer(
             features, cache, self.runtime, self.clock, threads=self._threads, buffers=self._buffers,
@@ -250,9 +259,9 @@ class CachedSystem(System):
                 self._files.check()
             return sampler.sample(epoch, index, nodes)
 
-        return CacheLoader(
+        return self.loader(
             self.info.name, self.runtime, self.clock, sample, self._cache, gatherer, self._features,
-            buffers=self._buffers, buffer_rows=self._bounds.max_nodes, workers=self._workers, waiting=self._waiting,
+            buffers=self._ahead, buffer_rows=self._bounds.max_nodes, workers=self._workers, waiting=self._waiting,
             threads=self._threads, tier=self._features.tier() if self._features else "host",
             aggregated=self.aggregated,
         )  # fmt: skip

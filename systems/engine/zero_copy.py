@@ -1,0 +1,96 @@
+"""Loading without copies: the device reads cold rows from host memory itself, hot rows from its own.
+
+`uva` and `data-tiering`: a mini-batch needs nothing but its node alias list into a table that is split between the two
+memories. Rows that are memory-mapped have to be in memory when the device comes for them, so their pages are touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from systems.engine.cache_loader import CacheLoader, Gathered, Gatherer
+from systems.engine.cached_system import CachedSystem
+from systems.engine.device_cache import DeviceCache
+from systems.engine.host_features import HostFeatures
+from systems.interface import PlanItem, StageClock
+from workloads.accelerator import Event
+from workloads.feature_table import SplitTable, Table
+from workloads.sampling.batch import SampledBatch
+
+_TOUCH_BYTES = 1 << 20
+# Mini-batches whose alias lists are made ahead of training: nothing on the device is held for them.
+_AHEAD = 4
+
+
+class Lookups(Gatherer):
+    """Looks mini-batches up in the cache, and brings the pages of mapped cold rows into memory."""
+
+    def __init__(self, features: HostFeatures, cache: DeviceCache, clock: StageClock, *, threads: int) -> None:
+        self._features = features
+        self._cache = cache
+        self._clock = clock
+        self._threads = threads
+        source = features.source
+        step = max(1, _TOUCH_BYTES // max(1, source.row_bytes)) if features.store == "mapped" else 0
+        self._touched = np.empty((step, source.dim), source.dtype)
+
+    def gathered(self, sampled: Iterator[SampledBatch], take: Callable[[], int]) -> Iterator[Gathered]:
+        """Every mini-batch with its places and no rows."""
+        nothing = torch.empty(0)
+        while True:
+            number = take()
+            structure = next(sampled, None)
+            if structure is None:
+                return
+            found = self._cache.lookup(structure.nodes)
+            if len(self._touched):
+                with self._clock.stage("extract", structure.index):
+                    cold = structure.nodes[found.misses]
+                    for begin in range(0, len(cold), len(self._touched)):
+                        part = cold[begin : begin + len(self._touched)]
+                        self._features.gather(part, self._touched, self._threads)
+            yield Gathered(structure, found, number, nothing, in_place=True)
+
+
+class ZeroCopyLoader(CacheLoader):
+    """A loader whose tables are split: the cache's rows, then all rows of the host."""
+
+    def _place(self, item: Gathered) -> tuple[Table, torch.Tensor | None, Event | None]:
+        assert self._cache is not None and self._features is not None
+        alias, misses = item.found.alias, item.found.misses
+        alias[misses] = self._cache.rows + item.sampled.nodes[misses]
+        return SplitTable(self._cache.table, self._features.tensor), torch.from_numpy(alias), None
+
+
+class ZeroCopySystem(CachedSystem):
+    """Features in host memory that the device reads by itself; see the module."""
+
+    loader: ClassVar[type[CacheLoader]] = ZeroCopyLoader
+
+    @property
+    def _buffers(self) -> int:
+        return 0
+
+    @property
+    def _ahead(self) -> int:
+        return _AHEAD
+
+    def _staging_items(self) -> tuple[PlanItem, ...]:
+        return (PlanItem("touched rows", _TOUCH_BYTES),) if self._mapped else ()
+
+    def _make_features(self) -> HostFeatures:
+        return HostFeatures(self._rows, self.options.host_store, reads_itself=self.runtime.accelerator)
+
+    def _make_gatherer(self, features: HostFeatures, cache: DeviceCache) -> Gatherer:
+        return Lookups(features, cache, self.clock, threads=self._threads)
+
+    def notes(self) -> dict[str, str]:
+        """The hot rows as they are."""
+        found = {**super().notes(), "loading": "cold rows are read by the device itself (zero-copy)"}
+        if "device_cache" in found:
+            found["hot_rows"] = found.pop("device_cache")
+        return found

@@ -1,0 +1,26 @@
+"""The baseline of data tiering's paper (Min et al., 2021): every row crosses the bus when a kernel reads it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.cached_system import LoaderOptions
+from systems.engine.zero_copy import ZeroCopySystem
+from systems.interface import SystemInfo
+
+
+class UvaOptions(LoaderOptions):
+    """Options of `uva`."""
+
+
+class Uva(ZeroCopySystem):
+    """Zero-copy reads of all rows, as DGL's unified tensors do them."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="uva",
+        paper="data-tiering",
+        summary="features in host memory, read by the device without copies (zero-copy)",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=UvaOptions,
+    )
