@@ -46,7 +46,7 @@ def working_set(record: Record, context: RunContext) -> WorkingSet | None:
         return None
     row_bytes = workload.dataset.dim * workload.dataset.feature_dtype.itemsize
     measured = [entry for entry in trace.epochs if entry[0] >= record.config.warmup] or trace.epochs
-    host, device = record.memory.budget_bytes, record.config.device_memory_bytes or 0
+    host, device = record.memory.budget_bytes, (record.config.device_memory_bytes or 0) * record.config.ranks
     memory = None if host is None else host + device
     capacity = workload.dataset.num_nodes if memory is None else memory // row_bytes
     misses = belady_misses(trace.batches, capacity)

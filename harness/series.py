@@ -221,11 +221,15 @@ class Series:
         devices = self.info(config.system).devices
         if kind not in devices:
             return f"{config.system} runs on {', '.join(devices)}, not on {kind}"
+        if config.ranks > 1 and not self.info(config.system).data_parallel:
+            return f"{config.system} trains in one process"
         if kind == "cuda":
             import torch
 
             if not torch.cuda.is_available():
                 return "this host has no CUDA device that torch can use"
+            if torch.cuda.device_count() < config.ranks:
+                return f"this host has {torch.cuda.device_count()} CUDA devices for {config.ranks} ranks"
         return ""
 
     def workload(self, config: RunConfig, dataset: Dataset) -> Workload:

@@ -6,7 +6,7 @@ The trace is the mini-batches themselves, sampled again outside the cap; nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -73,10 +73,12 @@ class _PagesTouched:
 
 
 def trace_workload(workload: Workload, epochs: int, *, threads: int = 1) -> Trace | None:
-    """Sample every batch of `epochs` epochs again. None where it would not fit in memory."""
-    plan = make_seed_plan(workload)
+    """Sample every batch of `epochs` epochs again, those of all ranks step by step. None where it would not fit in
+    memory."""
+    ranks = [replace(workload, rank=rank) for rank in range(workload.world)]
+    plans = [make_seed_plan(rank) for rank in ranks]
     indptr = workload.dataset.load("indptr")
-    sampler = make_sampler(workload, indptr=indptr, threads=threads)
+    samplers = [make_sampler(rank, indptr=indptr, threads=threads) for rank in ranks]
     trace = Trace([], [])
     accesses = 0
     for epoch in range(epochs):
@@ -84,8 +86,9 @@ def trace_workload(workload: Workload, epochs: int, *, threads: int = 1) -> Trac
         touched = _PagesTouched(indptr, workload.dataset.index_dtype.itemsize, workload.dataset.num_nodes)
         seen = np.zeros(workload.dataset.num_nodes, dtype=bool)
         digest = EpochDigest()
-        for index, seeds in enumerate(plan.batches(epoch)):
-            batch = sampler.sample(epoch, index, seeds)
+        steps = enumerate(zip(*(plan.batches(epoch) for plan in plans), strict=True))
+        for index, rank, seeds in ((index, rank, seeds) for index, step in steps for rank, seeds in enumerate(step)):
+            batch = samplers[rank].sample(epoch, index, seeds)
             touched.add(batch)
             digest.add(structure_digest(batch))
             seen[batch.nodes] = True

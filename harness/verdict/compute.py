@@ -34,7 +34,7 @@ def every_batch_once(record: Record, context: RunContext) -> Finding | None:
         return None
     from workloads.sampling.make import make_seed_plan
 
-    wanted = make_seed_plan(context.workload).num_batches
+    wanted = make_seed_plan(context.workload).num_batches * context.workload.world
     wrong = [epoch for epoch in record.epochs if epoch.batches != wanted]
     if wrong:
         return Finding(False, f"epoch {wrong[0].epoch} trained {wrong[0].batches} of {wanted} batches")

@@ -161,12 +161,18 @@ def test_a_node_draws_the_same_whatever_stands_beside_it() -> None:
     assert among_others.tolist() == part.nodes[part.blocks[0].indices].tolist()
 
 
-def test_ranks_draw_for_themselves() -> None:
+def test_the_ranks_of_a_step_draw_as_one_process_would() -> None:
+    """A node has the same neighbours whichever rank's part it falls into: the step is that of one process."""
     indptr, indices = GRAPH
-    batches = [NeighborSampler(indptr, indices, [5], seed=6, rank=rank, world=2).sample(0, 3, SEEDS) for rank in (0, 1)]
-    assert batches[0].nodes.tobytes() != batches[1].nodes.tobytes()
-    alone = NeighborSampler(indptr, indices, [5], seed=6).sample(0, 7, SEEDS)
-    assert alone.nodes.tobytes() == batches[1].nodes.tobytes()
+    sampler = NeighborSampler(indptr, indices, [5], seed=6)
+    whole = sampler.sample(0, 7, SEEDS)
+    for part in np.array_split(np.arange(len(SEEDS)), 3):
+        own, all_block = sampler.sample(0, 7, SEEDS[part]), whole.blocks[0]
+        block = own.blocks[0]
+        for at, seed in enumerate(part):
+            mine = own.nodes[block.indices[block.indptr[at] : block.indptr[at + 1]]]
+            alone = whole.nodes[all_block.indices[all_block.indptr[seed] : all_block.indptr[seed + 1]]]
+            assert mine.tolist() == alone.tolist()
 
 
 @pytest.mark.parametrize("threads", [1, 8])
@@ -231,7 +237,7 @@ def test_numbers_beyond_the_counter_are_refused(epoch: int, batch: int) -> None:
     "change",
     [
         {"fanout": []}, {"fanout": [-2]}, {"fanout": [1] * 63}, {"seed": -1}, {"seed": 1 << 64}, {"threads": 0},
-        {"indptr": GRAPH[0].astype(np.int32)}, {"indices": GRAPH[1].astype(np.float64)}, {"rank": 2, "world": 2},
+        {"indptr": GRAPH[0].astype(np.int32)}, {"indices": GRAPH[1].astype(np.float64)},
         {"indptr": GRAPH[0].reshape(1, -1)},
     ],
 )  # fmt: skip

@@ -55,8 +55,6 @@ def make_sampler(
         replace=workload.sampler.replace,
         threads=threads,
         labels=dataset.load("labels") if labels is None else labels,
-        rank=workload.rank,
-        world=workload.world,
         cached=cached,
         names=names,
     )

@@ -32,8 +32,6 @@ class NeighborSampler:
         threads: that share one batch; more than the cores are of use where `indices` is memory-mapped, since it is
             they that wait for its pages.
         labels: int64 [N], or None for labels of -1.
-        rank: this process's rank, and
-        world: the number of ranks: equal batch numbers of different ranks then have draws of their own.
         cached: a neighbour cache (address int64 [N], lists of the dtype of `indices`): node v's list is read from
             `lists[address[v]:]` instead of `indices`; -1: it is not cached. It changes where is read, not the batch.
         names: int64 [N], for a renumbered graph: node v's original id. Draws are keyed, nodes ordered and returned by
@@ -55,8 +53,6 @@ class NeighborSampler:
         replace: bool = False,
         threads: int = 1,
         labels: npt.NDArray[np.int64] | None = None,
-        rank: int = 0,
-        world: int = 1,
         cached: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32] | npt.NDArray[np.int64]] | None = None,
         names: npt.NDArray[np.int64] | None = None,
     ) -> None:
@@ -70,8 +66,6 @@ class NeighborSampler:
             raise InputError(f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
         if threads < 1:
             raise InputError(f"threads is {threads}", "give at least 1")
-        if not 0 <= rank < world:
-            raise InputError(f"rank is {rank} of {world}", "give a rank from 0 to world - 1")
         if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
             raise DatasetError(
                 f"indptr runs from {indptr[0]} to {indptr[-1]} but there are {len(indices)} neighbours",
@@ -92,7 +86,6 @@ class NeighborSampler:
             raise InputError(f"names are {names.dtype} {list(names.shape)}", f"give int64 [{self.num_nodes}]")
         self.fanout = tuple(int(neighbours) for neighbours in fanout)
         self.threads = threads
-        self._rank, self._world = rank, world
         self._labels = labels
         self._names = names
         try:
@@ -115,7 +108,8 @@ class NeighborSampler:
 
         Args:
             epoch: below 2^16.
-            batch: its place in the epoch's seed plan; times `world` below 2^26.
+            batch: its place in the epoch's seed plan, below 2^26. Ranks give the same number to their parts of one
+                step: a node then draws the same on all of them, as it would in one process with all their seeds.
             seeds: int64 [n], distinct node ids, original ones.
             local_seeds: int64 [n], their ids in the renumbered graph; needed with `names`, and only then.
 
@@ -124,11 +118,10 @@ class NeighborSampler:
                 seed nodes.
             DatasetError: the graph's arrays contradict each other.
         """
-        name = batch * self._world + self._rank
-        if min(epoch, batch) < 0 or epoch >= _native.MAX_EPOCH or name >= _native.MAX_BATCH:
+        if min(epoch, batch) < 0 or epoch >= _native.MAX_EPOCH or batch >= _native.MAX_BATCH:
             raise InputError(
                 f"epoch {epoch}, batch {batch} cannot be named",
-                f"an epoch is below {_native.MAX_EPOCH} and a batch, over all ranks, below {_native.MAX_BATCH}",
+                f"an epoch is below {_native.MAX_EPOCH} and a batch below {_native.MAX_BATCH}",
             )
         seeds = start = np.ascontiguousarray(seeds, dtype=np.int64)
         if (self._names is None) != (local_seeds is None):
@@ -138,7 +131,7 @@ class NeighborSampler:
         if local_seeds is not None:
             start = np.ascontiguousarray(local_seeds, dtype=np.int64)
         try:
-            nodes, hops, edge_reads, list_reads, list_hits, local = self._native.sample(epoch, name, start)
+            nodes, hops, edge_reads, list_reads, list_hits, local = self._native.sample(epoch, batch, start)
         except ValueError as error:
             raise InputError(
                 f"batch {batch} of epoch {epoch}: {error}", "mend its seed nodes, size or fan-out"
