@@ -7,20 +7,26 @@ node are held.
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.memory import aligned_empty
+from systems.engine.pagerank import reverse_pagerank
 from systems.engine.stream import stream
-from workloads.errors import BudgetError, DatasetError
+from workloads.errors import BudgetError, DatasetError, InputError
+from workloads.mapped import small_maps
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
 Scores = NDArray[Any]
+Method = Literal["out-degree", "aligraph", "random", "reverse-pagerank", "weighted-reverse-pagerank"]
+METHODS: tuple[Method, ...] = get_args(Method)
 _DEPTH = 16
+_CHUNK_NODES = 1 << 18
 _MOST_REQUEST_BYTES = 1 << 20
 _LEAST_REQUEST_BYTES = 64 << 10
 
@@ -44,6 +50,45 @@ def top(scores: Scores, k: int) -> NDArray[np.int64]:
     # Sorted upwards with the ids backwards and then turned round, equal scores end in the order of ids.
     backwards = chosen[::-1]
     return backwards[np.argsort(scores[backwards], kind="stable")][::-1]
+
+
+def scores(
+    workload: Workload,
+    method: Method,
+    *,
+    budget_bytes: int | None = None,
+    threads: int | None = None,
+    scratch: Path | None = None,
+) -> Scores:
+    """The score of every node; the higher, the more it is worth to be cached.
+
+    Args:
+        method: `out-degree` (PaGraph, Section 3.1); `aligraph`: out-degree over in-degree (as Ginex, Section 4.2, cites
+            AliGraph; a node without in-neighbours counts as having one); `random`: drawn from the workload's seed;
+            `reverse-pagerank`: until it converges, and `weighted-reverse-pagerank`: five iterations from scores that
+            favour the training nodes (Data Tiering, Section 3.1).
+        budget_bytes: bytes that it may hold.
+        threads: of the computation; None: all cores. The scores are the same for any number.
+        scratch: a folder for files of its own; none of the present methods needs one.
+
+    Returns:
+        float64 [N]; of `out-degree` int32 or int64 [N].
+
+    Raises:
+        BudgetError: one or two numbers a node and the smallest buffers do not fit.
+        InputError: no such method.
+    """
+    if method == "out-degree":
+        return out_degrees(workload, budget_bytes)
+    if method == "aligraph":
+        return _degree_ratio(workload, budget_bytes)
+    if method == "random":
+        return np.random.Generator(np.random.Philox(workload.seed)).random(workload.dataset.num_nodes)
+    if method == "weighted-reverse-pagerank":
+        return reverse_pagerank(workload, weighted=True, budget_bytes=budget_bytes, threads=threads)
+    if method == "reverse-pagerank":
+        return reverse_pagerank(workload, weighted=False, iterations=None, budget_bytes=budget_bytes, threads=threads)
+    raise InputError(f"ranking is {method!r}, which is not known", f"use {', '.join(METHODS)}")
 
 
 def out_degrees(workload: Workload, budget_bytes: int | None = None) -> NDArray[Any]:
@@ -78,6 +123,19 @@ def out_degrees(workload: Workload, budget_bytes: int | None = None) -> NDArray[
                 "`outcore data verify` names every fault; make or import it again",
             )
     return counts
+
+
+def _degree_ratio(workload: Workload, budget_bytes: int | None) -> Scores:
+    dataset = workload.dataset
+    ratio_bytes = 8 * dataset.num_nodes
+    left = None if budget_bytes is None else budget_bytes - ratio_bytes
+    ratio = out_degrees(workload, left).astype(np.float64)
+    indptr = dataset.memmap("indptr")
+    with small_maps(indptr):
+        for first in range(0, dataset.num_nodes, _CHUNK_NODES):
+            part = ratio[first : first + _CHUNK_NODES]
+            part /= np.maximum(1, np.diff(indptr[first : first + len(part) + 1]))
+    return ratio
 
 
 def _request_bytes(what: str, held: int, budget_bytes: int | None) -> int:

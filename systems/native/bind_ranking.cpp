@@ -1,6 +1,9 @@
 // Python bindings of the ranking kernels.
+#include <nanobind/stl/vector.h>
+
 #include "bind.hpp"
 #include "ranking.hpp"
+#include "ranking_bins.hpp"
 
 namespace outcore {
 namespace {
@@ -10,15 +13,37 @@ using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+template <class T>
+std::span<const T> in(const In<T>& array) {
+    return {array.data(), array.size()};
+}
+template <class T>
+std::span<T> out(const Out<T>& array) {
+    return {array.data(), array.size()};
+}
+
 template <class Id, class Count>
 void bind_count(nb::module_& m) {
     m.def(
         "count_ids",
         [](const In<Id>& ids, const Out<Count>& counts) {
             const nb::gil_scoped_release release;
-            return count_ids(std::span<const Id>(ids.data(), ids.size()), std::span<Count>(counts.data(), counts.size()));
+            return count_ids(in(ids), out(counts));
         },
         nb::arg("ids").noconvert(), nb::arg("counts").noconvert());
+}
+
+template <class Id>
+void bind_append(nb::class_<BinnedEdges>& binned) {
+    binned.def(
+        "append",
+        [](BinnedEdges& self, const In<Id>& sources, const In<std::int64_t>& indptr, std::int64_t first_target,
+           std::int64_t first_edge, unsigned threads) {
+            const nb::gil_scoped_release release;
+            return self.append(in(sources), in(indptr), first_target, first_edge, threads);
+        },
+        nb::arg("sources").noconvert(), nb::arg("indptr").noconvert(), nb::arg("first_target"), nb::arg("first_edge"),
+        nb::arg("threads"));
 }
 
 }  // namespace
@@ -28,6 +53,45 @@ void bind_ranking(nb::module_& m) {
     bind_count<std::int32_t, std::int64_t>(m);
     bind_count<std::int64_t, std::int32_t>(m);
     bind_count<std::int64_t, std::int64_t>(m);
+
+    nb::class_<BinnedEdges> binned(m, "BinnedEdges");
+    binned.def(nb::init<std::uint64_t, std::uint64_t>(), nb::arg("num_nodes"), nb::arg("capacity"));
+    binned.def_prop_ro("size", &BinnedEdges::size);
+    binned.def_prop_ro("capacity", &BinnedEdges::capacity);
+    binned.def("clear", &BinnedEdges::clear);
+    binned.def_static("plan_bytes", &BinnedEdges::plan_bytes, nb::arg("num_nodes"), nb::arg("edges"), nb::arg("targets"),
+                      nb::arg("appends"));
+    bind_append<std::int32_t>(binned);
+    bind_append<std::int64_t>(binned);
+    m.def(
+        "binned_entries", [](std::uint64_t num_nodes) { return Binning(num_nodes).entries(); }, nb::arg("num_nodes"));
+    m.def(
+        "add_along",
+        [](const std::vector<BinnedEdges*>& chunks, const In<double>& values, const Out<double>& sums, unsigned threads) {
+            if (sums.size() < Binning(values.size()).entries()) throw std::out_of_range("sums has too few entries");
+            const nb::gil_scoped_release release;
+            add_along(std::span<const BinnedEdges* const>(chunks.data(), chunks.size()), in(values), out(sums), threads);
+        },
+        nb::arg("chunks"), nb::arg("values").noconvert(), nb::arg("sums").noconvert(), nb::arg("threads"));
+    m.def(
+        "pagerank_step",
+        [](const Out<double>& scores, const Out<double>& sums, const In<double>& before, double base, double damping,
+           unsigned threads) {
+            if (sums.size() < Binning(scores.size()).entries()) throw std::out_of_range("sums has too few entries");
+            if (before.size() != 0 && before.size() != scores.size()) throw std::out_of_range("before has another size");
+            const nb::gil_scoped_release release;
+            return pagerank_step(out(scores), out(sums), in(before), base, damping, threads);
+        },
+        nb::arg("scores").noconvert(), nb::arg("sums").noconvert(), nb::arg("before").noconvert(), nb::arg("base"),
+        nb::arg("damping"), nb::arg("threads"));
+    m.def(
+        "divide_by_degrees",
+        [](const Out<double>& scores, const In<std::int64_t>& indptr, unsigned threads) {
+            if (indptr.size() != scores.size() + 1) throw std::out_of_range("indptr has another size");
+            const nb::gil_scoped_release release;
+            return divide_by_degrees(out(scores), in(indptr), threads);
+        },
+        nb::arg("scores").noconvert(), nb::arg("indptr").noconvert(), nb::arg("threads"));
 }
 
 }  // namespace outcore

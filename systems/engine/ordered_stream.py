@@ -1,0 +1,108 @@
+"""A file's range as a stream of pieces in the order of the file, read ahead by direct reads while the caller works.
+
+`stream` gives pieces as they complete, which is enough to count; a sum whose result shall not depend on the disk needs
+them in order. Two readers take turns, so that one's last requests overlap the other's first.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systems.engine.memory import aligned_empty
+from systems.engine.reader import RowReader
+
+REQUEST_BYTES = 512 << 10
+_READERS = 2
+_DEPTH = 16
+
+
+@dataclass
+class OrderedReads:
+    """What ordered streams have read so far; the same on every machine."""
+
+    requests: int = 0
+    bytes_read: int = 0
+
+
+def ordered_stream_bytes(piece_bytes: int) -> int:
+    """Bytes of host memory of an ordered stream: a piece in use, one a reader under way, and the readers' own."""
+    return (_READERS + 1) * piece_bytes + _READERS * 2 * min(REQUEST_BYTES, piece_bytes)
+
+
+def ordered_stream(
+    path: Path | str, offset: int, nbytes: int, *, piece_bytes: int, reads: OrderedReads | None = None
+) -> Generator[tuple[int, NDArray[np.uint8]], None, None]:
+    """Bytes `[offset, offset + nbytes)` of the file, first to last, in pieces of `piece_bytes`.
+
+    Args:
+        offset: a multiple of 4096 is read straight into the pieces.
+        piece_bytes: a power of two of 4096 or more.
+        reads: added to when given.
+
+    Yields:
+        (offset in the file, uint8 view), valid until the next step.
+
+    Raises:
+        DataIOError: the device failed or the file ends before the range; names file and offset.
+    """
+    if nbytes <= 0:
+        return
+    request = min(REQUEST_BYTES, piece_bytes)
+    free: queue.SimpleQueue[tuple[RowReader, NDArray[np.uint8]]] = queue.SimpleQueue()
+    readers = [_reader(path, offset, request) for _ in range(_READERS)]
+    # A reader is lent with a place to read into; the third place is the one in use.
+    places = [aligned_empty(min(piece_bytes, nbytes)) for _ in range(_READERS + 1)]
+    for reader, place in zip(readers, places, strict=False):
+        free.put((reader, place))
+    spare = places[_READERS]
+
+    def read(begin: int) -> tuple[RowReader, NDArray[np.uint8], int, int]:
+        reader, place = free.get()
+        size = min(piece_bytes, offset + nbytes - begin)
+        stats = reader.read_range(begin, size, place, request_bytes=request)
+        if reads is not None:
+            reads.requests += stats.requests
+            reads.bytes_read += stats.bytes_read
+        return reader, place, begin, size
+
+    begins = iter(range(offset, offset + nbytes, piece_bytes))
+    waiting: deque[Future[tuple[RowReader, NDArray[np.uint8], int, int]]] = deque()
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="ordered-stream") as pool:
+        try:
+            for _, begin in zip(range(_READERS), begins, strict=False):
+                waiting.append(pool.submit(read, begin))
+            while waiting:
+                reader, place, at, size = waiting.popleft().result()
+                free.put((reader, spare))
+                spare = place
+                following = next(begins, None)
+                if following is not None:
+                    waiting.append(pool.submit(read, following))
+                yield at, place[:size]
+        finally:
+            for future in waiting:
+                future.cancel()
+            pool.shutdown(wait=True, cancel_futures=True)
+            for reader in readers:
+                reader.close()
+
+
+def _reader(path: Path | str, offset: int, request: int) -> RowReader:
+    return RowReader(
+        path,
+        data_offset=offset,
+        num_rows=0,
+        row_bytes=4096,
+        depth=_DEPTH,
+        max_request_bytes=request,
+        register_buffers=False,  # whole pieces are read into their place, not through the reader's buffer
+        buffer_bytes=2 * request,
+    )

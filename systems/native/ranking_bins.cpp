@@ -1,0 +1,170 @@
+// Sorting edges into bins, adding along them, and the steps of PageRank between.
+#include "ranking_bins.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <stdexcept>
+#include <type_traits>
+
+#include "task_pool.hpp"
+
+namespace outcore {
+
+std::uint64_t BinnedEdges::part_edges(std::uint64_t bins) {
+    // Small enough for the second-level cache while it is sorted, large enough that a bin has some edges of it.
+    return std::max<std::uint64_t>(std::uint64_t{1} << 18, bins * 64);
+}
+
+std::uint64_t BinnedEdges::plan_bytes(std::uint64_t num_nodes, std::uint64_t edges, std::uint64_t targets,
+                                      std::uint64_t appends) {
+    const std::uint64_t bins = Binning(num_nodes).bins();
+    const std::uint64_t parts = edges / part_edges(bins) + targets / part_targets + appends + 1;
+    return 4 * edges + 2 * parts * (4 * (bins + 1) + sizeof(Part));  // vectors may grow to twice their size
+}
+
+void BinnedEdges::clear() {
+    size_ = 0;
+    parts_.clear();
+    begins_.clear();
+}
+
+template <class Id>
+bool BinnedEdges::append(std::span<const Id> sources, std::span<const std::int64_t> indptr, std::int64_t first_target,
+                         std::int64_t first_edge, unsigned threads) {
+    if (sources.empty()) return true;
+    if (sources.size() > capacity_ - size_) throw std::length_error("more edges than there is room for");
+    if (indptr.size() < 2) return false;
+    const auto targets = static_cast<std::int64_t>(indptr.size()) - 1;
+    const std::uint64_t bins = binning_.bins();
+    const std::size_t old = parts_.size();
+    const auto failed = [&] {
+        parts_.resize(old);
+        begins_.resize(old * (bins + 1));
+        return false;
+    };
+    for (std::uint64_t begin = 0; begin < sources.size();) {
+        // The last target that begins at or before the edge has it; those before it that begin there too have none.
+        const std::int64_t edge = first_edge + static_cast<std::int64_t>(begin);
+        const auto target = std::upper_bound(indptr.begin(), indptr.end(), edge) - indptr.begin() - 1;
+        if (target < 0 || target >= targets) return failed();
+        const auto last = std::min<std::int64_t>(targets, target + static_cast<std::int64_t>(part_targets));
+        const std::int64_t limit = indptr[static_cast<std::size_t>(last)] - first_edge;
+        if (limit <= static_cast<std::int64_t>(begin)) return failed();
+        const std::uint64_t end =
+            std::min({static_cast<std::uint64_t>(sources.size()), begin + part_edges(bins), static_cast<std::uint64_t>(limit)});
+        parts_.push_back({size_ + begin, size_ + end, first_target + target});
+        begin = end;
+    }
+    begins_.resize(parts_.size() * (bins + 1), 0);
+    std::atomic<bool> sound{true};
+    TaskPool::shared().run(parts_.size() - old, 1, threads, [&](std::size_t from, std::size_t to) {
+        for (std::size_t number = old + from; number < old + to; ++number) {
+            const Part& part = parts_[number];
+            const auto own = sources.subspan(part.begin - size_, part.end - part.begin);
+            const std::int64_t edge = first_edge + static_cast<std::int64_t>(part.begin - size_);
+            if (!sort_part(part, begins_.data() + number * (bins + 1), own, indptr, first_target, edge))
+                sound.store(false, std::memory_order_relaxed);
+        }
+    });
+    if (!sound) return failed();
+    size_ += sources.size();
+    return true;
+}
+
+template <class Id>
+bool BinnedEdges::sort_part(const Part& part, std::uint32_t* next, std::span<const Id> sources,
+                            std::span<const std::int64_t> indptr, std::int64_t first_target, std::int64_t first_edge) {
+    using Unsigned = std::make_unsigned_t<Id>;
+    const std::uint64_t bins = binning_.bins();
+    const unsigned shift = binning_.shift;
+    const auto mask = static_cast<Unsigned>(bins - 1);
+    Unsigned top = 0;
+    for (const Id id : sources) top = std::max(top, static_cast<Unsigned>(id));
+    if (top >= num_nodes_) return false;
+    // Counted two entries on, summed to where each bin begins one entry on, and moved to where it ends there.
+    for (const Id id : sources) {
+        const std::uint64_t bin = static_cast<Unsigned>(id) & mask;
+        if (bin + 2 <= bins) ++next[bin + 2];
+    }
+    for (std::uint64_t bin = 2; bin <= bins; ++bin) next[bin] += next[bin - 1];
+    std::uint32_t* const out = edges_.get() + part.begin;
+    const Id* id = sources.data();
+    const std::int64_t stop = first_edge + static_cast<std::int64_t>(sources.size());
+    auto target = static_cast<std::size_t>(part.target - first_target);
+    for (std::uint64_t row = 0; first_edge < stop; ++row, ++target) {
+        if (row >= part_targets || target + 1 >= indptr.size()) return false;
+        const auto high = static_cast<std::uint32_t>(row << Binning::local_bits);
+        for (const std::int64_t end = std::min(indptr[target + 1], stop); first_edge < end; ++first_edge) {
+            const auto node = static_cast<Unsigned>(*id++);
+            out[next[(node & mask) + 1]++] = high | static_cast<std::uint32_t>(node >> shift);
+        }
+    }
+    return true;
+}
+
+template bool BinnedEdges::append(std::span<const std::int32_t>, std::span<const std::int64_t>, std::int64_t, std::int64_t,
+                                unsigned);
+template bool BinnedEdges::append(std::span<const std::int64_t>, std::span<const std::int64_t>, std::int64_t, std::int64_t,
+                                unsigned);
+
+void add_along(std::span<const BinnedEdges* const> chunks, std::span<const double> values, std::span<double> sums,
+               unsigned threads) {
+    if (chunks.empty()) return;
+    const Binning binning = chunks.front()->binning_;
+    constexpr std::uint32_t low = (std::uint32_t{1} << Binning::local_bits) - 1;
+    TaskPool::shared().run(binning.bins(), 1, threads, [&](std::size_t from, std::size_t to) {
+        for (std::size_t bin = from; bin < to; ++bin) {
+            double* const sum = sums.data() + bin * binning.span;
+            for (const BinnedEdges* chunk : chunks) {
+                const std::uint32_t* begins = chunk->begins_.data() + bin;
+                for (const auto& part : chunk->parts_) {
+                    const double* const value = values.data() + part.target;
+                    const std::uint32_t* edge = chunk->edges_.get() + part.begin + begins[0];
+                    const std::uint32_t* const end = chunk->edges_.get() + part.begin + begins[1];
+                    for (; edge != end; ++edge) sum[*edge & low] += value[*edge >> Binning::local_bits];
+                    begins += binning.bins() + 1;
+                }
+            }
+        }
+    });
+}
+
+double pagerank_step(std::span<double> scores, std::span<double> sums, std::span<const double> before, double base,
+                     double damping, unsigned threads) {
+    const Binning binning(scores.size());
+    constexpr std::size_t block = std::size_t{1} << 16;
+    std::vector<double> changes((scores.size() + block - 1) / block, 0.0);
+    TaskPool::shared().run(changes.size(), 1, threads, [&](std::size_t from, std::size_t to) {
+        for (std::size_t number = from; number < to; ++number) {
+            double change = 0.0;
+            const std::size_t end = std::min(scores.size(), (number + 1) * block);
+            for (std::size_t node = number * block; node < end; ++node) {
+                double& sum = sums[binning.place(node)];
+                scores[node] = base + damping * sum;
+                sum = 0.0;
+                if (!before.empty()) change += std::abs(scores[node] - before[node]);
+            }
+            changes[number] = change;
+        }
+    });
+    double change = 0.0;
+    for (const double part : changes) change += part;
+    return change;
+}
+
+bool divide_by_degrees(std::span<double> scores, std::span<const std::int64_t> indptr, unsigned threads) {
+    std::atomic<bool> sound{true};
+    TaskPool::shared().run(scores.size(), std::size_t{1} << 16, threads, [&](std::size_t from, std::size_t to) {
+        bool rises = true;
+        for (std::size_t i = from; i < to; ++i) {
+            const std::int64_t degree = indptr[i + 1] - indptr[i];
+            rises &= degree >= 0;
+            scores[i] = degree > 0 ? scores[i] / static_cast<double>(degree) : 0.0;
+        }
+        if (!rises) sound.store(false, std::memory_order_relaxed);
+    });
+    return sound;
+}
+
+}  // namespace outcore
