@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from workloads.errors import InputError
+from workloads.feature_table import SplitTable, Table
 
 if TYPE_CHECKING:
     from workloads.accelerators.pool import DevicePool
@@ -94,8 +95,11 @@ class Accelerator(ABC):
         """
 
     @abstractmethod
-    def gather(self, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """`table[rows]` on the device: [n, dim] of the table's dtype; `rows` int64 [n]."""
+    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
+        """`table[rows]` on the device: [n, dim] of the table's dtype; `rows` int64 [n].
+
+        Of a split table (`rows` then on the host) the device reads the host part's rows itself, by zero-copy.
+        """
 
     def synchronize(self) -> None:  # noqa: B027 - nothing runs behind a processor's back
         """Return when all lanes are idle."""
@@ -128,9 +132,9 @@ class CpuAccelerator(Accelerator):
         move_rows(dst, src, dst_rows)
         return Event(time.monotonic())
 
-    def gather(self, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
         """`table[rows]`."""
-        return torch.index_select(table, 0, rows)
+        return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
 
 
 def aligned_host_tensor(nbytes: int) -> torch.Tensor:

@@ -7,8 +7,15 @@ kernel reads it (zero-copy), without a copy by the processor beforehand.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+
+from workloads.errors import InputError
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.digest import feature_digest, rows_digest
 
 
 @dataclass(frozen=True)
@@ -37,3 +44,54 @@ class SplitTable:
         """How many of `rows` (int64 [n] on the host) lie on the device and how many in host memory."""
         on_device = int((rows < self.device.shape[0]).sum())
         return on_device, int(rows.shape[0]) - on_device
+
+    def take(self, rows: torch.Tensor) -> torch.Tensor:
+        """`rows` (int64 [n] on the host) of both parts as one host tensor [n, dim], by the processor."""
+        cut = self.device.shape[0]
+        result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
+        on_device = rows < cut
+        places = on_device.nonzero().squeeze(1)
+        if len(places):
+            there = rows[places].to(self.device.device)
+            result.index_copy_(0, places, torch.index_select(self.device, 0, there).cpu())
+        if len(places) < len(rows):
+            places = on_device.logical_not_().nonzero().squeeze(1)
+            result.index_copy_(0, places, torch.index_select(self.host, 0, rows[places] - cut))
+        return result
+
+
+Table = torch.Tensor | SplitTable
+
+
+def batch_feature_digest(batch: SampledBatch, table: Table, rows: torch.Tensor | None = None) -> int:
+    """`workloads.sampling.digest.feature_digest` of a batch wherever its rows lie: host, device or both.
+
+    Args:
+        batch: says how many rows there are and their order.
+        table: [slots, dim] float32 or float16 on any device, or a split table.
+        rows: int64 [num_nodes], the row of each node; None: node i is row i.
+
+    Raises:
+        InputError: the table or `rows` cannot hold the batch.
+    """
+    rows = None if rows is None else rows.cpu()
+    if isinstance(table, torch.Tensor) and table.device.type == "cpu":
+        return feature_digest(batch, table.numpy(), None if rows is None else rows.numpy())
+    if rows is None:
+        rows = torch.arange(batch.num_nodes)
+    slots = table.shape[0]
+    if rows.shape[0] != batch.num_nodes:
+        raise InputError(f"there are {rows.shape[0]} alias rows for {batch.num_nodes} nodes", "give one for each node")
+    if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= slots):
+        raise InputError(
+            f"alias rows run from {int(rows.min())} to {int(rows.max())} in a table of {slots}",
+            "give rows of the table",
+        )
+
+    def take(first: int, last: int) -> npt.NDArray[Any]:
+        part = rows[first:last]
+        if isinstance(table, SplitTable):
+            return table.take(part).numpy()
+        return np.asarray(torch.index_select(table, 0, part.to(table.device)).cpu().numpy())
+
+    return rows_digest(batch, table.shape[1], np.dtype(str(table.dtype).removeprefix("torch.")), take)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -36,6 +39,10 @@ class Layer(nn.Module):
         """The destinations' new rows."""
         raise NotImplementedError
 
+    def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
+        """The new rows of nodes from their aggregates, made beforehand: x float32 [n, width of `aggregated_width`]."""
+        raise NotImplementedError
+
 
 class SageLayer(Layer):
     """PyG's `SAGEConv` (mean): `W_agg mean(neighbours) + b + W_root own`. A destination without edges has mean 0."""
@@ -57,6 +64,11 @@ class SageLayer(Layer):
         x = x if rows is None else torch.index_select(x, 0, rows)
         mean, _ = neighbourhood(x @ self.neighbour_weight.t(), graph, scale=scale)
         return torch.addmm(mean + self.bias, x[: block.num_dst], self.root_weight.t())
+
+    def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
+        """From [own row, mean over the neighbours]."""
+        own, mean = x[:, : self.in_dim], x[:, self.in_dim :]
+        return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
 
 
 class GcnLayer(Layer):
@@ -85,6 +97,10 @@ class GcnLayer(Layer):
         x = x if rows is None else torch.index_select(x, 0, rows)
         total, _ = neighbourhood(x @ self.weight.t(), graph, weights=weights, scale=scale)
         return total + self.bias
+
+    def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
+        """From the normalised sum over the neighbours and the node itself."""
+        return torch.addmm(self.bias, x, self.weight.t())
 
 
 class GatLayer(Layer):
@@ -136,6 +152,7 @@ class Model(nn.Module):
         blocks: Sequence[Block],
         rows: torch.Tensor | None = None,
         generator: torch.Generator | None = None,
+        first_layer_aggregated: bool = False,
     ) -> torch.Tensor:
         """Scores of the seed nodes.
 
@@ -144,18 +161,23 @@ class Model(nn.Module):
             blocks: one a layer, input layer first.
             rows: int64 [num_nodes], where in the table each node's row stands; None: node i at row i.
             generator: draws dropout; None: no dropout (evaluation).
+            first_layer_aggregated: the rows, one for each node in order, hold the first layer's aggregate, and `blocks`
+                begin with the second layer's.
 
         Returns:
             float32 [num_seeds, num_classes].
 
         Raises:
-            InputError: as many layers as blocks are needed.
+            InputError: as many layers as blocks are needed, one more where the first is aggregated.
         """
-        if len(blocks) != len(self.layers):
+        if len(blocks) + first_layer_aggregated != len(self.layers):
             raise InputError(
-                f"the model has {len(self.layers)} layers and the batch {len(blocks)} hops",
+                f"the model has {len(self.layers)} layers and the batch {len(blocks)} hops"
+                + (" beside the aggregated one" if first_layer_aggregated else ""),
                 "give as many fan-outs as layers",
             )
+        if first_layer_aggregated:
+            return self._from_aggregated(table if rows is None else table.index_select(0, rows), blocks, generator)
         x = table if rows is not None else table[: blocks[0].num_src]
         if table.dtype != torch.float32:
             x = (x if rows is None else torch.index_select(table, 0, rows)).float()
@@ -164,16 +186,101 @@ class Model(nn.Module):
             x = layer(x, block, rows)
             rows = None
             if number + 1 < len(self.layers):
-                x = functional.elu_(x) if self.elu else relu_(x)
-                if self.dropout and generator is not None:
-                    keep = 1.0 - self.dropout
-                    x = x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
+                x = self._activate(x, generator)
+        return x
+
+    def _from_aggregated(
+        self, x: torch.Tensor, blocks: Sequence[Block], generator: torch.Generator | None
+    ) -> torch.Tensor:
+        if blocks:
+            x = x[: blocks[0].num_src]
+        first = self.layers[0]
+        assert isinstance(first, Layer)
+        x = first.from_aggregated(x.float())
+        for layer, block in zip(self.layers[1:], blocks, strict=True):
+            x = layer(self._activate(x, generator), block)
+        return x
+
+    def _activate(self, x: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+        x = functional.elu_(x) if self.elu else relu_(x)
+        if self.dropout and generator is not None:
+            keep = 1.0 - self.dropout
+            x = x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
         return x
 
 
 def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
     """Widths between layers: `[in_dim, hidden, …, num_classes]`."""
     return [in_dim] + [spec.hidden] * (spec.layers - 1) + [num_classes]
+
+
+def aggregated_width(spec: ModelSpec, dim: int) -> int:
+    """Width of a node's row once the first layer's aggregation is done beforehand (`+pp`; PaGraph, section 4.4).
+
+    GraphSAGE: `2 dim`, the own row and the mean over all in-neighbours. GCN: `dim`, the normalised sum.
+
+    Raises:
+        InputError: the model has no such form: attention weighs neighbours by parameters that training changes.
+    """
+    if spec.name == "sage":
+        return 2 * dim
+    if spec.name == "gcn":
+        return dim
+    raise InputError(
+        f"{spec.name}'s first layer cannot be aggregated beforehand: its weights of the neighbours are learned",
+        "use sage or gcn, or a system without first-layer preprocessing",
+    )
+
+
+def first_layer_rows(
+    spec: ModelSpec,
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.integer[Any]],
+    features: npt.NDArray[np.floating[Any]],
+    nodes: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float32]:
+    """The first layer's aggregate of `nodes` over all their in-neighbours, by the plainest code: an oracle.
+
+    GraphSAGE: [own row, mean over the neighbour list] (an edge that stands twice counts twice; an empty list gives 0).
+    This is what the first layer makes of a block with fan-out -1, so a `+pp` model equals the original model wherever
+    its first layer sees whole lists. GCN: the sum over the list and the node itself, weighed by
+    `1 / sqrt(degree of source x degree of node)`, degrees being in-degrees in the whole graph plus one self-loop (an
+    edge of a node to itself counts as that loop). A GCN block counts degrees inside itself, where a source that is no
+    destination has none but its loop; so the two are equal where the block is the whole graph, and elsewhere `+pp`
+    is the GCN of the whole graph, of which the block's is the usual approximation.
+
+    Args:
+        spec: names the model.
+        indptr: int64 [N + 1].
+        indices: [E].
+        features: [N, dim].
+        nodes: int64 [n].
+
+    Returns:
+        float32 [n, aggregated_width], summed in float64.
+
+    Raises:
+        InputError: the model's first layer cannot be aggregated beforehand.
+    """
+    width = aggregated_width(spec, features.shape[1])
+    rows = np.zeros((len(nodes), width), dtype=np.float64)
+    for place, node in enumerate(nodes):
+        neighbours = indices[indptr[node] : indptr[node + 1]]
+        own = features[node].astype(np.float64)
+        if spec.name == "sage":
+            mean = features[neighbours].astype(np.float64).sum(0) / max(1, len(neighbours))
+            rows[place] = np.concatenate([own, mean])
+            continue
+        neighbours = neighbours[neighbours != node]
+        degrees = np.array([_gcn_degree(indptr, indices, int(source)) for source in neighbours])
+        degree = len(neighbours) + 1
+        weighed = features[neighbours].astype(np.float64) / np.sqrt(degrees.reshape(-1, 1) * degree)
+        rows[place] = weighed.sum(0) + own / degree
+    return rows.astype(np.float32)
+
+
+def _gcn_degree(indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.integer[Any]], node: int) -> int:
+    return int((indices[indptr[node] : indptr[node + 1]] != node).sum()) + 1
 
 
 def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) -> Model:

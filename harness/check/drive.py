@@ -21,7 +21,8 @@ from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageCl
 from workloads.accelerator import Accelerator, make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
-from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
+from workloads.feature_table import batch_feature_digest
+from workloads.sampling.digest import EpochDigest, structure_digest
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 _GRACE_S = 3.0
@@ -166,8 +167,7 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
 
 def _feature_digest(batch: Batch) -> int:
     assert batch.table is not None
-    rows = None if batch.rows is None else batch.rows.cpu().numpy()
-    return feature_digest(batch.sampled, batch.table.cpu().numpy(), rows)
+    return batch_feature_digest(batch.sampled, batch.table, batch.rows)
 
 
 def _smallest(stage: Stage, seen: Observation) -> None:

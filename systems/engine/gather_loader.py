@@ -242,7 +242,7 @@ class GatherLoader:
     def _transfer(self, batch: Batch, free: Channel[torch.Tensor]) -> Batch:
         _, table = free.get()
         index = batch.sampled.index
-        assert batch.table is not None
+        assert isinstance(batch.table, torch.Tensor)
         with self._clock.stage("transfer", index):
             self._accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
         batch.release()

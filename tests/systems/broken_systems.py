@@ -101,7 +101,7 @@ class OverwritesRows(InMemory):
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
-            assert batch.table is not None
+            assert isinstance(batch.table, torch.Tensor)
             table = batch.table
             threading.Timer(0.0005, lambda table=table: table.fill_(9)).start()
             yield batch
@@ -129,7 +129,7 @@ class OutOfOrder(GnnDrive):
 
     def _copied(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         for batch in batches:
-            assert batch.table is not None and batch.rows is not None
+            assert isinstance(batch.table, torch.Tensor) and batch.rows is not None
             table = batch.table[batch.rows].clone()
             batch.release()
             yield Batch(batch.sampled, table)
@@ -243,7 +243,7 @@ class WrongLoss(InMemory):
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
-            assert batch.table is not None
+            assert isinstance(batch.table, torch.Tensor)
             yield replace(batch, table=torch.zeros_like(batch.table))
 
 

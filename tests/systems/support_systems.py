@@ -15,6 +15,7 @@ from systems.registry import load
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
+from workloads.feature_table import batch_feature_digest
 from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -70,8 +71,7 @@ def run(system: System, epoch: int = 0) -> tuple[str, str, list[int]]:
     for batch in system.epoch(epoch):
         structure.add(structure_digest(batch.sampled))
         assert batch.table is not None
-        rows = None if batch.rows is None else batch.rows.numpy()
-        features.add(feature_digest(batch.sampled, batch.table.numpy(), rows))
+        features.add(batch_feature_digest(batch.sampled, batch.table, batch.rows))
         order.append(batch.sampled.index)
         batch.release()
     return structure.hexdigest(), features.hexdigest(), order

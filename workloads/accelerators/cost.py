@@ -11,13 +11,14 @@ from workloads.workload import ModelSpec
 
 @dataclass(frozen=True)
 class LayerShape:
-    """One layer of one mini-batch: its block's sizes and its widths."""
+    """One layer of one mini-batch: its block's sizes and its widths; `aggregated`: its sums were made before."""
 
     num_src: int
     num_dst: int
     num_edges: int
     in_dim: int
     out_dim: int
+    aggregated: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class StepCost:
 
 # Kernels a layer launches, forward and backward together (products, sums, activation, their gradients).
 _KERNELS = {"sage": 16, "gcn": 12, "gat": 40}
+# Of a first layer whose sums were made beforehand: products, activation, and the gradients of those.
+_KERNELS_AGGREGATED = {"sage": 7, "gcn": 5}
 # Beside the layers: loss, its gradient, accuracy; and a fused optimiser step.
 _KERNELS_BESIDE = 12
 
@@ -50,6 +53,10 @@ def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -
     for number, layer in enumerate(layers):
         back = 0 if number == 0 else 1
         weights = layer.in_dim * layer.out_dim
+        if layer.aggregated:
+            products = 2 if spec.name == "sage" else 1
+            flops += products * 2 * layer.num_dst * weights * 2
+            continue
         if spec.name == "sage":
             passes_over_edges += layer.num_edges * layer.in_dim * (1 + back)
             flops += 2 * 2 * layer.num_dst * weights * (2 + back)
@@ -61,7 +68,8 @@ def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -
             width = layer.out_dim if number + 1 < len(layers) else layer.out_dim * spec.heads
             passes_over_edges += (layer.num_edges + layer.num_dst) * width * 3
             flops += 2 * layer.num_src * layer.in_dim * width * (2 + back)
-    kernels = _KERNELS[spec.name] * len(layers) + _KERNELS_BESIDE
+    by_layer = (_KERNELS_AGGREGATED[spec.name] if layer.aggregated else _KERNELS[spec.name] for layer in layers)
+    kernels = sum(by_layer) + _KERNELS_BESIDE
     return StepCost(
         launch=profile.step_s.value + kernels * profile.kernel_s.value,
         edges=passes_over_edges * profile.edge_s.value,

@@ -10,6 +10,7 @@ import torch
 
 from workloads.accelerator import Accelerator, Event, Kind, aligned_host_tensor
 from workloads.errors import BudgetError, HostError
+from workloads.feature_table import SplitTable, Table
 from workloads.units import format_bytes
 
 
@@ -149,12 +150,19 @@ class CudaAccelerator(Accelerator):
             event.record(self._copy_stream)
         return CudaEvent(event, self._clock, (src,))
 
-    def gather(self, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
         """`table[rows]` on the current stream."""
+        if isinstance(table, SplitTable):
+            from workloads.accelerators.zero_copy import gather_split
+
+            return gather_split(table.device, self.map_host(table.host), rows)
         return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
 
     def map_host(self, buffer: torch.Tensor) -> torch.Tensor:
-        """A pinned host tensor of `host_buffer` as the device sees it: reading it crosses the bus row by row."""
+        """A pinned host tensor of `host_buffer` as the device sees it: reading it crosses the bus row by row.
+
+        Any view of pinned memory will do. The result holds the buffer, not a copy of it.
+        """
         return torch.as_tensor(_Mapped(buffer), device=self.torch_device)
 
     def synchronize(self) -> None:

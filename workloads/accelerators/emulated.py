@@ -15,6 +15,7 @@ from workloads.accelerator import Accelerator, Event, Kind, Lane, LaneSpan, move
 from workloads.accelerators.pool import DevicePool
 from workloads.accelerators.profile import Profile
 from workloads.errors import InputError
+from workloads.feature_table import SplitTable, Table
 
 
 class EmulatedEvent(Event):
@@ -71,18 +72,26 @@ class EmulatedAccelerator(Accelerator):
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
         return EmulatedEvent(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
 
-    def gather(self, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
         """`table[rows]`, read really; its modelled time is part of the training step's."""
-        return torch.index_select(table, 0, rows)
+        return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
 
-    def read_seconds(self, table: torch.Tensor, rows: int) -> float:
-        """Modelled seconds for the device to gather `rows` rows of the table, from its memory or by zero-copy."""
-        nbytes = rows * table.shape[1] * table.element_size()
-        return self.profile.gather_seconds(nbytes) if self.holds(table) else self.profile.zero_copy_seconds(nbytes)
+    def read_seconds(self, on_device: int, by_zero_copy: int, row_bytes: int) -> tuple[float, float]:
+        """Modelled seconds for the device to gather so many rows from its own memory, and from the host's."""
+        own = self.profile.gather_seconds(on_device * row_bytes) if on_device else 0.0
+        return own, self.profile.zero_copy_seconds(by_zero_copy * row_bytes) if by_zero_copy else 0.0
 
-    def compute(self, seconds: float, *, batch: int = -1) -> float:
-        """Hold the compute lane for `seconds` and return when that is over: its monotonic moment."""
-        end = self._compute_lane.occupy(seconds, batch=batch)
+    def compute(self, seconds: float, *, batch: int = -1, bus_seconds: float = 0.0) -> float:
+        """Hold the compute lane for `seconds` and return when that is over: its monotonic moment.
+
+        The step begins with `bus_seconds` of zero-copy reads (part of `seconds`). They cross the bus that staged copies
+        cross, so they hold the copy lane too and wait for the copies before them.
+        """
+        reading_from = None
+        if bus_seconds > 0.0:
+            free = max(time.monotonic(), self._compute_lane.busy_until)
+            reading_from = self._copy_lane.occupy(bus_seconds, asked_at=free, batch=batch) - bus_seconds
+        end = self._compute_lane.occupy(seconds, asked_at=reading_from, batch=batch)
         wait_until(end)
         return end
 
