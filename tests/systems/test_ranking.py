@@ -207,7 +207,7 @@ def test_rankings_rank_by_what_they_say(tiny_dataset: Dataset) -> None:
 
 def test_the_weight_tells_training_nodes_neighbours_apart(tmp_path: Path) -> None:
     """Without it two nodes alike but for the split score alike; with every node in training it changes nothing."""
-    edges = [(0, 10), (0, 11), (1, 12), (1, 13)]
+    edges = [(0, 10), (10, 0), (1, 12), (12, 1)]
     few = workload_of(make_graph(tmp_path / "few", 100, edges, [0], "int32"))
     plain, weighted = (reverse_pagerank(few, weighted=on) for on in (False, True))
     assert plain[10] == plain[12]
