@@ -61,6 +61,13 @@ def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[s
     return found
 
 
+def find(root: Path, name: str, key: Mapping[str, Any]) -> Prepared | None:
+    """The folder that `prepare` would use again, None where it would make one; nothing is written."""
+    wanted, text = _place(root, name, key)
+    facts = _complete(wanted, text)
+    return None if facts is None else Prepared(wanted, True, facts)
+
+
 def prepare(
     root: Path,
     name: str,
@@ -81,8 +88,7 @@ def prepare(
         DataIOError: a write failed (a full disk, a failing device); nothing is left behind.
         BudgetError: the finished folder is larger than `disk_budget`; nothing is left behind.
     """
-    text = json.dumps(key, sort_keys=True, default=str)
-    wanted = root / f"{name}-{hashlib.blake2b(text.encode(), digest_size=10).hexdigest()}"
+    wanted, text = _place(root, name, key)
     root.mkdir(parents=True, exist_ok=True)
     found = _complete(wanted, text)
     if found is not None:
@@ -113,6 +119,11 @@ def prepare(
         os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
     return Prepared(wanted, False, facts)
+
+
+def _place(root: Path, name: str, key: Mapping[str, Any]) -> tuple[Path, str]:
+    text = json.dumps(key, sort_keys=True, default=str)
+    return root / f"{name}-{hashlib.blake2b(text.encode(), digest_size=10).hexdigest()}", text
 
 
 def _complete(folder: Path, text: str) -> dict[str, Any] | None:

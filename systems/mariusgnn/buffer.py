@@ -1,0 +1,245 @@
+"""The partition buffer: rows of the buffered nodes and the graph among them, read in large pieces in place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from systems import _native
+from systems.engine.memory import aligned_empty
+from systems.engine.partitioned import FEATURES, TOPOLOGY, Layout
+from systems.engine.reader import ReadStats, RowReader
+from systems.mariusgnn.options import MariusOptions
+from systems.mariusgnn.planner import Sizes, reader_arguments
+from workloads.errors import DataIOError
+
+_FEATURE_UNIT = 128 << 20  # of rows read in one call: between two of them a signal is heard
+
+Ids = npt.NDArray[np.int64]
+
+
+class PartitionBuffer:
+    """`capacity` slots of one partition each, and the graph among what they hold.
+
+    Attributes:
+        features: uint8 [capacity * size, row_bytes]; row `row_of[v]` is node v's.
+        row_of: int32 [num_nodes], -1 where a node is not buffered.
+        indptr: int64 [num_nodes + 1]; nodes that are not buffered have empty lists, and
+        indices: [edges], the buffered in-neighbours of each node in the order of its whole list, original ids.
+        mode: how the readers read.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, sizes: Sizes, options: MariusOptions, *, features: bool) -> None:
+        parts = layout.parts
+        self._layout, self._capacity = layout, sizes.capacity
+        self._request_bytes = options.request_bytes
+        self._topology = RowReader(folder / TOPOLOGY, **reader_arguments(options))
+        self._rows = RowReader(folder / FEATURES, **reader_arguments(options)) if features else None
+        self.mode = self._topology.mode
+        self._slots: list[int] = [-1] * sizes.capacity  # partition in each slot
+        self._nodes = np.empty((sizes.capacity, parts.size), dtype=np.int64)
+        self._unit = aligned_empty(sizes.unit_bytes)
+        self._memory = aligned_empty(sizes.capacity * parts.slot_bytes if features else 0)
+        self.features = self._memory.reshape(-1, parts.row_bytes) if features else self._memory.reshape(0, 1)
+        self.row_of = np.full(parts.num_nodes, -1, dtype=np.int32)
+        self.indptr = np.zeros(parts.num_nodes + 1, dtype=np.int64)
+        self._kept = np.empty(sizes.max_edges, dtype=np.uint8)
+        self._edges = np.empty(sizes.max_edges, dtype=parts.index_dtype)
+        self.indices: npt.NDArray[Any] = self._edges[:0]
+
+    @property
+    def partitions(self) -> list[int]:
+        """Partitions that are buffered, ascending."""
+        return sorted(k for k in self._slots if k >= 0)
+
+    def load(self, wanted: Sequence[int]) -> ReadStats:
+        """Buffer these partitions: rows of those that are not there yet, and the edge buckets among all of them.
+
+        Rows are read on a thread of their own, so that the disk has work while lists are put together.
+
+        Raises:
+            DataIOError: reading failed, or a file is not what was prepared; nothing counts as buffered then.
+        """
+        stats = ReadStats()
+        if self.partitions == sorted(wanted):
+            return stats
+        new = self._place(wanted)
+        reading = _Reading(self._read_features(new)) if self._rows is not None else None
+        try:
+            self._load_graph(stats)
+            if reading is not None:
+                stats.add(reading.result())
+        except BaseException:
+            self._slots = [-1] * self._capacity
+            raise
+        finally:
+            if reading is not None:
+                reading.stop()
+        return stats
+
+    def _place(self, wanted: Sequence[int]) -> list[int]:
+        """Give each partition a slot, its old one if it has one; returns the slots with new partitions."""
+        self._slots = [k if k in wanted else -1 for k in self._slots]
+        missing = iter([k for k in wanted if k not in self._slots])
+        new = []
+        for slot, partition in enumerate(self._slots):
+            if partition < 0 and (k := next(missing, -1)) >= 0:
+                self._slots[slot] = k
+                new.append(slot)
+        return new
+
+    def _read_features(self, slots: Sequence[int]) -> Iterator[ReadStats]:
+        layout, parts = self._layout, self._layout.parts
+        assert self._rows is not None
+        together = max(1, _FEATURE_UNIT // parts.slot_bytes)
+        for first in range(0, len(slots), together):
+            group = np.array(slots[first : first + together], dtype=np.int64)
+            partitions = np.array([self._slots[slot] for slot in group], dtype=np.int64)
+            stats = self._rows.read_ranges(
+                layout.feature_at[partitions], layout.feature_bytes[partitions], self._memory,
+                group * parts.slot_bytes, request_bytes=self._request_bytes,
+            )  # fmt: skip
+            stats.bytes_useful = sum(parts.nodes_of(int(k)) for k in partitions) * parts.row_bytes
+            yield stats
+
+    def _load_graph(self, stats: ReadStats) -> None:
+        """Lists of the buffered nodes without the neighbours that are not buffered."""
+        slot_of = np.full(self._layout.parts.count, -1, dtype=np.int16)
+        for slot, partition in enumerate(self._slots):
+            if partition >= 0:
+                slot_of[partition] = slot
+        try:
+            kept = self._count_lists(slot_of, stats)
+            self._fill_lists(slot_of, kept, stats)
+        except IndexError as error:
+            raise DataIOError(
+                f"{self._topology.path} is not what was prepared: {error}",
+                path=str(self._topology.path),
+                fix="remove its folder, so that it is prepared anew",
+            ) from None
+
+    def _count_lists(self, slot_of: npt.NDArray[np.int16], stats: ReadStats) -> dict[int, slice]:
+        """How long each list is now (`indptr`), and where its edges come from (`kept`, by partition)."""
+        layout, parts = self._layout, self._layout.parts
+        self.indptr.fill(0)
+        self.row_of.fill(-1)
+        kept: dict[int, slice] = {}
+        at = 0
+        buffered = self.partitions
+        for group in self._units(buffered, layout.list_bytes):
+            starts = self._read(layout.list_at[group], layout.list_bytes[group], stats)
+            for partition, start in zip(group, starts, strict=True):
+                count, slot = parts.nodes_of(partition), int(slot_of[partition])
+                degrees_at = start + int(layout.ids_bytes[partition])
+                order_at = degrees_at + int(layout.degree_bytes[partition])
+                edges = int(layout.counts[partition].sum())
+                nodes = self._nodes[slot, :count]
+                nodes[:] = self._unit[start : start + 8 * count].view(np.int64)
+                degrees = self._unit[degrees_at : degrees_at + 4 * count].view(np.uint32)
+                order = self._unit[order_at : order_at + edges]
+                found = _native.count_kept(nodes, degrees, order, slot_of, self.indptr, self._kept[at:])
+                kept[partition] = slice(at, at + found)
+                at += found
+                self.row_of[nodes] = np.arange(slot * parts.size, slot * parts.size + count, dtype=np.int32)
+                stats.bytes_useful += 12 * count + edges
+        np.cumsum(self.indptr, out=self.indptr)
+        self.indices = self._edges[:at]
+        return kept
+
+    def _fill_lists(self, slot_of: npt.NDArray[np.int16], kept: dict[int, slice], stats: ReadStats) -> None:
+        """The lists themselves, from the edge buckets."""
+        layout, parts = self._layout, self._layout.parts
+        itemsize = parts.index_dtype.itemsize
+        buffered = np.array(self.partitions, dtype=np.int64)
+        wanted = layout.bucket_bytes[:, buffered].sum(axis=1)
+        edges = self._unit[: len(self._unit) // itemsize * itemsize].view(parts.index_dtype)
+        for group in self._units(buffered.tolist(), wanted):
+            cells = np.ix_(np.array(group), buffered)
+            sizes = layout.bucket_bytes[cells]
+            starts = self._read(layout.bucket_at[cells].reshape(-1), sizes.reshape(-1), stats).reshape(sizes.shape)
+            for row, partition in enumerate(group):
+                lengths, begins = np.zeros((2, self._capacity), dtype=np.int64)
+                lengths[slot_of[buffered]] = layout.counts[partition, buffered]
+                begins[slot_of[buffered]] = starts[row] // itemsize
+                nodes = self._nodes[slot_of[partition], : parts.nodes_of(partition)]
+                _native.fill_lists(
+                    nodes, self._kept[kept[partition]], self.indptr, edges, begins, lengths, self.indices
+                )
+                stats.bytes_useful += int(lengths.sum()) * itemsize
+
+    def _units(self, partitions: Sequence[int], nbytes: Ids) -> Iterator[list[int]]:
+        """Runs of partitions whose bytes together fit the read buffer."""
+        group: list[int] = []
+        room = len(self._unit)
+        for partition in partitions:
+            if group and nbytes[partition] > room:
+                yield group
+                group, room = [], len(self._unit)
+            group.append(partition)
+            room -= int(nbytes[partition])
+        if group:
+            yield group
+
+    def _read(self, offsets: Ids, sizes: Ids, stats: ReadStats) -> Ids:
+        """Read ranges one behind the other into the read buffer; returns where each begins there.
+
+        Ranges that touch in the file are read as one.
+        """
+        starts = np.cumsum(sizes) - sizes
+        joins = np.concatenate([[True], offsets[1:] != offsets[:-1] + sizes[:-1]])
+        first = np.flatnonzero(joins)
+        read = self._topology.read_ranges(
+            offsets[first], np.add.reduceat(sizes, first), self._unit, starts[first], request_bytes=self._request_bytes
+        )
+        read.bytes_useful = 0  # the caller knows what of it fills sectors up
+        stats.add(read)
+        return starts
+
+    def close(self) -> None:
+        """Close the files and free the memory."""
+        self._topology.close()
+        if self._rows is not None:
+            self._rows.close()
+        self._slots = [-1] * self._capacity
+        empty = np.empty((0, 1), dtype=np.uint8)
+        self.features, self._memory, self._unit, self._kept = empty, empty[:, 0], empty[:, 0], empty[:, 0]
+        self._edges = self._edges[:0].copy()
+        self.indices = self._edges
+
+
+class _Reading:
+    """Runs reads on a thread and adds up what they asked for."""
+
+    def __init__(self, reads: Iterator[ReadStats]) -> None:
+        self._reads = reads
+        self._stats = ReadStats()
+        self._error: BaseException | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mariusgnn-data-prep", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for stats in self._reads:
+                self._stats.add(stats)
+                if self._ending.is_set():
+                    return
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> ReadStats:
+        """Wait for all reads; raises what they raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._stats
+
+    def stop(self) -> None:
+        """End after the read under way."""
+        self._ending.set()
+        self._thread.join()

@@ -1,0 +1,38 @@
+"""MariusGNN's options."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from systems.interface import Options
+
+Ordering = Literal["random", "rotation", "sequential", "fixed"]
+
+
+class MariusOptions(Options):
+    """Options of `mariusgnn`."""
+
+    partitions: int = Field(
+        32, ge=1, le=256, description="p: partitions of the nodes; fewer where a partition would be no whole sectors"
+    )
+    buffer: int = Field(0, ge=0, le=256, description="c: partitions in memory at once; 0: as many as the budget holds")
+    ordering: Ordering = Field(
+        "random",
+        description="which partitions join those of the training nodes in an epoch: `random` draws them anew; "
+        "`rotation` takes the next ones, so that all have their turn soonest; `sequential` moves on by one, which "
+        "reads least; `fixed` never changes them",
+    )
+    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
+    gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
+    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
+    request_bytes: int = Field(1 << 20, ge=4096, le=1 << 24, description="bytes of one read of a partition or buckets")
+    io_depth: int = Field(16, ge=1, le=1024, description="reads of partitions kept in flight")
+    batch_slack: float = Field(
+        1.25,
+        ge=1,
+        le=16,
+        description="rows of a mini-batch's table, as a multiple of the largest mini-batch of the whole graph: without "
+        "its hubs, what is buffered can give larger ones",
+    )

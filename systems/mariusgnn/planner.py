@@ -1,0 +1,180 @@
+"""Sizes of MariusGNN's buffers: how many partitions the budget holds, and what each part of them takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine.bounds import Bounds, batch_bounds
+from systems.engine.gather_loader import Tables, plan_tables
+from systems.engine.partitioned import Layout
+from systems.engine.reader import RowReader
+from systems.engine.topology import indptr_item, sampling_items
+from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.mariusgnn.options import MariusOptions
+from workloads.errors import BudgetError
+from workloads.units import format_bytes
+from workloads.workload import Workload
+
+NAME = "mariusgnn"
+_UNIT_BYTES = 8 << 20  # topology is read in units of this much, or of one partition's if that is more
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the planner decided.
+
+    Attributes:
+        capacity: c, partitions in memory at once.
+        max_edges: edges among any partitions that may be in memory together.
+        unit_bytes: the buffer through which lists and edge buckets are read.
+        tables: of mini-batches.
+        plan: all buffers.
+    """
+
+    capacity: int
+    max_edges: int
+    unit_bytes: int
+    tables: Tables
+    plan: Plan
+
+
+def max_edges(counts: npt.NDArray[np.int64], pinned: int, free: int) -> int:
+    """Most edges among the first `pinned` partitions and any `free` others (an upper bound; exact where all are in).
+
+    Args:
+        counts: int64 [p, p], edges from j to i at [i, j].
+    """
+    others = len(counts) - pinned
+    if free >= others:
+        return int(counts.sum())
+    inner = counts[pinned:, pinned:].copy()
+    own = inner.diagonal().copy()
+    np.fill_diagonal(inner, 0)
+    # What partition j brings at most: its edges with the pinned ones, its own, and those from its richest companions.
+    companions = np.sort(inner, axis=1)[:, others - max(0, free - 1) :].sum(axis=1)
+    brings = counts[:pinned, pinned:].sum(axis=0) + counts[pinned:, :pinned].sum(axis=1) + own + companions
+    return int(counts[:pinned, :pinned].sum() + np.sort(brings)[others - free :].sum())
+
+
+def unit_bytes(layout: Layout, capacity: int) -> int:
+    """Room for the longest list order, and for the buckets of any one partition."""
+    rows = np.sort(layout.bucket_bytes, axis=1)[:, layout.parts.count - capacity :].sum(axis=1)
+    most = max(int(rows.max(initial=0)), int(layout.list_bytes.max(initial=0)))
+    return max(most, min(_UNIT_BYTES, int(layout.list_bytes.sum()), int(layout.bucket_bytes.sum())), 4096)
+
+
+def reader_bytes(options: MariusOptions) -> int:
+    """Bounce buffers of the two readers, for rows of features and for topology."""
+    return 2 * RowReader.plan_bytes(**reader_arguments(options))
+
+
+class ReaderArguments(TypedDict):
+    """What decides how the readers read, and how large they are."""
+
+    data_offset: int
+    num_rows: int
+    row_bytes: int
+    depth: int
+    max_request_bytes: int
+
+
+def reader_arguments(options: MariusOptions) -> ReaderArguments:
+    """Arguments of both readers; reads land in place, so their own buffers only see what ends within a block."""
+    return {"data_offset": 0, "num_rows": 0, "row_bytes": 4096, "depth": options.io_depth, "max_request_bytes": 65536}
+
+
+def plan_sizes(
+    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout
+) -> Sizes:
+    """The largest buffer that the budget holds, or the one asked for.
+
+    Raises:
+        BudgetError: it does not fit; names the part, and the least that would do.
+    """
+    parts = layout.parts
+    least = min(parts.count, parts.pinned + 1)
+
+    def sized(capacity: int) -> Sizes:
+        return _sizes(workload, runtime, budget, options, layout, capacity)
+
+    if options.buffer:
+        capacity = min(options.buffer, parts.count)
+        if capacity < least:
+            raise BudgetError(
+                f"{NAME}: a buffer of {capacity} partitions is too small for the {parts.pinned} that hold training "
+                f"nodes and one more",
+                f"raise buffer to {least}",
+            )
+        chosen = sized(capacity)
+    else:
+        low, high = least, parts.count
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if _fits(sized(middle).plan, budget) else (low, middle - 1)
+        chosen = sized(low)
+    enough = sized(least).plan.total("host")
+    fix = f"raise memory: {format_bytes(enough)} of host memory is the least that would do, for {least} partitions"
+    if options.buffer and budget.host is not None and enough <= budget.host:
+        fix = "lower buffer, or leave it to the budget (0)"
+    chosen.plan.require(NAME, budget, fix)
+    return chosen
+
+
+def _fits(plan: Plan, budget: MemoryBudget) -> bool:
+    return budget.host is None or plan.total("host") <= budget.host
+
+
+def _sizes(
+    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout, capacity: int
+) -> Sizes:  # fmt: skip
+    dataset, parts = workload.dataset, layout.parts
+    nodes = min(parts.num_nodes, capacity * parts.size)
+    bounds = _bounds(workload, options, nodes, whole=capacity >= parts.count)
+    edges = max_edges(layout.counts, parts.pinned, capacity - parts.pinned)
+    unit = unit_bytes(layout, capacity)
+    tables = plan_tables(
+        NAME, runtime.accelerator, rows=bounds.max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
+        host=0, device=2, device_budget=budget.device,
+    )  # fmt: skip
+    workers = options.sampling_workers or runtime.cores
+    items = [
+        indptr_item(workload),
+        PlanItem("rows of nodes", 4 * parts.num_nodes),
+        PlanItem("buffered edges", edges * (parts.index_dtype.itemsize + 1)),
+        PlanItem("buffered node ids", 8 * capacity * parts.size),
+        PlanItem("read buffer", unit + reader_bytes(options)),
+        *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers),
+    ]
+    if runtime.stages != "sample":
+        items += [*tables.items(), PlanItem("buffered features", capacity * parts.slot_bytes)]
+    items.append(
+        PlanItem("partitions and edge buckets", layout.feature_file_bytes + layout.topology_file_bytes, "disk")
+    )
+    return Sizes(capacity, edges, unit, tables, Plan(tuple(items)))
+
+
+def _bounds(workload: Workload, options: MariusOptions, nodes: int, *, whole: bool) -> Bounds:
+    """Bounds of mini-batches among `nodes` buffered nodes, from those of the whole graph."""
+    bounds = batch_bounds(workload)
+    if whole:
+        return bounds  # the same graph, so the same mini-batches
+    sampler = workload.sampler
+    most = sampler.batch_size
+    reached = most
+    for fanout in sampler.fanout:
+        most *= fanout if fanout >= 0 else nodes
+        reached = min(nodes, reached + most)
+    rows = min(nodes, reached, math.ceil(bounds.max_nodes * options.batch_slack))
+    growth = options.batch_slack
+    return replace(
+        bounds,
+        max_nodes=rows,
+        max_edges=math.ceil(bounds.max_edges * growth),
+        sampled_bytes=math.ceil(bounds.sampled_bytes * growth),
+        scratch_bytes=math.ceil(bounds.scratch_bytes * growth),
+    )

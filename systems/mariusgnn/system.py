@@ -1,0 +1,210 @@
+"""MariusGNN for node classification: train on the partitions in memory, change them between epochs.
+
+Before the first epoch the graph is cut into partitions and edge buckets (`systems/engine/partitioned.py`). Before each
+epoch, and as part of it (stage `data_prep`), the buffer is filled: partitions of training nodes stay, the others follow
+the ordering. Within an epoch nothing is read: mini-batches are sampled among the buffered nodes alone, which saves the
+disk and costs accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine import artefacts
+from systems.engine.gather import gather
+from systems.engine.gather_loader import GatherLoader, fill_by
+from systems.engine.partitioned import Layout, Partitions, count_buckets, write_partitions
+from systems.engine.reader import ReadStats
+from systems.engine.topology import DatasetFiles
+from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from systems.mariusgnn.buffer import PartitionBuffer
+from systems.mariusgnn.options import MariusOptions
+from systems.mariusgnn.ordering import buffered
+from systems.mariusgnn.planner import NAME, Sizes, plan_sizes
+from workloads.errors import BudgetError
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
+
+
+class _BufferSampler:
+    """The sampler of the graph that is buffered now."""
+
+    def __init__(self) -> None:
+        self.current: NeighborSampler | None = None
+
+    def sample(self, epoch: int, batch: int, seeds: npt.NDArray[np.int64]) -> SampledBatch:
+        assert self.current is not None
+        return self.current.sample(epoch, batch, seeds)
+
+
+class MariusGnn(System):
+    """MariusGNN: partition buffer, edge buckets, sampling inside the buffer."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name=NAME,
+        paper="gnndrive",
+        summary="partitions buffered in memory; sampling only among them",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=False,
+        options=MariusOptions,
+    )
+    options: MariusOptions
+
+    _rows = 0
+    _stats = ReadStats()
+    _prepared: artefacts.Prepared | None = None
+    _buffer: PartitionBuffer | None = None
+    _loader: GatherLoader | None = None
+
+    @cached_property
+    def _parts(self) -> Partitions:
+        return Partitions.of(self.workload, self.options.partitions)
+
+    @cached_property
+    def _key(self) -> dict[str, Any]:
+        # Not of the sampler: the same partitions serve any.
+        return {
+            "dataset": self.workload.dataset.fingerprint, "seed": self.workload.seed, "size": self._parts.size,
+            "format": 1,
+        }  # fmt: skip
+
+    @cached_property
+    def _layout(self) -> Layout:
+        """Where everything lies: it follows from the number of edges in each bucket, which are counted once."""
+        found = artefacts.find(self.runtime.artefacts, NAME, self._key)
+        if found is not None:
+            return Layout.load(found.path, self._parts)
+        return Layout(self._parts, count_buckets(self.workload, self._parts, self._assign()))
+
+    def _assign(self) -> npt.NDArray[np.uint8]:
+        return self._parts.assign(self.workload.dataset.load("train"), self.workload.seed)
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return plan_sizes(self.workload, self.runtime, self.budget, self.options, self._layout)
+
+    def plan(self) -> Plan:
+        """All buffers; see `planner.py`. The edges of each bucket are counted, since the buffers follow from them."""
+        return self._sizes.plan
+
+    def prepare(self) -> None:
+        """Write partitions and edge buckets unless they are there; allocate the buffer, which is filled by epochs."""
+        sizes = self._sizes
+        files = DatasetFiles(self.workload, ["indices", "features", "labels"])
+        files.check()
+        self._prepared = artefacts.prepare(
+            self.runtime.artefacts, NAME, self._key, self._write, disk_budget=self.budget.disk
+        )
+        with_features = self.runtime.stages != "sample"
+        self._buffer = PartitionBuffer(self._prepared.path, self._layout, sizes, self.options, features=with_features)
+        labels = self.workload.dataset.memmap("labels")
+        advise_random(labels)
+        self._labels = labels
+        self._label_file = DatasetFiles(self.workload, ["labels"])
+        self._sampler = _BufferSampler()
+        workers = self.options.sampling_workers or self.runtime.cores
+        self._loader = GatherLoader(
+            NAME, cast(NeighborSampler, self._sampler), self.runtime, self.clock, sizes.tables, fill_by(self._gather),
+            workers=workers, waiting=self.options.prefetch * workers, around_sample=self._sample,
+        )  # fmt: skip
+
+    def _write(self, folder: Path) -> None:
+        # The buffers are not there yet: what the plan gives them can be worked with.
+        nodes = self.workload.dataset.num_nodes
+        memory = max(1 << 20, self._sizes.plan.total("host") - 12 * nodes)
+        write_partitions(
+            self.workload, self._layout, self._assign(), folder, memory_bytes=min(memory, 256 << 20),
+            threads=self.runtime.cores,
+        )  # fmt: skip
+
+    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
+        self._label_file.check()
+        sampled = work()
+        if sampled.num_nodes > self._sizes.tables.rows:
+            raise BudgetError(
+                f"{NAME}: mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes among the "
+                f"buffered ones, its table holds {self._sizes.tables.rows}",
+                f"raise batch_slack above {self.options.batch_slack:g}",
+            )
+        return sampled
+
+    def _gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[np.generic]) -> None:
+        assert self._buffer is not None
+        rows = self._buffer.row_of[nodes]
+        gather(self._buffer.features, rows, out, self.options.gather_threads or self.runtime.cores)
+        self._rows += len(nodes)
+
+    def partitions_of(self, epoch: int) -> list[int]:
+        """Partitions in memory during an epoch, ascending."""
+        return buffered(
+            self._parts.count, self._parts.pinned, self._sizes.capacity, self.options.ordering,
+            seed=self.workload.seed, epoch=epoch,
+        )  # fmt: skip
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Data preparation, then the mini-batches of epoch `k` in the seed plan's order."""
+        if self._loader is None or self._buffer is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        self._rows, self._stats = 0, ReadStats()
+        return self._run(k, self._loader, self._buffer)
+
+    def _run(self, k: int, loader: GatherLoader, buffer: PartitionBuffer) -> Iterator[Batch]:
+        with self.clock.stage("data_prep"):
+            self._stats = buffer.load(self.partitions_of(k))
+            self._sampler.current = make_sampler(
+                self.workload, indptr=buffer.indptr, indices=buffer.indices, labels=self._labels
+            )
+        yield from loader.epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def counters(self) -> Counters:
+        """Every row is a hit in the buffer; all reads are those of data preparation."""
+        stats = self._stats
+        return Counters(
+            rows=self._rows,
+            hits={"host": self._rows},
+            io_requests=stats.requests,
+            bytes_read=stats.bytes_read,
+            bytes_useful=stats.bytes_useful,
+            requests_by_size=dict(stats.requests_by_size),
+            queue_depth=self.options.io_depth,
+            observed={"buffered_edges": float(len(self._buffer.indices)) if self._buffer is not None else 0.0},
+        )
+
+    def files(self) -> list[Path]:
+        """Partitions and edge buckets."""
+        return sorted(self._prepared.path.iterdir()) if self._prepared is not None else []
+
+    def notes(self) -> dict[str, str]:
+        """How the graph is cut, how much of it is buffered, and how it is read."""
+        parts, layout, sizes = self._parts, self._layout, self._sizes
+        now = np.array(self.partitions_of(0))
+        share = 100 * int(layout.counts[np.ix_(now, now)].sum()) / max(1, int(layout.counts.sum()))
+        notes = {
+            "partitions": f"{parts.count} of {parts.size} nodes, {parts.pinned} with training nodes",
+            "buffer": f"{sizes.capacity} partitions, {share:.1f} % of the edges",
+            "ordering": self.options.ordering,
+            "reads_in": "data_prep",
+        }
+        if self._prepared is not None:
+            notes["prepared"] = "reused" if self._prepared.reused else "made"
+        if self._buffer is not None:
+            notes["io"] = self._buffer.mode
+        return notes
+
+    def close(self) -> None:
+        """End the threads, close the files, free the buffer."""
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader.close()
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            self._sampler.current = None
+            buffer.close()
+            self._labels = None  # type: ignore[assignment]
