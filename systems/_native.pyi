@@ -155,3 +155,53 @@ class ChangesetPlanner:
     def bytes(num_nodes: int, capacity: int, accesses: int, batches: int) -> int: ...
 
 def scatter(source: Bytes, from_rows: Ints, target: Bytes, to_rows: Ints, threads: int) -> None: ...
+
+# Packing, MinHash, range queue.
+
+class RangeQueue:
+    mode: str
+    block_bytes: int
+    def __init__(self, path: str, *, depth: int, request_bytes: int, mode: str) -> None: ...
+    def submit(self, offset: int, need: int, out: Bytes) -> int: ...
+    def wait(self, ticket: int) -> Failure: ...
+    def close(self) -> None: ...
+
+def pack_pass(
+    path: str,
+    *,
+    data_offset: int,
+    num_rows: int,
+    row_bytes: int,
+    files: list[str],
+    chunks: Ids,
+    ids: NDArray[np.uint32],
+    partition_rows: int,
+    write_bytes: int,
+    threads: int,
+    depth: int,
+    request_bytes: int,
+    mode: str,
+) -> tuple[dict[str, int], NDArray[np.uint64], tuple[int, bool, int, int] | None]: ...
+def partition_buffer_bytes(partition_rows: int, row_bytes: int) -> int: ...
+def ascending(ids: Ids) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]: ...
+def minhash_order(ids: Ids, offsets: Ids, hashes: int, seed: int) -> Ids: ...
+def minhash_bytes(num_ids: int, num_lists: int, hashes: int) -> int: ...
+def plan_reads(
+    ids: Ids,
+    *,
+    data_offset: int,
+    num_rows: int,
+    row_bytes: int,
+    file_bytes: int,
+    block_bytes: int,
+    merge: bool,
+    max_request_bytes: int,
+    merge_gap_bytes: int,
+) -> dict[str, Any]: ...
+def xxh3(data: Bytes) -> int: ...
+
+# Cache policies on a trace (bind_policies.cpp).
+def dense_rows(ids: Ids, num_nodes: int) -> tuple[NDArray[np.uint32], int]: ...
+def policy_misses(
+    policy: str, rows: NDArray[np.uint32], begins: Ids, num_rows: int, sizes: Ids, threads: int
+) -> NDArray[np.int64]: ...

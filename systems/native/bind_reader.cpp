@@ -10,41 +10,15 @@
 #include <tuple>
 
 #include "bind.hpp"
+#include "bind_io.hpp"
 #include "group_read.hpp"
 #include "reader.hpp"
 
 namespace outcore {
 namespace {
 
-nb::dict dict_of(const ReadCounts& counts) {
-    nb::dict result;
-    result["requests"] = counts.requests;
-    result["bytes_read"] = counts.bytes_read;
-    result["bytes_useful"] = counts.bytes_useful;
-    result["rows"] = counts.rows;
-    result["unique_rows"] = counts.unique_rows;
-    nb::dict sizes;
-    for (const auto& [size, count] : counts.requests_by_size) sizes[nb::int_(size)] = count;
-    result["requests_by_size"] = sizes;
-    return result;
-}
-
-using FailurePair = std::optional<std::tuple<int, std::uint64_t>>;
-
-FailurePair pair_of(const std::optional<ReadFailure>& failure) {
-    if (!failure) return std::nullopt;
-    return std::tuple{failure->code, failure->offset};
-}
-
 nb::tuple tuple_of(const ReadResult& result) {
     return nb::make_tuple(dict_of(result.counts), pair_of(result.failure));
-}
-
-// OSError with errno and path, as Python's own open raises it.
-[[noreturn]] void raise_os_error(const std::system_error& error, const std::string& path) {
-    errno = error.code().value();
-    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
-    throw nb::python_error();
 }
 
 }  // namespace

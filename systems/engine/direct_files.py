@@ -1,0 +1,86 @@
+"""Whole pages written to and read from files with direct I/O; what fails is told by file and offset."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.errors import DataIOError
+
+PAGE = 4096
+
+
+def padded(nbytes: int) -> int:
+    """`nbytes` rounded up to whole 4 KiB pages."""
+    return -(-nbytes // PAGE) * PAGE
+
+
+def open_direct(path: Path, flags: int) -> int:
+    """A descriptor for direct I/O, or buffered where the file system has none.
+
+    Raises:
+        DataIOError: it cannot be opened.
+    """
+    for more in (os.O_DIRECT, 0):
+        try:
+            return os.open(path, flags | os.O_CLOEXEC | more, 0o644)
+        except OSError as error:
+            if more and error.errno == errno.EINVAL:
+                continue
+            raise io_failed(path, 0, error.errno or 0, writing=True) from error
+    raise AssertionError("not reached")
+
+
+def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> None:
+    """Write page-aligned memory of whole pages at a page of the file.
+
+    Raises:
+        DataIOError: it could not be written; names file and offset.
+    """
+    done = 0
+    while done < data.nbytes:
+        try:
+            wrote = os.pwrite(handle, data[done:].data, offset + done)
+        except OSError as error:
+            raise io_failed(path, offset + done, error.errno or 0, writing=True) from error
+        # A direct write goes on at a page; one that ended inside it is repeated from there.
+        whole = wrote if done + wrote == data.nbytes else wrote // PAGE * PAGE
+        if whole == 0:
+            raise io_failed(path, offset + done, errno.ENOSPC, writing=True)
+        done += whole
+
+
+def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> None:
+    """Read whole pages into page-aligned memory.
+
+    Raises:
+        DataIOError: it could not be read, or the file ends before.
+    """
+    done = 0
+    while done < data.nbytes:
+        try:
+            got = os.preadv(handle, [data[done:].data], offset + done)
+        except OSError as error:
+            raise io_failed(path, offset + done, error.errno or 0) from error
+        if got == 0:
+            raise io_failed(path, offset + done, 0)
+        done += got if done + got == data.nbytes else max(1, got // PAGE) * PAGE
+
+
+def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> DataIOError:
+    """The error for a read or write that failed; `code` 0: the file ended."""
+    reason = os.strerror(code) if code else "the file ends there"
+    fix = "make room on the disk of the results folder or lower the disk-space limit" if writing else "check the device"
+    if not code:
+        fix = "verify the dataset with `outcore data verify`"
+    return DataIOError(
+        f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: {reason}",
+        path=str(path),
+        offset=offset,
+        errno=code,
+        fix=fix,
+    )

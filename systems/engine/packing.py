@@ -1,0 +1,349 @@
+"""Rows of the feature table written in other orders, out of core (DiskGNN, Section 5.2): batched, or chunk by chunk.
+
+A chunk is a run of a file that takes chosen rows of the table one after another. Batched packing streams the table once
+in partitions of consecutive rows and serves all chunks from each; packing individually reads each chunk's rows by
+random reads. Both write the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from systems import _native
+from systems.engine.arrays import as_ids
+from systems.engine.direct_files import PAGE, io_failed, open_direct, padded, read_at, write_at
+from systems.engine.memory import aligned_empty
+from systems.engine.packed_layout import piece_rows, slot_rows
+from systems.engine.reader import Granularity, Mode, RowReader
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError, InputError
+from workloads.units import format_bytes
+
+_CHUNK_STATE_BYTES = 256  # of batched packing, beside the chunk's page: cursor, digest, place in the file
+_LEAST_PARTITION = 1 << 20
+_LARGEST_PARTITION = 256 << 20
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """The feature table as a file: row `i` lies at `data_offset + i * row_bytes`."""
+
+    path: Path
+    data_offset: int
+    num_rows: int
+    row_bytes: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> RowTable:
+        """The table of a dataset."""
+        row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+        return cls(dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, row_bytes)
+
+
+@dataclass
+class PackStats:
+    """What packing did; all but `seconds` is the same on every machine.
+
+    Attributes:
+        passes: times the table was streamed (0 for individual packing).
+        partitions: partitions read, over all passes.
+        partition_bytes: bytes of one.
+        requests: reads submitted.
+        bytes_read: bytes they returned.
+        writes: writes of packed rows; how many there are depends on where partitions end.
+        bytes_written: bytes of packed rows with their padding.
+        seconds: wall time.
+    """
+
+    passes: int = 0
+    partitions: int = 0
+    partition_bytes: int = 0
+    requests: int = 0
+    bytes_read: int = 0
+    writes: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class PackOptions:
+    """How to pack.
+
+    Attributes:
+        memory_bytes: of everything that packing allocates.
+        threads: that gather rows and write them; so many writes are in flight.
+        request_bytes: of the reads that stream the table.
+        depth: reads in flight.
+        granularity: of the random reads of individual packing.
+    """
+
+    memory_bytes: int
+    threads: int = 8
+    request_bytes: int = 1 << 20
+    depth: int = 16
+    mode: Mode = "auto"
+    granularity: Granularity = "logical"
+
+    @property
+    def write_bytes(self) -> int:
+        """Longest write: each thread has a buffer of it, all together about a sixteenth of the memory."""
+        share = self.memory_bytes // (16 * max(1, self.threads))
+        return min(1 << 20, max(64 << 10, share // PAGE * PAGE))
+
+
+@dataclass
+class PackJob:
+    """Chunks to be packed, with their ids kept in a file until then.
+
+    Attributes:
+        files: written to; they exist and have room.
+        chunks: for each chunk: file, offset (whole pages), place of its ascending ids in the spool, number of rows, and
+            place in the spool of the packed row that each row of the chunk is (-1: the ids ascend as they are).
+    """
+
+    spool: Path
+    files: list[Path] = field(default_factory=list)
+    chunks: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    _spooled: int = 0
+
+    def add(self, file: int, offset: int, ids: NDArray[np.int64]) -> int:
+        """Another chunk with these rows, in any order; its number."""
+        ascending, came_from = _native.ascending(ids)
+        begin = self._append(ascending)
+        order = -1
+        if len(ids) and not bool((came_from[1:] > came_from[:-1]).all()):
+            place = np.empty(len(ids), np.uint32)
+            place[came_from] = np.arange(len(ids), dtype=np.uint32)
+            order = self._append(place)
+        self.chunks.append((file, offset, begin, len(ids), order))
+        return len(self.chunks) - 1
+
+    def _append(self, values: NDArray[np.uint32]) -> int:
+        with self.spool.open("ab") as file:
+            values.tofile(file)
+        self._spooled += len(values)
+        return self._spooled - len(values)
+
+    def spooled(self, begin: int, count: int) -> NDArray[np.uint32]:
+        """Values of the spool."""
+        return np.fromfile(self.spool, np.uint32, count, offset=4 * begin) if count else np.empty(0, np.uint32)
+
+
+def least_memory(row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> int:
+    """Smallest `memory_bytes` that suffices for chunks of so many rows each, with these threads.
+
+    That of one pass for each chunk, or of putting pieces back into their order if that is more.
+    """
+    fixed = options.threads * (64 << 10)
+    chunk = 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES
+    return max(fixed + chunk + _partitions_bytes(row_bytes, _LEAST_PARTITION), _reorder_bytes(row_bytes))
+
+
+def _partitions_bytes(row_bytes: int, partition_bytes: int) -> int:
+    return _native.partition_buffer_bytes(max(1, partition_bytes // row_bytes), row_bytes)
+
+
+def _reorder_bytes(row_bytes: int) -> int:
+    rows = piece_rows(row_bytes)
+    return 2 * padded(rows * row_bytes) + 12 * rows
+
+
+def plan_passes(row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> tuple[list[list[int]], int]:
+    """Which chunks are packed in which pass, and the rows of a partition.
+
+    One pass where the ids and pages of all chunks leave half of the memory to the two partitions; else as many as
+    needed ("episodes" in the paper).
+
+    Raises:
+        BudgetError: the memory does not suffice for one chunk at a time.
+    """
+    least = least_memory(row_bytes, num_rows, options)
+    if options.memory_bytes < least:
+        raise BudgetError(
+            f"packing needs {format_bytes(least)} (ids of the largest chunk, two partitions of "
+            f"{format_bytes(_LEAST_PARTITION)}, {options.threads} write buffers), it has "
+            f"{format_bytes(options.memory_bytes)}",
+            "raise memory or lower the batch size",
+        )
+    left = options.memory_bytes - options.threads * options.write_bytes
+    left = max(left, least - options.threads * (64 << 10))
+    room = max(left // 2, 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES)
+    groups: list[list[int]] = []
+    used = largest = 0
+    for number, rows in enumerate(num_rows):
+        if rows == 0:
+            continue
+        wanted = 4 * rows + PAGE + _CHUNK_STATE_BYTES
+        if not groups or used + wanted > room:
+            groups.append([])
+            used = 0
+        groups[-1].append(number)
+        used += wanted
+        largest = max(largest, used)
+    partition = min(_LARGEST_PARTITION, max(_LEAST_PARTITION, (left - largest) // 2 - 4 * PAGE))
+    return groups, max(1, partition // row_bytes)
+
+
+def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[PackStats, NDArray[np.uint64]]:
+    """Fill the job's chunks while the table is streamed once (or once a pass); XXH3 of each chunk with its padding.
+
+    Raises:
+        DataIOError: a read or a write failed; names file and offset.
+        BudgetError: too little memory.
+        InputError: an id is not in the table.
+    """
+    start = time.perf_counter()
+    digests = np.zeros(len(job.chunks), np.uint64)
+    groups, partition_rows = plan_passes(table.row_bytes, [chunk[3] for chunk in job.chunks], options)
+    stats = PackStats(passes=len(groups), partition_bytes=partition_rows * table.row_bytes)
+    for group in groups:
+        ids = np.empty(sum(job.chunks[number][3] for number in group), np.uint32)
+        rows = np.empty((len(group), 4), np.int64)
+        at = 0
+        for place, number in enumerate(group):
+            file, offset, begin, count, _ = job.chunks[number]
+            ids[at : at + count] = job.spooled(begin, count)
+            rows[place] = (file, offset, at, at + count)
+            at += count
+        counts, found, failure = _pass(table, job, rows, ids, partition_rows, options)
+        if failure is not None:
+            code, writing, file, offset = failure
+            raise io_failed(job.files[file] if writing else table.path, offset, code, writing=writing)
+        digests[group] = found
+        stats.partitions += counts["partitions"]
+        stats.requests += counts["reads"]
+        stats.bytes_read += counts["bytes_read"]
+        stats.writes += counts["writes"]
+        stats.bytes_written += counts["bytes_written"]
+        del ids
+    _reorder(table.row_bytes, job, digests, options)
+    stats.seconds = time.perf_counter() - start
+    return stats, digests
+
+
+def _pass(
+    table: RowTable,
+    job: PackJob,
+    chunks: NDArray[np.int64],
+    ids: NDArray[np.uint32],
+    partition_rows: int,
+    options: PackOptions,
+) -> tuple[dict[str, int], NDArray[np.uint64], tuple[int, bool, int, int] | None]:
+    try:
+        return _native.pack_pass(
+            str(table.path),
+            data_offset=table.data_offset,
+            num_rows=table.num_rows,
+            row_bytes=table.row_bytes,
+            files=[str(path) for path in job.files],
+            chunks=chunks,
+            ids=ids,
+            partition_rows=partition_rows,
+            write_bytes=options.write_bytes,
+            threads=options.threads,
+            depth=options.depth,
+            request_bytes=options.request_bytes,
+            mode=options.mode,
+        )
+    except OSError as error:
+        raise io_failed(table.path, 0, error.errno or 0) from error
+    except IndexError as error:
+        raise InputError(f"packing {table.path}: {error}", "report this: a node of no graph") from error
+
+
+def _reorder(row_bytes: int, job: PackJob, digests: NDArray[np.uint64], options: PackOptions) -> None:
+    """Bring chunks whose ids did not ascend from ascending order into their own."""
+    wanted = [number for number, chunk in enumerate(job.chunks) if chunk[4] >= 0]
+    if not wanted:
+        return
+    largest = max(job.chunks[number][3] for number in wanted)
+    each = 2 * padded(largest * row_bytes) + 12 * largest
+    workers = max(1, min(options.threads, len(wanted), options.memory_bytes // each))
+    handles = {path: open_direct(path, os.O_RDWR) for path in {job.files[job.chunks[n][0]] for n in wanted}}
+    try:
+        with ThreadPoolExecutor(workers, thread_name_prefix="reorder") as pool:
+            room = padded(largest * row_bytes)
+            spare = [(aligned_empty(room), aligned_empty(room)) for _ in range(workers)]
+
+            def one(number: int) -> None:
+                file, offset, _, count, order = job.chunks[number]
+                nbytes = padded(count * row_bytes)
+                buffers = spare.pop()
+                source, target = buffers[0][:nbytes], buffers[1][:nbytes]
+                handle, path = handles[job.files[file]], job.files[file]
+                read_at(handle, source, offset, path)
+                rows = job.spooled(order, count).astype(np.int64)
+                used = count * row_bytes
+                _native.gather(source[:used].reshape(-1, row_bytes), rows, target[:used].reshape(-1, row_bytes), 1)
+                target[used:] = 0
+                write_at(handle, target, offset, path)
+                digests[number] = xxhash.xxh3_64_intdigest(target.data)
+                spare.append(buffers)
+
+            for done in [pool.submit(one, number) for number in wanted]:
+                done.result()
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def pack_individually(table: RowTable, job: PackJob, options: PackOptions) -> tuple[PackStats, NDArray[np.uint64]]:
+    """Fill the job's chunks one after another, each by random direct reads of its rows and one sequential write.
+
+    Kept for comparison (the paper's "individual packing"). Same results, same errors as `pack_batched`.
+    """
+    start = time.perf_counter()
+    stats = PackStats()
+    digests = np.zeros(len(job.chunks), np.uint64)
+    unit = slot_rows(table.row_bytes)
+    # A row's share of the buffers: itself, its id and place, its part of the reader's plan.
+    each = table.row_bytes + 24 + _native.plan_bytes(1)
+    with RowReader(
+        table.path,
+        data_offset=table.data_offset,
+        num_rows=table.num_rows,
+        row_bytes=table.row_bytes,
+        granularity=options.granularity,
+        mode=options.mode,
+    ) as reader:
+        longest = max((chunk[3] for chunk in job.chunks), default=0)
+        rows_at_once = max(1, (options.memory_bytes - reader.memory_bytes) // (each * unit)) * unit
+        buffer = aligned_empty(padded(min(rows_at_once, longest) * table.row_bytes))
+        for number, (file, offset, begin, count, order) in enumerate(job.chunks):
+            if count == 0:
+                continue
+            ids = job.spooled(begin, count)
+            if order >= 0:
+                ids = ids[job.spooled(order, count)]
+            digest = xxhash.xxh3_64()
+            handle = open_direct(job.files[file], os.O_WRONLY)
+            try:
+                for first in range(0, count, rows_at_once):
+                    wanted = as_ids(ids[first : first + rows_at_once])
+                    used = len(wanted) * table.row_bytes
+                    try:
+                        read = reader.read(wanted, buffer[:used].reshape(-1, table.row_bytes))
+                    except IndexError as error:
+                        raise InputError(f"packing {table.path}: {error}", "report this: a node of no graph") from error
+                    piece = buffer[: padded(used)]
+                    piece[used:] = 0
+                    write_at(handle, piece, offset + first * table.row_bytes, job.files[file])
+                    digest.update(piece.data)
+                    stats.requests += read.requests
+                    stats.bytes_read += read.bytes_read
+                    stats.writes += 1
+                    stats.bytes_written += piece.nbytes
+            finally:
+                os.close(handle)
+            digests[number] = digest.intdigest()
+    stats.seconds = time.perf_counter() - start
+    return stats, digests

@@ -1,0 +1,351 @@
+// Threads take (partition, chunk) items in order; a chunk's rows of one partition leave in a few large writes, and what does
+// not fill a page waits in the chunk's own 4 KiB buffer for the next partition.
+#include "packing.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include "aligned_memory.hpp"
+#include "xxh3.hpp"
+
+namespace outcore {
+namespace {
+
+class WriteFile {
+public:
+    explicit WriteFile(const std::string& path) {
+        fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
+        if (fd_ < 0 && errno == EINVAL) fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);  // a file system without O_DIRECT
+        if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
+    }
+    WriteFile(const WriteFile&) = delete;
+    WriteFile& operator=(const WriteFile&) = delete;
+    ~WriteFile() { close(fd_); }
+
+    // 0, or errno; `offset` is then where it failed.
+    int write(const std::byte* data, std::size_t bytes, std::uint64_t& offset) const {
+        while (bytes > 0) {
+            const ssize_t done = pwrite(fd_, data, bytes, static_cast<off_t>(offset));
+            if (done < 0 && errno == EINTR) continue;
+            if (done <= 0) return done < 0 ? errno : EIO;
+            // A direct write goes on at a page: a short one that ends inside is repeated from the page's start.
+            const std::size_t whole = static_cast<std::size_t>(done) == bytes ? bytes : static_cast<std::size_t>(done) / pack_page * pack_page;
+            if (whole == 0) return ENOSPC;
+            data += whole;
+            offset += whole;
+            bytes -= whole;
+        }
+        return 0;
+    }
+
+private:
+    int fd_;
+};
+
+// The part of a partition that somebody wants.
+struct Wanted {
+    std::uint64_t index;
+    std::uint64_t first_row;
+    std::uint64_t last_row;
+};
+
+class Pass {
+public:
+    Pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
+         std::span<const std::uint32_t> ids, const PackOptions& options)
+        : source_(source), chunks_(chunks), ids_(ids), options_(options), queue_(source.path, options.read),
+          states_(chunks.size()), tails_(chunks.size() * pack_page) {
+        for (const auto& file : files) files_.emplace_back(file);
+        find_wanted();
+        for (std::size_t c = 0; c < chunks.size(); ++c) {
+            const std::uint64_t bytes = padded((chunks[c].end - chunks[c].begin) * source.row_bytes);
+            states_[c].cursor = chunks[c].begin;
+            states_[c].at = chunks[c].offset;
+            if (bytes > 0) states_[c].digest = Xxh3Stream(bytes);
+        }
+        const std::uint64_t one = partition_buffer_bytes(options.partition_rows, source.row_bytes) / buffers;
+        memory_ = AlignedMemory(buffers * one);
+        partition_bytes_ = one;
+        left_ = std::vector<std::atomic<std::size_t>>(wanted_.size());
+        for (auto& left : left_) left = chunks.size();
+        tickets_.resize(wanted_.size());
+    }
+
+    PackResult run() {
+        for (std::size_t p = 0; p < std::min<std::size_t>(buffers, wanted_.size()); ++p) ask(p);
+        std::vector<std::thread> threads;
+        for (std::uint32_t i = 0; i < options_.threads; ++i) threads.emplace_back([this] { work(); });
+        for (std::size_t p = 0; p < wanted_.size(); ++p) {
+            {
+                std::unique_lock lock(mutex_);
+                changed_.wait(lock, [&] { return asked_ > p || failed_.load(); });
+                if (failed_) break;
+            }
+            const auto failure = queue_.wait(tickets_[p]);
+            if (failure) {
+                fail({failure->code, false, 0, failure->offset});
+                break;
+            }
+            const std::lock_guard lock(mutex_);
+            ready_ = p + 1;
+            changed_.notify_all();
+        }
+        for (auto& thread : threads) thread.join();
+        queue_.close();
+        result_.partitions = wanted_.size();
+        result_.writes = writes_;
+        result_.bytes_written = bytes_written_;
+        for (std::size_t c = 0; c < chunks_.size(); ++c) {
+            const bool empty = chunks_[c].begin == chunks_[c].end;
+            result_.digests.push_back(empty || result_.failure ? 0 : states_[c].digest.value());
+        }
+        return std::move(result_);
+    }
+
+private:
+    static constexpr std::size_t buffers = 2;
+
+    // What only the thread that holds the chunk's turn may touch; the turn passes on through `done`.
+    struct State {
+        std::uint64_t cursor = 0;  // next id
+        std::uint64_t at = 0;      // in the file, of the next write
+        std::uint32_t tail = 0;    // bytes in the chunk's page
+        Xxh3Stream digest;
+        std::atomic<std::size_t> done{0};  // partitions
+    };
+
+    static std::uint64_t padded(std::uint64_t bytes) { return (bytes + pack_page - 1) / pack_page * pack_page; }
+
+    // Which partitions are needed, and from which row to which: one look at every id.
+    void find_wanted() {
+        const std::uint64_t rows = options_.partition_rows;
+        const std::uint64_t count = (source_.num_rows + rows - 1) / rows;
+        constexpr std::uint64_t none = UINT64_MAX;
+        std::vector<Wanted> all(count, {0, none, 0});
+        for (const auto& chunk : chunks_) {
+            std::uint64_t partition = none;
+            std::uint64_t stop = 0;
+            std::uint32_t previous = 0;
+            for (std::uint64_t i = chunk.begin; i < chunk.end; ++i) {
+                const std::uint32_t id = ids_[i];
+                if (id >= source_.num_rows) {
+                    throw std::out_of_range("row " + std::to_string(id) + " of a table of " +
+                                            std::to_string(source_.num_rows) + " rows");
+                }
+                if (id < previous) throw std::invalid_argument("the ids of a chunk do not ascend");
+                if (partition == none || id >= stop) {
+                    if (partition != none) all[partition].last_row = std::max<std::uint64_t>(all[partition].last_row, previous);
+                    partition = id / rows;
+                    stop = (partition + 1) * rows;
+                    all[partition].first_row = std::min<std::uint64_t>(all[partition].first_row, id);
+                }
+                previous = id;
+            }
+            if (partition != none) all[partition].last_row = std::max<std::uint64_t>(all[partition].last_row, previous);
+        }
+        for (std::uint64_t p = 0; p < count; ++p) {
+            if (all[p].first_row != none) wanted_.push_back({p, all[p].first_row, all[p].last_row});
+        }
+    }
+
+    std::byte* partition_memory(std::size_t p) const { return memory_.data() + p % buffers * partition_bytes_; }
+    std::uint64_t row_offset(std::uint64_t row) const { return source_.data_offset + row * source_.row_bytes; }
+    std::uint64_t read_offset(std::size_t p) const {
+        return row_offset(wanted_[p].first_row) / queue_.block_bytes() * queue_.block_bytes();
+    }
+
+    void ask(std::size_t p) {
+        const std::uint64_t begin = read_offset(p);
+        const std::uint64_t need = row_offset(wanted_[p].last_row + 1) - begin;
+        const RangeQueue::Ticket ticket = queue_.submit(begin, need, {partition_memory(p), partition_bytes_});
+        const std::lock_guard lock(mutex_);
+        tickets_[p] = ticket;
+        asked_ = p + 1;
+        const std::uint64_t block = queue_.block_bytes();
+        result_.reads += (need + queue_.request_bytes() - 1) / queue_.request_bytes();
+        result_.bytes_read += (need + block - 1) / block * block;
+        changed_.notify_all();
+    }
+
+    void fail(PackFailure failure) {
+        const std::lock_guard lock(mutex_);
+        if (!result_.failure) result_.failure = failure;
+        failed_ = true;
+        changed_.notify_all();
+    }
+
+    void work() {
+        const AlignedMemory staging(options_.write_bytes);
+        const std::size_t items = wanted_.size() * chunks_.size();
+        std::size_t ready = 0;
+        for (;;) {
+            const std::size_t item = next_.fetch_add(1, std::memory_order_relaxed);
+            if (item >= items) return;
+            const std::size_t p = item / chunks_.size();
+            const std::size_t c = item % chunks_.size();
+            if (ready <= p) {
+                std::unique_lock lock(mutex_);
+                changed_.wait(lock, [&] { return ready_ > p || failed_.load(); });
+                ready = ready_;
+            }
+            State& state = states_[c];
+            // Items are taken in order, so whoever has this chunk's last turn is under way.
+            for (std::size_t done = state.done.load(std::memory_order_acquire); done != p;
+                 done = state.done.load(std::memory_order_acquire)) {
+                state.done.wait(done, std::memory_order_acquire);
+            }
+            if (!failed_) pack(p, c, state, staging);
+            state.done.store(p + 1, std::memory_order_release);
+            state.done.notify_all();
+            if (left_[p].fetch_sub(1, std::memory_order_acq_rel) == 1 && p + buffers < wanted_.size() && !failed_) ask(p + buffers);
+        }
+    }
+
+    void pack(std::size_t p, std::size_t c, State& state, const AlignedMemory& staging) {
+        const PackChunk& chunk = chunks_[c];
+        const std::uint64_t stop = wanted_[p].last_row + 1;
+        if (state.cursor == chunk.end || ids_[state.cursor] >= stop) return;
+        const std::byte* base = partition_memory(p);
+        const std::uint64_t base_offset = read_offset(p);
+        std::byte* out = staging.data();
+        std::byte* tail = tails_.data() + c * pack_page;
+        std::memcpy(out, tail, state.tail);
+        std::size_t fill = state.tail;
+        const std::size_t room = staging.size();
+        const std::size_t row_bytes = source_.row_bytes;
+        while (state.cursor < chunk.end && ids_[state.cursor] < stop) {
+            const std::byte* row = base + (row_offset(ids_[state.cursor++]) - base_offset);
+            if (fill + row_bytes <= room) {
+                std::memcpy(out + fill, row, row_bytes);
+                fill += row_bytes;
+                continue;
+            }
+            for (std::size_t done = 0; done < row_bytes;) {
+                const std::size_t part = std::min(row_bytes - done, room - fill);
+                std::memcpy(out + fill, row + done, part);
+                done += part;
+                fill += part;
+                if (fill == room) {
+                    if (!flush(chunk, state, out, fill)) return;
+                    fill = 0;
+                }
+            }
+        }
+        if (state.cursor == chunk.end) {
+            const std::size_t whole = padded(fill);
+            std::memset(out + fill, 0, whole - fill);
+            flush(chunk, state, out, whole);
+            return;
+        }
+        const std::size_t whole = fill / pack_page * pack_page;
+        if (!flush(chunk, state, out, whole)) return;
+        state.tail = static_cast<std::uint32_t>(fill - whole);
+        std::memcpy(tail, out + whole, state.tail);
+    }
+
+    bool flush(const PackChunk& chunk, State& state, const std::byte* data, std::size_t bytes) {
+        if (bytes == 0) return true;
+        state.digest.update(data, bytes);
+        const int code = files_[chunk.file].write(data, bytes, state.at);
+        if (code != 0) {
+            fail({code, true, chunk.file, state.at});
+            return false;
+        }
+        writes_.fetch_add(1, std::memory_order_relaxed);
+        bytes_written_.fetch_add(bytes, std::memory_order_relaxed);
+        return true;
+    }
+
+    const PackSource& source_;
+    std::span<const PackChunk> chunks_;
+    std::span<const std::uint32_t> ids_;
+    PackOptions options_;
+    std::vector<Wanted> wanted_;
+    std::deque<WriteFile> files_;
+    AlignedMemory memory_;
+    std::uint64_t partition_bytes_ = 0;
+    RangeQueue queue_;  // after the memory it reads into
+    std::vector<State> states_;
+    AlignedMemory tails_;
+    std::vector<std::atomic<std::size_t>> left_;  // chunks that have not yet taken their rows of a partition
+    std::atomic<std::size_t> next_{0};
+    std::atomic<bool> failed_{false};
+    std::atomic<std::uint64_t> writes_{0};
+    std::atomic<std::uint64_t> bytes_written_{0};
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<RangeQueue::Ticket> tickets_;
+    std::size_t asked_ = 0;  // partitions given to the queue
+    std::size_t ready_ = 0;  // partitions in memory
+    PackResult result_;
+};
+
+}  // namespace
+
+std::uint64_t partition_buffer_bytes(std::uint64_t partition_rows, std::uint64_t row_bytes) {
+    return 2 * ((partition_rows * row_bytes + pack_page - 1) / pack_page + 2) * pack_page;
+}
+
+PackResult pack_pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
+                     std::span<const std::uint32_t> ids, const PackOptions& options) {
+    if (options.partition_rows == 0 || options.threads == 0) throw std::invalid_argument("no rows or no threads");
+    if (options.write_bytes == 0 || options.write_bytes % pack_page != 0) throw std::invalid_argument("write_bytes is not a multiple of a page");
+    for (const auto& chunk : chunks) {
+        if (chunk.begin > chunk.end || chunk.end > ids.size() || chunk.file >= files.size() || chunk.offset % pack_page != 0) {
+            throw std::invalid_argument("a chunk lies outside its ids or files, or is not aligned");
+        }
+    }
+    return Pass(source, files, chunks, ids, options).run();
+}
+
+Ascending ascending(std::span<const std::int64_t> ids) {
+    if (ids.size() > UINT32_MAX) throw std::length_error("more than 2^32 rows in one list");
+    Ascending result;
+    auto& [sorted, from] = result;
+    sorted.resize(ids.size());
+    from.resize(ids.size());
+    std::uint32_t largest = 0;
+    bool ordered = true;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] < 0 || ids[i] > UINT32_MAX) throw std::out_of_range("row " + std::to_string(ids[i]));
+        sorted[i] = static_cast<std::uint32_t>(ids[i]);
+        from[i] = static_cast<std::uint32_t>(i);
+        largest = std::max(largest, sorted[i]);
+        ordered = ordered && (i == 0 || sorted[i - 1] <= sorted[i]);
+    }
+    if (ordered) return result;
+    constexpr int digit_bits = 11;
+    std::vector<std::uint32_t> other(ids.size());
+    std::vector<std::uint32_t> other_from(ids.size());
+    for (int shift = 0; shift < static_cast<int>(std::bit_width(largest)); shift += digit_bits) {
+        std::array<std::uint32_t, 1 << digit_bits> begin{};
+        const auto digit = [shift](std::uint32_t id) { return (id >> shift) & ((1U << digit_bits) - 1); };
+        for (const auto id : sorted) ++begin[digit(id)];
+        std::uint32_t sum = 0;
+        for (auto& count : begin) sum += std::exchange(count, sum);
+        for (std::size_t i = 0; i < sorted.size(); ++i) {
+            const std::uint32_t to = begin[digit(sorted[i])]++;
+            other[to] = sorted[i];
+            other_from[to] = from[i];
+        }
+        sorted.swap(other);
+        from.swap(other_from);
+    }
+    return result;
+}
+
+}  // namespace outcore

@@ -1,0 +1,181 @@
+// The range queue's thread: cuts ranges into requests, queues them as places become free, finishes short reads.
+#include "range_queue.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+#include "pread_pool.hpp"
+#include "ring.hpp"
+
+namespace outcore {
+
+RangeQueue::RangeQueue(const std::string& path, const RangeQueueOptions& options) : options_(options), file_(path) {
+    if (options.depth == 0 || options.depth > 4096) throw std::invalid_argument("depth must be in [1, 4096]");
+    const std::uint32_t block = file_.block_bytes();
+    if (options.request_bytes < block || options.request_bytes > (1U << 30)) {
+        throw std::invalid_argument("request_bytes must be at least a block and at most 1 GiB");
+    }
+    options_.request_bytes = options.request_bytes / block * block;
+    std::string reason = "asked for";
+#ifdef OUTCORE_HAS_LIBURING
+    if (options.want_ring) {
+        try {
+            backend_ = std::make_unique<Ring>(options.depth, file_.fd());
+            mode_ = "io_uring";
+        } catch (const std::system_error& error) {
+            reason = error.what();
+        }
+    }
+#else
+    if (options.want_ring) reason = "built without liburing";
+#endif
+    if (!backend_) {
+        if (options.need_ring) throw std::runtime_error(reason);
+        backend_ = std::make_unique<PreadPool>(options.depth, file_.fd());
+        mode_ = "pread pool (" + reason + ")";
+    }
+    if (!file_.note().empty()) mode_ += "; " + file_.note();
+    flights_.resize(options.depth);
+    for (std::uint32_t i = 0; i < options.depth; ++i) free_.push_back(options.depth - 1 - i);
+    thread_ = std::thread([this] { run(); });
+}
+
+RangeQueue::Ticket RangeQueue::submit(std::uint64_t offset, std::uint64_t need, std::span<std::byte> memory) {
+    const std::uint64_t block = file_.block_bytes();
+    if (offset % block != 0 || reinterpret_cast<std::uintptr_t>(memory.data()) % file_.memory_alignment() != 0) {
+        throw std::invalid_argument("the range or its memory is not aligned");
+    }
+    if ((need + block - 1) / block * block > memory.size()) throw std::invalid_argument("the memory is too small");
+    const std::lock_guard lock(mutex_);
+    ranges_.push_back({.offset = offset, .need = need, .memory = memory.data(), .failure = {}});
+    if (closing_) ranges_.back().failure = ReadFailure{ECANCELED, offset};
+    asked_.notify_one();
+    return first_ + ranges_.size() - 1;
+}
+
+std::optional<ReadFailure> RangeQueue::wait(Ticket ticket) {
+    std::unique_lock lock(mutex_);
+    if (ticket < first_ || ticket - first_ >= ranges_.size() || range(ticket).taken) {
+        throw std::logic_error("this range was waited for before");
+    }
+    arrived_.wait(lock, [&] { return range(ticket).arrived(); });
+    range(ticket).taken = true;
+    const auto failure = range(ticket).failure;
+    while (!ranges_.empty() && ranges_.front().taken) {
+        ranges_.pop_front();
+        ++first_;
+    }
+    cursor_ = std::max(cursor_, first_);
+    return failure;
+}
+
+void RangeQueue::close() {
+    {
+        const std::lock_guard lock(mutex_);
+        closing_ = true;
+        fail_all(ECANCELED);
+    }
+    asked_.notify_all();
+    arrived_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    backend_.reset();
+}
+
+void RangeQueue::fail_all(int code) {
+    for (auto& range : ranges_) {
+        if (range.begun < range.need && !range.failure) range.failure = ReadFailure{code, range.offset + range.begun};
+    }
+}
+
+void RangeQueue::run() {
+    std::vector<Completion> completions(options_.depth);
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        fill();
+        const auto in_flight = static_cast<std::uint32_t>(options_.depth - free_.size());
+        if (in_flight == 0) {
+            if (closing_) return;
+            asked_.wait(lock);
+            continue;
+        }
+        // With more to queue, several completions are taken at once: neighbours queued together are joined by the block
+        // layer. Without, one by one, so that what is asked for meanwhile begins soon.
+        const std::uint32_t at_least = free_.empty() ? std::max(1U, options_.depth / 4) : 1;
+        lock.unlock();
+        std::size_t count = 0;
+        int code = 0;
+        try {
+            count = backend_->wait(completions, at_least);
+        } catch (const std::system_error& error) {
+            code = error.code().value();
+        }
+        lock.lock();
+        if (code != 0) {  // the ring itself failed: nothing more will come of it
+            fail_all(code);
+            for (auto& range : ranges_) {
+                if (range.in_flight > 0 && !range.failure) range.failure = ReadFailure{code, range.offset};
+                range.in_flight = 0;
+            }
+            closing_ = true;
+            arrived_.notify_all();
+            return;
+        }
+        for (std::size_t i = 0; i < count; ++i) handle(completions[i]);
+    }
+}
+
+void RangeQueue::fill() {
+    while (!free_.empty() && cursor_ - first_ < ranges_.size()) {
+        Range& range = this->range(cursor_);
+        if (range.failure || range.begun >= range.need) {
+            if (range.arrived()) arrived_.notify_all();  // an empty range
+            ++cursor_;
+            continue;
+        }
+        const std::uint64_t block = file_.block_bytes();
+        const auto wanted = static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.request_bytes, range.need - range.begun));
+        const auto length = static_cast<std::uint32_t>((wanted + block - 1) / block * block);
+        const std::uint32_t tag = free_.back();
+        free_.pop_back();
+        flights_[tag] = {cursor_, range.begun, length, {static_cast<std::uint32_t>(block), wanted}};
+        range.begun += wanted;
+        ++range.in_flight;
+        submit_flight(tag);
+    }
+}
+
+void RangeQueue::submit_flight(std::uint32_t tag) {
+    const Flight& flight = flights_[tag];
+    const Range& range = this->range(flight.ticket);
+    const std::uint64_t at = flight.offset + flight.progress.base;
+    backend_->queue({range.offset + at, range.memory + at, flight.length - flight.progress.base, tag, false});
+}
+
+void RangeQueue::handle(const Completion& completion) {
+    Flight& flight = flights_[completion.tag];
+    Range& range = this->range(flight.ticket);
+    const auto fail = [&](int code, std::uint64_t offset) {
+        if (!range.failure || offset < range.failure->offset) range.failure = ReadFailure{code, offset};
+    };
+    const std::uint64_t begin = range.offset + flight.offset;
+    if (completion.result < 0) {
+        const int code = -completion.result;
+        if (code == EAGAIN || code == EINTR) {
+            submit_flight(completion.tag);
+            return;
+        }
+        fail(code, begin + flight.progress.base);
+    } else {
+        switch (flight.progress.advance(static_cast<std::uint32_t>(completion.result))) {
+            case Progress::Next::again: submit_flight(completion.tag); return;
+            case Progress::Next::ended: fail(0, begin + flight.progress.got); break;
+            case Progress::Next::done: break;
+        }
+    }
+    free_.push_back(completion.tag);
+    if (--range.in_flight == 0 && range.arrived()) arrived_.notify_all();
+}
+
+}  // namespace outcore
