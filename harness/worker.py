@@ -47,6 +47,7 @@ class Run:
         cores = build.cores_of(spec)
         build.limit_threads(spec)
         self._system_class = load(spec.config.system)
+        self._system_class.load_libraries()
         self._workload = build.build_workload(spec, joint.rank)
         build.hand_over_bounds(spec, self._workload)
         self._accelerator = build.build_accelerator(spec, joint.rank)
@@ -60,6 +61,9 @@ class Run:
             cores=cores,
             stages=spec.config.stages,
             keep_order=spec.config.keep_order,
+            rank=joint.rank,
+            world=joint.world,
+            group=joint.group,
             epochs=spec.config.epochs,
         )
         # Each rank has a device of its own and its part of the host.

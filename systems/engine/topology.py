@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from systems.engine.bounds import Bounds
 from systems.interface import PlanItem
 from workloads.errors import DataIOError
@@ -20,14 +23,20 @@ def indptr_item(workload: Workload) -> PlanItem:
     return PlanItem("indptr", 8 * (workload.dataset.num_nodes + 1))
 
 
-def mapped_sampler(workload: Workload, *, read_ahead: bool = False) -> NeighborSampler:
-    """A sampler with `indptr` in memory and `indices` and labels memory-mapped, without read-ahead unless asked for."""
+def mapped_sampler(
+    workload: Workload, *, read_ahead: bool = False, indptr: npt.NDArray[np.int64] | None = None
+) -> NeighborSampler:
+    """A sampler with `indptr` in memory and `indices` and labels memory-mapped, without read-ahead unless asked for.
+
+    Args:
+        indptr: int64 [num_nodes + 1] where it is in memory already.
+    """
     dataset = workload.dataset
     indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
     if not read_ahead:
         advise_random(indices)
         advise_random(labels)
-    return make_sampler(workload, indices=indices, labels=labels)
+    return make_sampler(workload, indptr=indptr, indices=indices, labels=labels)
 
 
 def sampling_items(bounds: Bounds, *, workers: int, waiting: int) -> tuple[PlanItem, ...]:

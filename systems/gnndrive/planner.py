@@ -1,8 +1,12 @@
-"""Sizes of GNNDrive's buffers from the workload and the budget: feature buffer first, everything else around it."""
+"""Sizes of GNNDrive's buffers from the workload and the budget: feature buffer first, everything else around it.
+
+Processes that train together share `indptr` and, on the processor, the feature buffer (Section 4.4): each counts its
+part of them, and the feature buffer is as large as all their budgets allow.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Literal, TypedDict
 
 from systems.engine import FeatureBuffer, RowReader
@@ -40,6 +44,7 @@ class Sizes:
         slots: rows of the feature buffer.
         max_nodes: rows of the largest mini-batch.
         on_device: the feature buffer lies on a device with memory of its own (the paper's GPU variant).
+        sharing: processes that share the feature buffer, 1 for one that is a process's own.
         staging_bytes: staging buffer of each extractor, 0 where reads land in the feature buffer itself.
         plan: all buffers.
     """
@@ -47,6 +52,7 @@ class Sizes:
     slots: int
     max_nodes: int
     on_device: bool
+    sharing: int
     staging_bytes: int
     plan: Plan
 
@@ -72,11 +78,12 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
         BudgetError: the feature buffer cannot hold the largest mini-batch of every extractor, below which extraction
             could deadlock (Section 4.2), or another part does not fit.
     """
-    bounds = batch_bounds(workload)
+    bounds = _joint_bounds(batch_bounds(workload), runtime)
     on_device = runtime.accelerator.kind != "cpu"
-    topology = [indptr_item(workload), *_sampling(bounds, options)]
+    sharing = 1 if on_device else runtime.world
+    topology = [_part(indptr_item(workload), runtime.world), *_sampling(bounds, options)]
     if runtime.stages == "sample":
-        return Sizes(0, bounds.max_nodes, on_device, 0, Plan(tuple(topology)).require(NAME, budget))
+        return Sizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(topology)).require(NAME, budget))
     staging = _staging_bytes(workload, bounds, options, on_device)
     host = [
         *topology,
@@ -84,18 +91,31 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     ]
     if staging:
         host.append(PlanItem("staging buffer", options.extractors * staging))
-    host.append(_page_cache(workload, budget))
+    host.append(_part(_page_cache(workload, budget, runtime.world), runtime.world))
     if on_device:
-        slots = _slots(workload, options, bounds, _device_bytes(runtime, budget), 0, "device")
-        host.append(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)))
+        slots = _slots(workload, options, bounds, _device_bytes(runtime, budget), 0, "device", 1)
     else:
-        left = None if budget.host is None else budget.host - sum(item.bytes for item in host)
-        slots = _slots(workload, options, bounds, left, 1, "host")
-        host.append(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)))
+        left = None if budget.host is None else (budget.host - sum(item.bytes for item in host)) * sharing
+        slots = _slots(workload, options, bounds, left, 1, "host", sharing)
+    host.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)), sharing))
     tier: Tier = "device" if on_device else "host"
-    items = (*host, PlanItem("feature buffer", _table_bytes(slots * row_bytes(workload)), tier))
+    table = PlanItem("feature buffer", _table_bytes(slots * row_bytes(workload)), tier)
+    items = (*host, _part(table, sharing))
     plan = Plan(items).require(NAME, budget, "raise memory, or lower extractors, io_depth, batch size or fan-out")
-    return Sizes(slots, bounds.max_nodes, on_device, staging, plan)
+    return Sizes(slots, bounds.max_nodes, on_device, sharing, staging, plan)
+
+
+def _part(item: PlanItem, sharing: int) -> PlanItem:
+    """A process's part of what `sharing` processes hold together."""
+    return replace(item, bytes=item.bytes // sharing)
+
+
+def _joint_bounds(bounds: Bounds, runtime: Runtime) -> Bounds:
+    """The largest over all ranks, so that all of them plan the same."""
+    if runtime.group is None:
+        return bounds
+    ranks = runtime.group.gather(bounds)
+    return Bounds(**{field.name: max(getattr(rank, field.name) for rank in ranks) for field in fields(Bounds)})
 
 
 def _sampling(bounds: Bounds, options: GnnDriveOptions) -> tuple[PlanItem, ...]:
@@ -119,9 +139,9 @@ def _reader_bytes(workload: Workload, options: GnnDriveOptions, bounds: Bounds) 
     return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=bounds.max_nodes, path=path)
 
 
-def _page_cache(workload: Workload, budget: MemoryBudget) -> PlanItem:
+def _page_cache(workload: Workload, budget: MemoryBudget, world: int) -> PlanItem:
     """What the feature buffer must leave for `indices`, which sampling reads through the page cache."""
-    share = workload.dataset.topology_bytes if budget.host is None else budget.host // 8
+    share = workload.dataset.topology_bytes if budget.host is None else budget.host * world // 8
     return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))
 
 
@@ -135,14 +155,21 @@ def _table_bytes(nbytes: int) -> int:
 
 
 def _slots(
-    workload: Workload, options: GnnDriveOptions, bounds: Bounds, left: int | None, mapped: int, tier: str
+    workload: Workload,
+    options: GnnDriveOptions,
+    bounds: Bounds,
+    left: int | None,
+    mapped: int,
+    tier: str,
+    sharing: int,
 ) -> int:
     """Slots of the feature buffer: as many as wanted, or as `left` bytes hold, with their mapping table if `mapped`."""
     row = row_bytes(workload)
-    least = options.extractors * bounds.max_nodes
+    least = sharing * options.extractors * bounds.max_nodes
     fitting = workload.dataset.num_nodes if left is None else _fitting(left, row, mapped)
     if options.feature_buffer == "auto":
-        rule = (options.extractors + options.training_queue) * bounds.max_nodes * options.feature_buffer_scale
+        queued = options.extractors + options.training_queue
+        rule = sharing * queued * bounds.max_nodes * options.feature_buffer_scale
         wanted = max(least, int(rule))
     elif options.feature_buffer == "max":
         wanted = fitting

@@ -44,6 +44,7 @@ class GnnDrive(System):
         options=GnnDriveOptions,
         # Which rows are still buffered depends on when mini-batches are released; rows and hits + misses do not.
         deterministic_counters=False,
+        data_parallel=True,
     )
     options: GnnDriveOptions
 
@@ -62,7 +63,8 @@ class GnnDrive(System):
 
     @property
     def _in_order(self) -> bool:
-        return self.options.keep_order or self.runtime.keep_order
+        # Ranks take each step together: with mini-batches out of order they would mix their steps.
+        return self.options.keep_order or self.runtime.keep_order or self.runtime.group is not None
 
     def plan(self) -> Plan:
         """All buffers; see `planner.py`."""
@@ -73,14 +75,39 @@ class GnnDrive(System):
         sizes = self._sizes
         self._topology = DatasetFiles(self.workload, ["indices", "labels"])
         self._topology.check()
-        self._sampler = mapped_sampler(self.workload)
+        self._sampler = mapped_sampler(self.workload, indptr=self._shared_indptr())
         if self.runtime.stages == "sample":
             return
         dataset, accelerator = self.workload.dataset, self.runtime.accelerator
-        self._table = accelerator.allocate(sizes.slots, dataset.dim, torch_dtype(dataset.feature_dtype))
-        self._buffer = FeatureBuffer(sizes.slots)
+        dtype = torch_dtype(dataset.feature_dtype)
+        if sizes.sharing == 1:
+            self._table = accelerator.allocate(sizes.slots, dataset.dim, dtype)
+            self._buffer = FeatureBuffer(sizes.slots)
+        else:
+            self._table, self._buffer = self._shared_buffer(dtype)
         self._extractors = ExtractorPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
+
+    def _shared_indptr(self) -> npt.NDArray[np.int64] | None:
+        """`indptr` once for all processes; None where there is one, which loads its own."""
+        group, dataset = self.runtime.group, self.workload.dataset
+        if group is None:
+            return None
+        indptr = group.shared(8 * (dataset.num_nodes + 1)).view(np.int64)
+        if group.rank == 0:
+            indptr[:] = dataset.load("indptr")
+        group.barrier()
+        return indptr
+
+    def _shared_buffer(self, dtype: torch.dtype) -> tuple[torch.Tensor, FeatureBuffer]:
+        """Table and bookkeeping in memory of all processes: a row that one of them reads serves the others too."""
+        group, slots, dim = self.runtime.group, self._sizes.slots, self.workload.dataset.dim
+        assert group is not None
+        table = torch.from_numpy(group.shared(slots * dim * dtype.itemsize)).view(dtype).view(slots, dim)
+        memory = group.shared(FeatureBuffer.plan_bytes(slots))
+        created = FeatureBuffer(slots, memory=memory) if group.rank == 0 else None
+        group.barrier()
+        return table, created or FeatureBuffer(slots, memory=memory, create=False)
 
     def _make_extractor(self) -> Extractor:
         dataset, options, accelerator = self.workload.dataset, self.options, self.runtime.accelerator
@@ -135,6 +162,8 @@ class GnnDrive(System):
             # All threads of this pipeline are told to end and none of its batches is used again, so starting from an
             # empty mapping is right, and much simpler than undoing what was under way.
             buffer.close()
+            if self._sizes.sharing > 1:
+                return  # a rank that stops early ends the run, and this wakes the others
             self._buffer = FeatureBuffer(buffer.num_slots)
             self._evicted_before = 0
 
@@ -147,16 +176,39 @@ class GnnDrive(System):
         options = self.options
         turnstile = pipe.turnstile() if self._in_order else None
         releasing: Channel[Slots] = pipe.channel(options.extractors + options.training_queue + 1)
+        places = self._places(pipe)
         training: Channel[Batch] = pipe.channel(options.training_queue, ordered=self._in_order)
 
         def extract(number: int, sampled: SampledBatch) -> Batch:
-            return self._extract(number, sampled, buffer, tally, turnstile, releasing)
+            return self._extract(number, sampled, buffer, tally, turnstile, releasing, places)
+
+        def release(number: int, slots: Slots) -> None:
+            buffer.release_slots(slots)
+            if places is not None:
+                places.put(number, None)
 
         pipe.stage("extract", options.extractors, extract, extracting, training)
-        pipe.stage("release", 1, lambda _, slots: buffer.release_slots(slots), releasing)
+        pipe.stage("release", 1, release, releasing)
         yield from pipe.results(training)
         releasing.close()
         pipe.finish()
+
+    def _places(self, pipe: Pipeline) -> Channel[None] | None:
+        """Mini-batches that this process may hold in a feature buffer that it shares, as tokens.
+
+        Ranks train in step, so one that filled the buffer with what comes later would starve the rank that it waits
+        for. With its own share of the slots each always finds room.
+        """
+        sizes = self._sizes
+        if sizes.sharing == 1:
+            return None
+        count = max(1, sizes.slots // (sizes.sharing * max(1, sizes.max_nodes)))
+        if sizes.slots >= self.workload.dataset.num_nodes:
+            count = self.options.extractors + self.options.training_queue + 1  # every row has a slot of its own
+        places: Channel[None] = pipe.channel(count)
+        for number in range(count):
+            places.put(number, None)
+        return places
 
     def _extract(
         self,
@@ -166,6 +218,7 @@ class GnnDrive(System):
         tally: Tally,
         turnstile: Turnstile | None,
         releasing: Channel[Slots],
+        places: Channel[None] | None,
     ) -> Batch:
         """Algorithm 1 of the paper for one mini-batch."""
         assert self._table is not None and self._extractors is not None
@@ -173,6 +226,8 @@ class GnnDrive(System):
         if turnstile is not None:
             # In order, a later mini-batch must not take the slots that the one to be trained next waits for.
             turnstile.enter(number)
+        if places is not None:
+            places.get()
         got = buffer.acquire(sampled.nodes)
         if turnstile is not None:
             turnstile.leave()
@@ -206,7 +261,8 @@ class GnnDrive(System):
         """What the last epoch's extractors asked for, found in the feature buffer and read."""
         if self._tally is None:
             return Counters()
-        evictions = self._buffer.evictions - self._evicted_before if self._buffer is not None else 0
+        counts = self._buffer is not None and (self._sizes.sharing == 1 or self.runtime.rank == 0)
+        evictions = self._buffer.evictions - self._evicted_before if self._buffer is not None and counts else 0
         return self._tally.counters(evictions)
 
     def notes(self) -> dict[str, str]:
@@ -217,6 +273,7 @@ class GnnDrive(System):
             "io": self._mode,
             "feature_buffer": f"{sizes.slots} slots, {batches:.1f} largest mini-batches",
             "variant": "GPU (staging buffer)" if sizes.on_device else "CPU (reads into the feature buffer)",
+            "ranks": f"{self.runtime.world}, {'one feature buffer' if sizes.sharing > 1 else 'a feature buffer each'}",
             "order": "seed plan" if self._in_order else "as extraction finishes",
         }
 

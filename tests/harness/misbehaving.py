@@ -25,6 +25,7 @@ class MisbehavingOptions(Options):
     """What to do, and when."""
 
     behaviour: Behaviour = Field("good", description="what to do in the measured epoch")
+    rank: int = Field(-1, ge=-1, description="only this rank misbehaves; -1: all")
     extract_seconds: float = Field(0.0, ge=0, description="sleep this long in each batch's extract stage")
 
 
@@ -38,6 +39,7 @@ class Misbehaving(System):
         devices=("cpu", "emulated"),
         faithful=True,
         options=MisbehavingOptions,
+        data_parallel=True,
     )
     options: MisbehavingOptions
 
@@ -57,7 +59,7 @@ class Misbehaving(System):
         """Every batch, unless."""
         self._rows = 0
         for index, seeds in enumerate(self._plan.batches(k)):
-            if k == 1 and index == 1:
+            if k == 1 and index == 1 and self.options.rank in (-1, self.runtime.rank):
                 self._misbehave()
             with self.clock.stage("sample", index):
                 sampled = self._sampler.sample(k, index, seeds)

@@ -1,0 +1,92 @@
+"""Data parallelism: N ranks under one cap take the steps that one process takes, and end together when one does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.joint import merged_plan, summed
+from harness.orchestrator import execute
+from harness.record import PlannedBuffer, Record
+from harness.series import Series
+from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, share_cache, workers_of
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    root = tmp_path_factory.mktemp("ranks")
+    dataset = make_tiny(root / "data" / "tiny", nodes=20_000, edges=100_000, dim=64)
+    share_cache(root / "results", tmp_path_factory)
+    with Series(root / "results", root / "data") as opened:
+        opened.prepare([config(opened), config(opened, "gnndrive")], dataset)
+        yield opened
+    assert not workers_of(root)
+
+
+def run(series: Series, system: str, **changes: Any) -> Record:
+    record = execute(series, config(series, system, **changes), Dataset.open(series.data_root / "tiny"))
+    assert left_behind(series) == []
+    return record
+
+
+REAL: dict[str, Any] = {
+    "device": "cpu", "device_memory": None, "memory": "+32MiB", "keep_order": True, "epochs": 3, "verify": True,
+    "options": {"extractors": 2, "samplers": 1},
+}  # fmt: skip
+
+
+def test_two_ranks_learn_what_one_process_with_their_seed_nodes_does(series: Series) -> None:
+    """Same steps, same draws: the loss of every epoch is that of one process with mini-batches twice as large."""
+    alone = run(series, "gnndrive", batch_size=40, **REAL)
+    together = run(series, "gnndrive", batch_size=20, ranks=2, **REAL)
+    assert (alone.status, together.status) == ("ok", "ok"), (alone.reason, together.reason)
+    for one, two in zip(alone.epochs, together.epochs, strict=True):
+        assert two.batches == 2 * one.batches
+        assert two.loss == pytest.approx(one.loss, rel=1e-5)
+        assert two.accuracy == pytest.approx(one.accuracy)
+        assert sum(two.counters["hits"].values()) + two.counters["misses"] == two.counters["rows"]
+    assert not [rule for rule in together.verdict_rules if rule.rule == "18" and not rule.ok]
+    assert together.notes["ranks"] == "2, one feature buffer"
+
+
+def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
+    record = run(series, "gnndrive", batch_size=20, ranks=2, memory="+48MiB", options={"extractors": 1, "samplers": 1})
+    assert record.status == "ok", record.reason
+    assert record.notes["ranks"] == "2, a feature buffer each"
+    device = next(item for item in record.memory.plan if item.tier == "device")
+    slots = int(record.notes["feature_buffer"].split()[0])
+    assert device.bytes == 2 * (-(-slots * 64 * 4 // 4096) * 4096)
+
+
+def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) -> None:
+    record = run(series, MISBEHAVING, ranks=3, options={"behaviour": "sigkill", "rank": 1})
+    assert record.status == "failed"
+    assert record.reason.startswith("rank 1 of 3 was ended by SIGKILL, and the others with it")
+    assert not caps_of(record.run_id.replace("-", ".")[:20]) and not workers_of(series.results_root)
+    assert record.duration_s < 60
+
+
+def test_what_one_rank_says_of_its_failure_is_what_is_told(series: Series) -> None:
+    record = run(series, MISBEHAVING, ranks=2, options={"behaviour": "io", "rank": 1})
+    assert record.status == "failed"
+    assert "Connection" not in record.reason and "another process" not in record.reason
+    assert record.reason == "the file ended early"
+
+
+def test_a_system_of_one_process_says_so(series: Series) -> None:
+    record = run(series, "pyg+", ranks=2)
+    assert record.status == "unsupported" and record.reason == "pyg+ trains in one process"
+
+
+def test_plans_and_counters_of_ranks_add_up() -> None:
+    buffers = [PlannedBuffer(name="cache", bytes=3, tier="host"), PlannedBuffer(name="cache", bytes=5, tier="device")]
+    assert [(item.tier, item.bytes) for item in merged_plan([buffers, buffers])] == [("host", 6), ("device", 10)]
+    first = {"rows": 3, "hits": {"host": 1}, "observed": {"a": 1.0}, "none": None}
+    second = {"rows": 4, "hits": {"host": 2, "device": 7}, "observed": {}, "none": None}
+    assert summed([first, second]) == {
+        "rows": 7, "hits": {"host": 3, "device": 7}, "observed": {"a": 1.0}, "none": None,
+    }  # fmt: skip
