@@ -1,0 +1,344 @@
+// Demand policies of one cache size: every miss brings the row in, and one row out where the cache is full.
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "policies.hpp"
+
+namespace outcore {
+namespace {
+
+constexpr std::uint32_t none = UINT32_MAX;
+
+// A first-in first-out queue of bounded length.
+class Ring {
+public:
+    explicit Ring(std::size_t capacity) : rows_(std::max<std::size_t>(1, capacity)) {}
+
+    std::size_t size() const { return size_; }
+
+    void push(std::uint32_t row) {
+        std::size_t at = first_ + size_++;
+        if (at >= rows_.size()) at -= rows_.size();
+        rows_[at] = row;
+    }
+
+    std::uint32_t pop() {
+        const std::uint32_t row = rows_[first_];
+        if (++first_ == rows_.size()) first_ = 0;
+        --size_;
+        return row;
+    }
+
+private:
+    std::vector<std::uint32_t> rows_;
+    std::size_t first_ = 0;
+    std::size_t size_ = 0;
+};
+
+// Lists of rows, each row in at most one: newest at the front.
+class Chains {
+public:
+    Chains(std::uint32_t num_rows, std::size_t chains)
+        : newer_(num_rows, none), older_(num_rows, none), front_(chains, none), back_(chains, none) {}
+
+    std::uint32_t back(std::size_t chain) const { return back_[chain]; }
+    std::uint32_t newer(std::uint32_t row) const { return newer_[row]; }
+    bool empty(std::size_t chain) const { return back_[chain] == none; }
+
+    void push(std::size_t chain, std::uint32_t row) {
+        const std::uint32_t front = std::exchange(front_[chain], row);
+        older_[row] = front;
+        newer_[row] = none;
+        (front == none ? back_[chain] : newer_[front]) = row;
+    }
+
+    void remove(std::size_t chain, std::uint32_t row) {
+        const std::uint32_t newer = newer_[row];
+        const std::uint32_t older = older_[row];
+        (newer == none ? front_[chain] : older_[newer]) = older;
+        (older == none ? back_[chain] : newer_[older]) = newer;
+    }
+
+private:
+    std::vector<std::uint32_t> newer_;
+    std::vector<std::uint32_t> older_;
+    std::vector<std::uint32_t> front_;
+    std::vector<std::uint32_t> back_;
+};
+
+// Each class: `hit(row)` says whether the row is there and notes the access; `insert(row)` after a miss.
+
+class Lru {
+public:
+    Lru(const AccessTrace& trace, std::size_t capacity)
+        : chain_(trace.num_rows, 1), cached_(trace.num_rows), capacity_(capacity) {}
+
+    bool hit(std::uint32_t row) {
+        if (!cached_[row]) return false;
+        chain_.remove(0, row);
+        chain_.push(0, row);
+        return true;
+    }
+
+    void insert(std::uint32_t row) {
+        if (size_ == capacity_) {
+            const std::uint32_t victim = chain_.back(0);
+            chain_.remove(0, victim);
+            cached_[victim] = 0;
+        } else {
+            ++size_;
+        }
+        chain_.push(0, row);
+        cached_[row] = 1;
+    }
+
+private:
+    Chains chain_;
+    std::vector<std::uint8_t> cached_;
+    std::size_t capacity_;
+    std::size_t size_ = 0;
+};
+
+class Fifo {
+public:
+    Fifo(const AccessTrace& trace, std::size_t capacity) : queue_(capacity), cached_(trace.num_rows), capacity_(capacity) {}
+
+    bool hit(std::uint32_t row) const { return cached_[row] != 0; }
+
+    void insert(std::uint32_t row) {
+        if (queue_.size() == capacity_) cached_[queue_.pop()] = 0;
+        queue_.push(row);
+        cached_[row] = 1;
+    }
+
+private:
+    Ring queue_;
+    std::vector<std::uint8_t> cached_;
+    std::size_t capacity_;
+};
+
+// Second chance: a row used since the hand last passed it is passed once more. A row comes in unused.
+class Clock {
+public:
+    Clock(const AccessTrace& trace, std::size_t capacity)
+        : queue_(capacity), state_(trace.num_rows), capacity_(capacity) {}
+
+    bool hit(std::uint32_t row) {
+        if (state_[row] == 0) return false;
+        state_[row] = 2;
+        return true;
+    }
+
+    void insert(std::uint32_t row) {
+        if (queue_.size() == capacity_) {
+            std::uint32_t victim = queue_.pop();
+            while (state_[victim] == 2) {
+                state_[victim] = 1;
+                queue_.push(victim);
+                victim = queue_.pop();
+            }
+            state_[victim] = 0;
+        }
+        queue_.push(row);
+        state_[row] = 1;
+    }
+
+private:
+    Ring queue_;
+    std::vector<std::uint8_t> state_;  // 0: not cached, 1: cached, 2: and used
+    std::size_t capacity_;
+};
+
+// Least frequently used; a row's count is of all its accesses so far, cached or not, and of equal ones the row used
+// longest ago goes.
+class Lfu {
+public:
+    Lfu(const AccessTrace& trace, std::size_t capacity)
+        : uses_(trace.num_rows), cached_(trace.num_rows), capacity_(capacity), chains_(trace.num_rows, most_uses(trace) + 2) {}
+
+    bool hit(std::uint32_t row) {
+        const std::uint32_t uses = uses_[row]++;
+        if (!cached_[row]) return false;
+        chains_.remove(uses, row);
+        chains_.push(uses + 1, row);
+        if (uses == least_ && chains_.empty(uses)) ++least_;  // the row itself is in the next one
+        return true;
+    }
+
+    void insert(std::uint32_t row) {
+        if (size_ == capacity_) {
+            const std::uint32_t victim = chains_.back(least_);
+            chains_.remove(least_, victim);
+            cached_[victim] = 0;
+            --size_;
+        }
+        cached_[row] = 1;
+        chains_.push(uses_[row], row);
+        ++size_;
+        if (size_ == 1 || uses_[row] < least_) least_ = uses_[row];
+        while (chains_.empty(least_)) ++least_;
+    }
+
+private:
+    static std::size_t most_uses(const AccessTrace& trace) {
+        std::vector<std::uint32_t> uses(trace.num_rows);
+        std::uint32_t most = 0;
+        for (const std::uint32_t row : trace.rows) most = std::max(most, ++uses[row]);
+        return most;
+    }
+
+    std::vector<std::uint32_t> uses_;
+    std::vector<std::uint8_t> cached_;
+    std::size_t capacity_;
+    Chains chains_;
+    std::uint32_t least_ = 0;
+    std::size_t size_ = 0;
+};
+
+// SIEVE (Zhang et al., NSDI 2024): first in first out, but a hand that moves from the oldest row to the newest leaves
+// used rows where they are; new rows come in at the front, unused.
+class Sieve {
+public:
+    Sieve(const AccessTrace& trace, std::size_t capacity)
+        : queue_(trace.num_rows, 1), state_(trace.num_rows), capacity_(capacity) {}
+
+    bool hit(std::uint32_t row) {
+        if (state_[row] == 0) return false;
+        state_[row] = 2;
+        return true;
+    }
+
+    void insert(std::uint32_t row) {
+        if (size_ == capacity_) {
+            std::uint32_t victim = hand_ == none ? queue_.back(0) : hand_;
+            while (state_[victim] == 2) {
+                state_[victim] = 1;
+                victim = queue_.newer(victim);
+                if (victim == none) victim = queue_.back(0);
+            }
+            hand_ = queue_.newer(victim);
+            queue_.remove(0, victim);
+            state_[victim] = 0;
+        } else {
+            ++size_;
+        }
+        queue_.push(0, row);
+        state_[row] = 1;
+    }
+
+private:
+    Chains queue_;
+    std::vector<std::uint8_t> state_;  // 0: not cached, 1: cached, 2: and used
+    std::size_t capacity_;
+    std::size_t size_ = 0;
+    std::uint32_t hand_ = none;
+};
+
+// S3-FIFO (Yang et al., SOSP 2023): a tenth of the cache is a queue for new rows; those used twice there move to the main
+// queue, where each use (up to three) buys another round; the ids of the others are remembered, as many as the main queue
+// has places, and come into the main queue at once when they are wanted again.
+class S3Fifo {
+public:
+    S3Fifo(const AccessTrace& trace, std::size_t capacity)
+        : capacity_(capacity),
+          small_places_(std::max<std::size_t>(1, capacity / 10)),
+          main_places_(capacity - small_places_),
+          small_(capacity),
+          main_(capacity),
+          uses_(trace.num_rows),
+          cached_(trace.num_rows),
+          forgotten_at_(trace.num_rows) {}
+
+    bool hit(std::uint32_t row) {
+        if (!cached_[row]) return false;
+        uses_[row] = std::min<std::uint8_t>(3, static_cast<std::uint8_t>(uses_[row] + 1));
+        return true;
+    }
+
+    void insert(std::uint32_t row) {
+        while (small_.size() + main_.size() >= capacity_) {
+            if (small_.size() >= small_places_) {
+                evict_small();
+            } else {
+                evict_main();
+            }
+        }
+        const bool remembered = forgotten_at_[row] > ghosts_;
+        forgotten_at_[row] = 0;
+        (remembered ? main_ : small_).push(row);
+        uses_[row] = 0;
+        cached_[row] = 1;
+    }
+
+private:
+    void evict_small() {
+        while (small_.size() > 0) {
+            const std::uint32_t row = small_.pop();
+            if (uses_[row] > 1 && main_places_ > 0) {
+                if (main_.size() >= main_places_) evict_main();
+                uses_[row] = 0;
+                main_.push(row);
+            } else {
+                cached_[row] = 0;
+                forgotten_at_[row] = ++ghosts_ + main_places_;
+                return;
+            }
+        }
+    }
+
+    void evict_main() {
+        while (main_.size() > 0) {
+            const std::uint32_t row = main_.pop();
+            if (uses_[row] == 0) {
+                cached_[row] = 0;
+                return;
+            }
+            --uses_[row];
+            main_.push(row);
+        }
+    }
+
+    std::size_t capacity_;
+    std::size_t small_places_;
+    std::size_t main_places_;
+    Ring small_;
+    Ring main_;
+    std::vector<std::uint8_t> uses_;
+    std::vector<std::uint8_t> cached_;
+    std::vector<std::uint64_t> forgotten_at_;  // remembered while fewer ghosts have come; 0: not remembered
+    std::uint64_t ghosts_ = 0;
+};
+
+template <class Cache>
+std::uint64_t count(const AccessTrace& trace, std::uint64_t capacity) {
+    if (capacity == 0) return trace.rows.size();
+    Cache cache(trace, static_cast<std::size_t>(std::min<std::uint64_t>(capacity, trace.num_rows)));
+    std::uint64_t misses = 0;
+    for (const std::uint32_t row : trace.rows) {
+        if (!cache.hit(row)) {
+            cache.insert(row);
+            ++misses;
+        }
+    }
+    return misses;
+}
+
+}  // namespace
+
+std::uint64_t demand_misses(Policy policy, const AccessTrace& trace, std::uint64_t capacity) {
+    switch (policy) {
+        case Policy::lru: return count<Lru>(trace, capacity);
+        case Policy::fifo: return count<Fifo>(trace, capacity);
+        case Policy::lfu: return count<Lfu>(trace, capacity);
+        case Policy::clock: return count<Clock>(trace, capacity);
+        case Policy::sieve: return count<Sieve>(trace, capacity);
+        case Policy::s3fifo: return count<S3Fifo>(trace, capacity);
+        case Policy::belady: break;
+    }
+    throw std::invalid_argument("that policy needs the future of the trace");
+}
+
+}  // namespace outcore

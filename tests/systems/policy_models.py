@@ -1,0 +1,154 @@
+"""Cache policies as plainly as they can be written: what the native simulator is held to."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+
+
+def lru(batches: Sequence[Sequence[int]], size: int) -> int:
+    cache: OrderedDict[int, None] = OrderedDict()
+    misses = 0
+    for row in (row for batch in batches for row in batch):
+        if row in cache:
+            cache.move_to_end(row)
+            continue
+        misses += 1
+        if size:
+            if len(cache) == size:
+                cache.popitem(last=False)
+            cache[row] = None
+    return misses
+
+
+def fifo(batches: Sequence[Sequence[int]], size: int) -> int:
+    cache: deque[int] = deque(maxlen=size)
+    misses = 0
+    for row in (row for batch in batches for row in batch):
+        if row not in cache:
+            misses += 1
+            cache.append(row)
+    return misses
+
+
+def lfu(batches: Sequence[Sequence[int]], size: int) -> int:
+    uses: dict[int, tuple[int, int]] = {}
+    cache: set[int] = set()
+    misses = 0
+    for time, row in enumerate(row for batch in batches for row in batch):
+        uses[row] = (uses.get(row, (0, 0))[0] + 1, time)
+        if row not in cache:
+            misses += 1
+            if size:
+                if len(cache) == size:
+                    cache.remove(min(cache, key=lambda kept: uses[kept]))
+                cache.add(row)
+    return misses
+
+
+def clock(batches: Sequence[Sequence[int]], size: int) -> int:
+    queue: list[int] = []
+    used: set[int] = set()
+    misses = 0
+    for row in (row for batch in batches for row in batch):
+        if row in queue:
+            used.add(row)
+            continue
+        misses += 1
+        if size:
+            while len(queue) == size:
+                oldest = queue.pop(0)
+                if oldest in used:
+                    used.remove(oldest)
+                    queue.append(oldest)
+            queue.append(row)
+    return misses
+
+
+def sieve(batches: Sequence[Sequence[int]], size: int) -> int:
+    queue: list[int] = []  # oldest first
+    used: set[int] = set()
+    hand = 0
+    misses = 0
+    for row in (row for batch in batches for row in batch):
+        if row in queue:
+            used.add(row)
+            continue
+        misses += 1
+        if size:
+            if len(queue) == size:
+                hand %= size
+                while queue[hand] in used:
+                    used.remove(queue[hand])
+                    hand = (hand + 1) % size
+                queue.pop(hand)
+                # At the newest row's end the hand goes back to the oldest, not on to rows that come later.
+                hand = 0 if hand == size - 1 else hand
+            queue.append(row)
+    return misses
+
+
+def s3_fifo(batches: Sequence[Sequence[int]], size: int) -> int:
+    small_places = max(1, size // 10)
+    main_places = size - small_places
+    small: deque[int] = deque()
+    main: deque[int] = deque()
+    ghosts: deque[int] = deque(maxlen=max(0, main_places))
+    uses: dict[int, int] = {}
+    misses = 0
+
+    def evict_main() -> None:
+        while main:
+            row = main.popleft()
+            if uses[row] == 0:
+                return
+            uses[row] -= 1
+            main.append(row)
+
+    def evict_small() -> None:
+        while small:
+            row = small.popleft()
+            if uses[row] > 1 and main_places:
+                if len(main) >= main_places:
+                    evict_main()
+                uses[row] = 0
+                main.append(row)
+            else:
+                ghosts.append(row)
+                return
+
+    for row in (row for batch in batches for row in batch):
+        if row in small or row in main:
+            uses[row] = min(3, uses[row] + 1)
+            continue
+        misses += 1
+        if size:
+            while len(small) + len(main) >= size:
+                (evict_small if len(small) >= small_places else evict_main)()
+            if row in ghosts:
+                # Its place among the ghosts stays taken until it is its turn to go.
+                ghosts[ghosts.index(row)] = -1
+                main.append(row)
+            else:
+                small.append(row)
+            uses[row] = 0
+    return misses
+
+
+def belady(batches: Sequence[Sequence[int]], size: int) -> int:
+    cache: set[int] = set()
+    misses = 0
+    wanted = [set(batch) for batch in batches]
+    for number, batch in enumerate(batches):
+        misses += len(set(batch) - cache)
+        later: dict[int, int] = {}
+        for row in cache | set(batch):
+            for ahead in range(number + 1, len(batches)):
+                if row in wanted[ahead]:
+                    later[row] = ahead
+                    break
+        cache = set(sorted(later, key=lambda row: later[row])[:size])
+    return misses
+
+
+MODELS = {"lru": lru, "fifo": fifo, "lfu": lfu, "clock": clock, "sieve": sieve, "s3-fifo": s3_fifo, "belady": belady}
