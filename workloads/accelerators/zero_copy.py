@@ -27,7 +27,7 @@ def gather_split(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch
     Returns:
         [n, dim] in device memory, on the current stream.
     """
-    kernel = _kernel()
+    kernel = _kernel() if host_rows.is_cuda else None
     dim = host_rows.shape[1]
     if kernel is None:
         return _by_parts(device_rows, host_rows, rows)
