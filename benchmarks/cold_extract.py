@@ -28,7 +28,7 @@ ROW = 4 * DIM
 
 def dgl_loader(path: Path, num_rows: int, advice: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     """Rows by way of DGL: its dataloader fetches the features of the seed nodes' blocks."""
-    from _dgl import import_dgl
+    from systems.engine.dgl_bridge import import_dgl
 
     dgl: Any = import_dgl()
     # No edges: the input nodes of a mini-batch are its seed nodes, so that sampling costs nothing here.

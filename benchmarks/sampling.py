@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from _dgl import import_dgl
 
+from systems.engine.dgl_bridge import import_dgl
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.units import parse_count
 

@@ -37,7 +37,7 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
 
     build.cores_of(spec)
     build.limit_threads(spec)
-    load(spec.config.system)
+    load(spec.config.system).load_libraries()
     workload = build.build_workload(spec, joint.rank)
     accelerator = build.build_accelerator(spec, joint.rank)
     trainer = build.build_trainer(spec, workload, accelerator, joint.group)

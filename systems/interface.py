@@ -340,6 +340,14 @@ class System(ABC):
         """Whether its mini-batches equal the workload's under these options: `info.faithful`, unless one breaks it."""
         return cls.info.faithful
 
+    @classmethod  # noqa: B027 - most need none
+    def load_libraries(cls) -> None:
+        """Import what it is made of beyond Outcore (DGL, say), which is then part of the floor, not of its plan.
+
+        Raises:
+            HostError: it is not installed; the run ends as unsupported.
+        """
+
     @abstractmethod
     def plan(self) -> Plan:
         """Every buffer with its bytes and tier, from the workload and the budget alone; nothing is allocated.

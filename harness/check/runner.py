@@ -50,8 +50,10 @@ def check_system(
 
     Raises:
         InputError: there is no such system, or an option is not one of its own.
+        HostError: what it is made of is not installed.
     """
     system = load(name)
+    system.load_libraries()
     chosen_options = system.info.options.model_validate(options or {})
     chosen = [case for case in cases(system.info.devices, quick) if only(case)]
     if options:

@@ -46,7 +46,16 @@ class Gathered:
 
 
 class Gatherer(ABC):
-    """Brings rows from where they are kept to host memory, a mini-batch at a time, on one thread."""
+    """Brings rows from where they are kept to host memory, a mini-batch at a time, on one thread.
+
+    Attributes:
+        samples: it samples too: nothing is sampled for it.
+    """
+
+    samples = False
+
+    def begin(self, epoch: int, seeds: Sequence[Ids], start: int) -> None:  # noqa: B027 - most need not know
+        """Mini-batches `start` and after of `epoch` come next, with these seed nodes."""
 
     @abstractmethod
     def gathered(self, sampled: Iterator[SampledBatch], take: Callable[[], int]) -> Iterator[Gathered]:
@@ -169,7 +178,8 @@ class CacheLoader:
                     return self._sample(k, start + number, nodes)
 
             sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
-            pipe.stage("sample", self._workers, sample, seeds, sampled)
+            sampling = self._gatherer is None or not self._gatherer.samples
+            pipe.stage("sample", self._workers, sample, seeds if sampling else (), sampled)
             if self._gatherer is None:
                 for structure in pipe.results(sampled):
                     yield Batch(structure, None)
@@ -177,6 +187,7 @@ class CacheLoader:
             free: Channel[int] = pipe.channel(self._buffers)
             for number in range(self._buffers):
                 free.put(number, number)
+            self._gatherer.begin(k, seeds, start)
             gathered = self._gatherer.gathered(self._checked(sampled), lambda: free.get()[1])
             copied: Channel[_Copied] = pipe.channel(1)
             ready: Channel[Batch] = pipe.channel(1)
@@ -217,6 +228,8 @@ class CacheLoader:
         """Bring the missing rows to the device: the batch's table, its alias list, and the copy under way."""
         assert self._cache is not None
         cache, alias = self._cache, item.found.alias
+        if self._runtime.accelerator.kind == "cpu" and not cache.rows and not item.in_place:
+            return item.rows, None, None
         buffer = cache.buffer(item.buffer)
         event = None
         if not item.in_place:

@@ -33,14 +33,19 @@ Ids = npt.NDArray[np.int64]
 RankingName = Literal["out-degree", "aligraph", "random", "reverse-pagerank", "weighted-reverse-pagerank"]
 
 
-class LoaderOptions(Options):
-    """Options of all systems whose features lie in host memory."""
+class SamplingOptions(Options):
+    """How far sampling runs ahead."""
 
     sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
+    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
+
+
+class LoaderOptions(SamplingOptions):
+    """Options of all systems whose features lie in host memory."""
+
     gather_threads: int = Field(
         0, ge=0, le=1024, description="threads that gather one mini-batch; 0: the cores, or twice as many where mapped"
     )
-    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
     host_store: HostStore = Field(
         "memory",
         description="`memory`: graph and features are loaded, as the papers have it; `mapped`: both come through the "
@@ -106,7 +111,7 @@ class CachedSystem(System):
     say no (status `oom`), as the papers' tables have it.
     """
 
-    options: LoaderOptions
+    options: SamplingOptions
     ignores_host_budget: bool = True
     aggregated: ClassVar[bool] = False
     loader: ClassVar[type[CacheLoader]] = CacheLoader
@@ -118,7 +123,11 @@ class CachedSystem(System):
 
     @property
     def _mapped(self) -> bool:
-        return self.options.host_store == "mapped"
+        return self._store == "mapped"
+
+    @property
+    def _store(self) -> HostStore:
+        return self.options.host_store if isinstance(self.options, LoaderOptions) else "mapped"
 
     @property
     def _workers(self) -> int:
@@ -130,7 +139,8 @@ class CachedSystem(System):
 
     @property
     def _threads(self) -> int:
-        return self.options.gather_threads or (2 if self._mapped else 1) * self.runtime.cores
+        asked = self.options.gather_threads if isinstance(self.options, LoaderOptions) else 0
+        return asked or (2 if self._mapped else 1) * self.runtime.cores
 
     @property
     def _buffers_wanted(self) -> int:
@@ -158,12 +168,14 @@ class CachedSystem(System):
         """The rows that mini-batches are made of; `+pp` systems have others."""
         return feature_rows(self.workload)
 
+    @property
+    def _index_bytes(self) -> int:
+        return self.workload.dataset.topology_bytes
+
     def _topology_items(self) -> tuple[PlanItem, ...]:
         dataset = self.workload.dataset
         loaded = (
-            ()
-            if self._mapped
-            else (PlanItem("indices", dataset.topology_bytes), PlanItem("labels", 8 * dataset.num_nodes))
+            () if self._mapped else (PlanItem("indices", self._index_bytes), PlanItem("labels", 8 * dataset.num_nodes))
         )
         return (
             indptr_item(self.workload), *loaded,
@@ -180,7 +192,7 @@ class CachedSystem(System):
     def _host_items(self) -> tuple[PlanItem, ...]:
         items = self._topology_items()
         if self.runtime.stages != "sample":
-            items += (*HostFeatures.items(self._rows, self.options.host_store), *self._staging_items())
+            items += (*HostFeatures.items(self._rows, self._store), *self._staging_items())
             if self._caches and self.runtime.accelerator.kind != "cpu":
                 items += (fill_item(self._rows),)
         return items
@@ -232,22 +244,30 @@ class CachedSystem(System):
     def _prepare_rows(self) -> None:
         """Offline work on the rows themselves."""
 
-    def _make_sampler(self) -> NeighborSampler:
-        dataset = self.workload.dataset
+    @property
+    def _hops(self) -> int:
+        """Hops of a mini-batch: the first layer of a `+pp` system needs none."""
+        return len(self.workload.sampler.fanout) - self.aggregated
+
+    def _check_files(self) -> None:
         self._files = DatasetFiles(self.workload, ["indices", "labels"])
         self._files.check()
-        hops = len(self.workload.sampler.fanout) - self.aggregated
+
+    def _make_sampler(self) -> NeighborSampler:
+        dataset = self.workload.dataset
+        self._check_files()
         if self._mapped:
             return mapped_sampler(self.workload)
         return make_sampler(
             self.workload, indptr=dataset.load("indptr"), indices=dataset.load("indices"),
-            labels=dataset.load("labels"), hops=hops,
+            labels=dataset.load("labels"), hops=self._hops,
         )  # fmt: skip
 
-    def _make_features(self) -> HostFeatures:
-        return HostFeatures(self._rows, self.options.host_store)
+    def _make_features(self) -> HostFeatures | None:
+        return HostFeatures(self._rows, self._store)
 
-    def _make_gatherer(self, features: HostFeatures, cache: DeviceCache) -> Gatherer:
+    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
+        assert features is not None
         return HostGatherer(
             features, cache, self.runtime, self.clock, threads=self._threads, buffers=self._buffers,
             rows=self._bounds.max_nodes,
@@ -262,7 +282,7 @@ class CachedSystem(System):
         return self.loader(
             self.info.name, self.runtime, self.clock, sample, self._cache, gatherer, self._features,
             buffers=self._ahead, buffer_rows=self._bounds.max_nodes, workers=self._workers, waiting=self._waiting,
-            threads=self._threads, tier=self._features.tier() if self._features else "host",
+            threads=self._threads, tier=self._features.tier() if self._features else "",
             aggregated=self.aggregated,
         )  # fmt: skip
 

@@ -83,9 +83,10 @@ class ZeroCopySystem(CachedSystem):
         return (PlanItem("touched rows", _TOUCH_BYTES),) if self._mapped else ()
 
     def _make_features(self) -> HostFeatures:
-        return HostFeatures(self._rows, self.options.host_store, reads_itself=self.runtime.accelerator)
+        return HostFeatures(self._rows, self._store, reads_itself=self.runtime.accelerator)
 
-    def _make_gatherer(self, features: HostFeatures, cache: DeviceCache) -> Gatherer:
+    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
+        assert features is not None
         return Lookups(features, cache, self.clock, threads=self._threads)
 
     def notes(self) -> dict[str, str]:

@@ -1,0 +1,26 @@
+"""DGL as its users run it: sampled ahead, then gathered by its DataLoader and copied, while training waits."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.cached_system import LoaderOptions
+from systems.engine.dgl_system import DglSystem, SamplerOption
+from systems.interface import SystemInfo
+
+
+class DglOptions(LoaderOptions, SamplerOption):
+    """Options of `dgl`."""
+
+
+class Dgl(DglSystem):
+    """All rows gathered by DGL on the host and copied to the device (PaGraph, Sections 2.3 and 5)."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="dgl",
+        paper="pagraph",
+        summary="DGL's loader over graph and features in memory",
+        devices=("cpu", "emulated"),
+        faithful=True,
+        options=DglOptions,
+    )

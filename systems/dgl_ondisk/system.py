@@ -1,0 +1,112 @@
+"""DGL whose feature storage is a file: every row of every mini-batch is one read of its own (DiskGNN, Section 5.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypedDict
+
+import torch
+from pydantic import Field
+
+from systems.engine import ReadStats, RowReader
+from systems.engine.cached_system import SamplingOptions
+from systems.engine.dgl_system import DglSystem, SamplerOption
+from systems.engine.gather_loader import torch_dtype
+from systems.engine.host_features import HostFeatures, RowFile
+from systems.engine.reader import Granularity
+from systems.interface import Counters, PlanItem, SystemInfo
+
+
+class DglOnDiskOptions(SamplingOptions, SamplerOption):
+    """Options of `dgl-ondisk`."""
+
+    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight")
+    io_granularity: Granularity = Field(
+        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
+    )
+
+
+class ReaderArguments(TypedDict):
+    """What decides how rows are read: in the order asked for, none together with another."""
+
+    data_offset: int
+    num_rows: int
+    row_bytes: int
+    depth: int
+    granularity: Granularity
+    merge: bool
+
+
+def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArguments:
+    """Arguments of the row reader."""
+    return {
+        "data_offset": source.offset, "num_rows": source.num_rows, "row_bytes": source.row_bytes,
+        "depth": options.io_depth, "granularity": options.io_granularity, "merge": False,
+    }  # fmt: skip
+
+
+class DiskRows:
+    """Rows of a file, each read by itself."""
+
+    def __init__(self, source: RowFile, options: DglOnDiskOptions) -> None:
+        self._source = source
+        self._reader = RowReader(source.path, **reader_arguments(source, options))
+        self._stats = ReadStats()
+        self.mode = self._reader.mode
+
+    def fetch(self, ids: torch.Tensor) -> torch.Tensor:
+        """Rows `ids` (int64 [n]) as [n, dim] on the host."""
+        rows = torch.empty(len(ids), self._source.dim, dtype=torch_dtype(self._source.dtype))
+        self._stats.add(self._reader.read(ids, rows))
+        return rows
+
+    def begin(self) -> None:
+        """Counts restart."""
+        self._stats = ReadStats()
+
+    def counts(self, counters: Counters) -> None:
+        """Reads of the epoch."""
+        stats = self._stats
+        counters.io_requests = stats.requests
+        counters.bytes_read = stats.bytes_read
+        counters.bytes_useful = stats.bytes_useful
+        counters.requests_by_size = dict(stats.requests_by_size)
+        counters.queue_depth = self._reader.depth
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+
+class DglOnDisk(DglSystem):
+    """DGL over a graph that is memory-mapped and rows that are on disk."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="dgl-ondisk",
+        paper="diskgnn",
+        summary="DGL's loader, each row read from disk, no cache of its own",
+        devices=("cpu", "emulated"),
+        faithful=True,
+        options=DglOnDiskOptions,
+    )
+    options: DglOnDiskOptions
+    ignores_host_budget = False
+
+    _mode = "not prepared"
+
+    def _staging_items(self) -> tuple[PlanItem, ...]:
+        reader = RowReader.plan_bytes(
+            **reader_arguments(self._rows, self.options), num_ids=self._bounds.max_nodes, path=self._rows.path
+        )
+        return (PlanItem("reader buffers", reader), *super()._staging_items())
+
+    def _make_features(self) -> HostFeatures | None:
+        return None
+
+    def _storage(self, features: HostFeatures | None) -> DiskRows:
+        rows = DiskRows(self._rows, self.options)
+        self._mode = rows.mode
+        return rows
+
+    def notes(self) -> dict[str, str]:
+        """How it reads."""
+        return {**super().notes(), "features": "each row read from disk", "io": self._mode}

@@ -1,0 +1,26 @@
+"""What PaGraph's paper compares with to show partitioning alone: DGL gathers only the rows that miss the cache."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.cached_system import CacheOptions
+from systems.engine.dgl_system import DglSystem, SamplerOption
+from systems.interface import SystemInfo
+
+
+class DglCacheOptions(CacheOptions, SamplerOption):
+    """Options of `dgl+cache`."""
+
+
+class DglCache(DglSystem):
+    """DGL with the cache, on the whole graph and without pipelining (PaGraph, Section 5.4)."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="dgl+cache",
+        paper="pagraph",
+        summary="DGL's loader with PaGraph's static cache in device memory",
+        devices=("cpu", "emulated"),
+        faithful=True,
+        options=DglCacheOptions,
+    )

@@ -1,0 +1,230 @@
+"""DGL 1.1.3 as a peer: importing it beside today's packages, and loading mini-batches through its DataLoader.
+
+DGL is optional: without it its systems end as unsupported, with the command that installs it. Its graphs are always
+given 64-bit ids, since its 32-bit ones make blocks whose edges point past their sources.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.interface import StageClock
+from workloads.errors import HostError, InputError
+from workloads.sampling.batch import Block, SampledBatch
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+Fetch = Callable[[torch.Tensor], torch.Tensor]
+INSTALL = "install it with `pip install dgl==1.1.3 setuptools`"
+
+
+def import_dgl() -> Any:
+    """DGL with its PyTorch backend, one OpenMP thread unless the caller set another number before.
+
+    DGL asks for `setuptools.extern.packaging`, which setuptools dropped; the `packaging` it stood for is put there.
+
+    Raises:
+        ImportError: DGL is not installed (`pip install dgl==1.1.3`).
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    import packaging
+    import packaging.version
+
+    importlib.import_module("setuptools")
+    extern = types.ModuleType("setuptools.extern")
+    extern.packaging = packaging  # type: ignore[attr-defined]
+    sys.modules.setdefault("setuptools.extern", extern)
+    sys.modules.setdefault("setuptools.extern.packaging", packaging)
+    import dgl
+
+    return dgl
+
+
+def require_dgl(system: str) -> Any:
+    """DGL, for a system that is nothing without it.
+
+    Raises:
+        HostError: it cannot be imported; the run ends as unsupported.
+    """
+    try:
+        return import_dgl()
+    except ImportError as error:
+        raise HostError(f"{system} loads through DGL, which cannot be imported here ({error})", INSTALL) from error
+
+
+def nodes_only(dgl: Any, num_nodes: int) -> Any:
+    """A graph without edges, for a DataLoader whose sampler never asks DGL for any."""
+    nothing = torch.empty(0, dtype=torch.int64)
+    return dgl.graph((nothing, nothing), num_nodes=num_nodes)
+
+
+def dgl_graph(dgl: Any, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any]) -> Any:
+    """The graph as DGL has it, in CSC with int64 ids; int64 arrays are shared with it, others are converted.
+
+    Raises:
+        InputError: `indptr` is not int64.
+    """
+    if indptr.dtype != np.int64:
+        raise InputError(f"indptr is {indptr.dtype}", "give DGL int64")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a read-only map makes a tensor that must not be written, and DGL does not
+        parts = (torch.from_numpy(indptr), torch.from_numpy(indices.astype(np.int64, copy=False)))
+    return dgl.graph(("csc", (*parts, torch.empty(0, dtype=torch.int64))), num_nodes=len(indptr) - 1)
+
+
+def to_dgl_blocks(dgl: Any, sampled: SampledBatch) -> list[Any]:
+    """The batch's blocks as DGL's (message-flow graphs), input layer first."""
+    found = []
+    for block in sampled.blocks:
+        indices = torch.from_numpy(block.indices.astype(np.int64))
+        csc = (torch.from_numpy(block.indptr), indices, torch.empty(0, dtype=torch.int64))
+        found.append(dgl.create_block(("csc", csc), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst))
+    return found
+
+
+def from_dgl_blocks(
+    blocks: list[Any], nodes: torch.Tensor, epoch: int, index: int, labels: npt.NDArray[np.int64]
+) -> SampledBatch:
+    """What DGL sampled as a mini-batch of ours: its sources begin with its destinations, as ours do.
+
+    Args:
+        blocks: input layer first.
+        nodes: int64 [n], the input nodes.
+        labels: int64 [N], of all nodes.
+    """
+    ours = []
+    for block in blocks:
+        indptr, indices, _ = block.adj_tensors("csc")
+        ours.append(
+            Block(
+                indptr.numpy(), indices.numpy().astype(np.int32), int(block.num_src_nodes()), int(block.num_dst_nodes())
+            )
+        )
+    ids = nodes.numpy()
+    seeds = ours[-1].num_dst
+    edges = sum(block.num_edges for block in ours)
+    lists = sum(block.num_dst for block in ours)
+    return SampledBatch(
+        epoch=epoch, index=index, nodes=ids, num_seeds=seeds, blocks=tuple(ours),
+        labels=np.asarray(labels[ids[:seeds]], dtype=np.int64), edge_reads=edges, list_reads=lists,
+    )  # fmt: skip
+
+
+class TakesSampled:
+    """A sampler for DGL's DataLoader that hands out mini-batches that our samplers made, in the same order.
+
+    DGL's own way to sample beside the loop is worker processes; ours are threads, since our sampler lets the GIL go.
+
+    Args:
+        wanted: the ids of a mini-batch whose rows DGL is to gather.
+        clock: told how long making DGL's blocks takes (`assemble`).
+
+    Attributes:
+        last: the mini-batch handed out last, and
+        ready_at: when (monotonic seconds).
+    """
+
+    def __init__(
+        self, dgl: Any, sampled: Iterator[SampledBatch], wanted: Callable[[SampledBatch], Ids], clock: StageClock
+    ) -> None:
+        self._dgl = dgl
+        self._sampled = sampled
+        self._wanted = wanted
+        self._clock = clock
+        self.last: SampledBatch | None = None
+        self.ready_at = 0.0
+
+    def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
+        """What DGL asks for: input nodes, seed nodes, blocks, and a place for the rows."""
+        structure = next(self._sampled, None)
+        if structure is None or not np.array_equal(structure.nodes[: structure.num_seeds], seeds.numpy()):
+            raise RuntimeError("DGL asks for other seed nodes than those of the next mini-batch")
+        with self._clock.stage("assemble", structure.index):
+            blocks = to_dgl_blocks(self._dgl, structure)
+            ids = torch.from_numpy(self._wanted(structure))
+        self.last, self.ready_at = structure, time.monotonic()
+        return torch.from_numpy(structure.nodes), seeds, blocks, self._dgl.frame.LazyFeature("rows", ids)
+
+
+class DglSampled:
+    """DGL's own neighbour sampler behind DGL's DataLoader: other draws than the workload's, so not faithful.
+
+    Args:
+        workload: whose sampler's settings count, and labels: int64 [N].
+        hops: only the first so many, next to the seed nodes.
+        epoch, start: of the first mini-batch; DGL's one generator is seeded for each epoch.
+
+    Attributes:
+        last, ready_at: as of `TakesSampled`.
+    """
+
+    def __init__(
+        self, dgl: Any, workload: Workload, labels: npt.NDArray[np.int64], hops: int, epoch: int, start: int,
+        wanted: Callable[[SampledBatch], Ids], clock: StageClock,
+    ) -> None:  # fmt: skip
+        spec = workload.sampler
+        # DGL lists fan-outs input layer first.
+        self._sampler = dgl.dataloading.NeighborSampler(list(reversed(spec.fanout[:hops])), replace=spec.replace)
+        dgl.seed((workload.seed * 1_000_003 + epoch) % 2**31)
+        self._dgl = dgl
+        self._labels = labels
+        self._epoch = epoch
+        self._next = start
+        self._wanted = wanted
+        self._clock = clock
+        self.last: SampledBatch | None = None
+        self.ready_at = 0.0
+
+    def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
+        """As `TakesSampled.sample`, drawn by DGL."""
+        index, self._next = self._next, self._next + 1
+        with self._clock.stage("sample", index):
+            nodes, outputs, blocks = self._sampler.sample(graph, seeds)
+        with self._clock.stage("assemble", index):
+            structure = from_dgl_blocks(blocks, nodes, self._epoch, index, self._labels)
+            ids = torch.from_numpy(self._wanted(structure))
+        self.last, self.ready_at = structure, time.monotonic()
+        return nodes, outputs, blocks, self._dgl.frame.LazyFeature("rows", ids)
+
+
+def data_loader(
+    dgl: Any, graph: Any, seeds: Sequence[Ids], sampler: Any, rows: torch.Tensor | Fetch
+) -> Iterator[torch.Tensor]:
+    """The rows that DGL's DataLoader gathers for each mini-batch; `sampler.last` is the mini-batch.
+
+    Args:
+        seeds: of each mini-batch, in order; all but the last of equal length.
+        rows: a tensor [N, dim], or what is asked for the rows of some ids.
+    """
+    if not seeds:
+        return
+    loader = dgl.dataloading.DataLoader(
+        graph, torch.from_numpy(np.concatenate(seeds)), sampler, device="cpu", batch_size=len(seeds[0]), shuffle=False,
+        drop_last=False, num_workers=0,
+    )  # fmt: skip
+    loader.attach_data("rows", rows if isinstance(rows, torch.Tensor) else _storage(dgl, rows))
+    # There is nothing to bind to cores: no worker process is started. DGL would warn in every epoch otherwise.
+    loader.cpu_affinity_enabled = True
+    for _, _, _, gathered in loader:
+        yield gathered
+
+
+def _storage(dgl: Any, fetch: Fetch) -> Any:
+    """A DGL `FeatureStorage`, whose base class is there only once DGL is, around `fetch`."""
+
+    def of_dgl(self: Any, indices: torch.Tensor, device: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
+        return fetch(indices)
+
+    return type("FetchedRows", (dgl.storages.FeatureStorage,), {"fetch": of_dgl})()

@@ -1,0 +1,230 @@
+"""The base of the systems that load through DGL: its DataLoader drives, its gather brings the rows.
+
+By default DGL's DataLoader is given our sampler, so mini-batches are the workload's; DGL's own sampler is an option,
+and then they are not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+
+from systems.engine.cache_loader import Gathered, Gatherer
+from systems.engine.cached_system import CachedSystem
+from systems.engine.device_cache import DeviceCache
+from systems.engine.dgl_bridge import (
+    DglSampled,
+    TakesSampled,
+    data_loader,
+    dgl_graph,
+    nodes_only,
+    require_dgl,
+)
+from systems.engine.host_features import HostFeatures
+from systems.interface import Counters, Options, PlanItem, StageClock
+from workloads.errors import BudgetError, InputError
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_sampler
+from workloads.sampling.neighbor import NeighborSampler
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+SamplerName = Literal["outcore", "dgl"]
+
+
+class SamplerOption(Options):
+    """Which sampler DGL's DataLoader is given."""
+
+    sampler: SamplerName = Field(
+        "outcore",
+        description="`outcore`: the workload's mini-batches, drawn by our sampler; `dgl`: DGL's own neighbour sampler, "
+        "whose draws are others: the run is then not faithful",
+    )
+
+
+class RowStorage(Protocol):
+    """Where DGL's DataLoader gets rows from that are no tensor, and what was read for it."""
+
+    def fetch(self, ids: torch.Tensor) -> torch.Tensor:
+        """Rows `ids` (int64 [n]) as [n, dim] on the host."""
+
+    def counts(self, counters: Counters) -> None:
+        """Add what it read since the epoch began."""
+
+    def begin(self) -> None:
+        """An epoch begins."""
+
+    def close(self) -> None:
+        """Close its files."""
+
+
+class DglGatherer(Gatherer):
+    """Mini-batches as DGL's DataLoader gives them.
+
+    Args:
+        graph: the DGL graph that the DataLoader is made over.
+        rows: a tensor [N, dim], or a storage.
+        labels: int64 [N], where DGL samples; None where our sampler does.
+        hops: of a mini-batch.
+        max_nodes: of the largest mini-batch that was planned for.
+    """
+
+    def __init__(
+        self, system: str, workload: Workload, cache: DeviceCache, clock: StageClock, graph: Any,
+        rows: torch.Tensor | RowStorage, *, labels: npt.NDArray[np.int64] | None, hops: int, max_nodes: int,
+    ) -> None:  # fmt: skip
+        self._system = system
+        self._dgl = require_dgl(system)
+        self._workload = workload
+        self._cache = cache
+        self._clock = clock
+        self._graph = graph
+        self._storage = rows
+        self._labels = labels
+        self._hops = hops
+        self._max_nodes = max_nodes
+        self.samples = labels is not None
+        self._begun: tuple[int, Sequence[Ids], int] = (0, (), 0)
+
+    def begin(self, epoch: int, seeds: Sequence[Ids], start: int) -> None:
+        """Remembers what the DataLoader is to be made for."""
+        self._begun = (epoch, seeds, start)
+        if start == 0 and not isinstance(self._storage, torch.Tensor):
+            self._storage.begin()
+
+    def gathered(self, sampled: Iterator[SampledBatch], take: Callable[[], int]) -> Iterator[Gathered]:
+        """Every mini-batch with the rows that DGL gathered."""
+        epoch, seeds, start = self._begun
+        found = []
+
+        def wanted(structure: SampledBatch) -> Ids:
+            if structure.num_nodes > self._max_nodes:
+                raise BudgetError(
+                    f"{self._system}: DGL sampled {structure.num_nodes} nodes, the plan holds {self._max_nodes}",
+                    "use sampler=outcore, whose largest mini-batch is known, or lower the batch size",
+                )
+            found.append(self._cache.lookup(structure.nodes))
+            return structure.nodes[found[-1].misses]
+
+        sampler: DglSampled | TakesSampled
+        if self._labels is not None:
+            sampler = DglSampled(self._dgl, self._workload, self._labels, self._hops, epoch, start, wanted, self._clock)
+        else:
+            sampler = TakesSampled(self._dgl, sampled, wanted, self._clock)
+        storage = self._storage
+        rows = data_loader(
+            self._dgl, self._graph, seeds, sampler, storage if isinstance(storage, torch.Tensor) else storage.fetch
+        )
+        while True:
+            # First the buffer: DGL loads the next mini-batch when the one before was trained.
+            buffer = take()
+            gathered = next(rows, None)
+            if gathered is None:
+                return
+            assert sampler.last is not None
+            self._clock.add("extract", sampler.last.index, sampler.ready_at, time.monotonic())
+            yield Gathered(sampler.last, found.pop(), buffer, gathered)
+
+    def counts(self, counters: Counters) -> None:
+        """What a storage of ours read."""
+        if not isinstance(self._storage, torch.Tensor):
+            self._storage.counts(counters)
+
+    def close(self) -> None:
+        """Close a storage of ours; let go of the graph."""
+        if not isinstance(self._storage, torch.Tensor):
+            self._storage.close()
+        self._storage = torch.empty(0)
+        self._graph = None
+
+
+class DglSystem(CachedSystem):
+    """Loads through DGL; see the module. A wheel of DGL from PyPI has no CUDA, so there is none here either."""
+
+    _graph: Any = None
+    _labels: npt.NDArray[np.int64] | None = None
+
+    @classmethod
+    def load_libraries(cls) -> None:
+        """DGL."""
+        require_dgl(cls.info.name)
+
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Unless DGL samples."""
+        return cls.info.faithful and getattr(options, "sampler", "outcore") == "outcore"
+
+    @property
+    def _dgl_samples(self) -> bool:
+        return bool(getattr(self.options, "sampler", "outcore") == "dgl")
+
+    @property
+    def _buffers(self) -> int:
+        """None on the processor without a cache: the tensor that DGL gathered into is the mini-batch's table."""
+        return 0 if self.runtime.accelerator.kind == "cpu" and not self._caches else super()._buffers
+
+    @property
+    def _ahead(self) -> int:
+        return 1
+
+    @property
+    def _index_bytes(self) -> int:
+        """DGL is given int64 ids."""
+        return 8 * self.workload.dataset.num_edges
+
+    def _staging_items(self) -> tuple[PlanItem, ...]:
+        """DGL gathers into a new tensor for each mini-batch; torch may still hold the one before."""
+        return (PlanItem("rows gathered by DGL", 2 * self._bounds.max_nodes * self._rows.row_bytes),)
+
+    def _make_sampler(self) -> NeighborSampler:
+        dgl = require_dgl(self.info.name)
+        dataset, mapped = self.workload.dataset, self._mapped
+        if self._dgl_samples and self.runtime.stages == "sample":
+            raise InputError(
+                f"{self.info.name}: sampling alone times our sampler, and sampler is dgl", "use sampler=outcore"
+            )
+        if mapped and self._dgl_samples and dataset.index_dtype != np.int64:
+            raise InputError(
+                f"{self.info.name}: DGL needs 64-bit ids, and {dataset.name} has {dataset.index_dtype} to map",
+                "use host_store=memory, sampler=outcore, or a dataset with int64 indices",
+            )
+        if mapped:
+            sampler = super()._make_sampler()
+            # Our sampler reads the map; DGL asks its graph for nothing but how many nodes there are.
+            self._graph = nodes_only(dgl, dataset.num_nodes)
+            if self._dgl_samples:
+                self._graph = dgl_graph(dgl, dataset.load("indptr"), dataset.memmap("indices"))
+                self._labels = dataset.memmap("labels")
+            return sampler
+        self._check_files()
+        indptr, labels = dataset.load("indptr"), dataset.load("labels")
+        indices = dataset.load("indices").astype(np.int64, copy=False)
+        self._graph = dgl_graph(dgl, indptr, indices)
+        self._labels = labels if self._dgl_samples else None
+        return make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, hops=self._hops)
+
+    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
+        return DglGatherer(
+            self.info.name, self.workload, cache, self.clock, self._graph, self._storage(features),
+            labels=self._labels, hops=self._hops, max_nodes=self._bounds.max_nodes,
+        )  # fmt: skip
+
+    def _storage(self, features: HostFeatures | None) -> torch.Tensor | RowStorage:
+        assert features is not None
+        return features.tensor
+
+    def notes(self) -> dict[str, str]:
+        """Who samples."""
+        by = "DGL's own sampler: not faithful" if self._dgl_samples else "our sampler behind DGL's DataLoader"
+        return {**super().notes(), "sampled_by": by}
+
+    def close(self) -> None:
+        """As the base; and let go of the graph."""
+        super().close()
+        self._graph = self._labels = None
