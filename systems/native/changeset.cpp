@@ -40,21 +40,29 @@ ChangesetPlanner::ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capaci
         next_wide_.resize(starts_.back());
     }
     of_node_.assign(num_nodes, none);
-    bucket_.assign(batch_sizes.size(), -1);
-    cached_count_.assign(batch_sizes.size(), 0);
-    incoming_count_.assign(batch_sizes.size(), 0);
+    lanes_.resize(lane_count);
+    for (Lane& lane : lanes_) {
+        lane.bucket.assign(batch_sizes.size(), -1);
+        lane.present.assign(batch_sizes.size(), 0);
+        lane.arriving.assign(batch_sizes.size(), 0);
+    }
     // Some batches may have nothing to look back at, but all take their turn.
     if (due_ == 0) phase_ = Phase::fill;
 }
 
 std::uint64_t ChangesetPlanner::bytes(std::uint64_t num_nodes, std::uint64_t capacity, std::uint64_t accesses,
                                       std::uint64_t batches) {
-    return 4 * num_nodes + 8 * std::min(capacity, num_nodes) + (fits_narrow(batches) ? 2 : 4) * accesses + 24 * batches;
+    return 4 * num_nodes + 12 * std::min(capacity, num_nodes) + (fits_narrow(batches) ? 2 : 4) * accesses +
+           (8 + 12 * lane_count) * (batches + 1);
 }
 
 std::uint64_t ChangesetPlanner::memory_bytes() const {
+    std::uint64_t lanes = 0;
+    for (const Lane& lane : lanes_) {
+        lanes += 4 * (lane.bucket.capacity() + lane.present.capacity() + lane.arriving.capacity() + lane.incoming.capacity() + lane.freed.capacity());
+    }
     return 2 * next_narrow_.capacity() + 4 * next_wide_.capacity() + 4 * of_node_.capacity() + 4 * node_in_.capacity() +
-           4 * link_.capacity() + 12 * bucket_.capacity() + 8 * starts_.capacity() + 4 * incoming_.capacity();
+           4 * link_.capacity() + 4 * free_.capacity() + 8 * starts_.capacity() + lanes;
 }
 
 std::uint32_t ChangesetPlanner::next_use(std::uint64_t access) const {
@@ -110,6 +118,10 @@ void ChangesetPlanner::look_back(std::uint32_t batch, std::span<const std::int64
 bool ChangesetPlanner::fill(std::uint32_t batch, std::span<const std::int64_t> nodes) {
     check(Phase::fill, batch, nodes);
     for (std::size_t i = 0; i < nodes.size() && filled_ < capacity_; ++i) {
+        if (i + ahead < nodes.size()) {
+            const auto soon = static_cast<std::uint64_t>(nodes[i + ahead]);
+            if (soon < num_nodes_) __builtin_prefetch(&of_node_[soon], 1);
+        }
         const auto node = static_cast<std::uint64_t>(nodes[i]);
         if (node >= num_nodes_) throw std::out_of_range("a node that is not in the graph");
         if (of_node_[node] != batch) continue;  // an earlier batch brought it
@@ -131,14 +143,12 @@ void ChangesetPlanner::begin() {
         if (first == none || (first & in_cache) == 0) continue;
         of_node_[node] = static_cast<std::uint32_t>(slot);
         node_in_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(node);
-        link(slot, first & ~in_cache);
+        link(lanes_[0], slot, first & ~in_cache);
         ++slot;
     }
     held_ = filled_;
-    for (std::uint64_t empty = capacity_; empty-- > filled_;) {
-        link_[empty] = free_;
-        free_ = static_cast<std::int32_t>(empty);
-    }
+    free_.reserve(capacity_);
+    for (std::uint64_t empty = capacity_; empty-- > filled_;) free_.push_back(static_cast<std::int32_t>(empty));
     phase_ = Phase::forward;
     due_ = 0;
 }
@@ -151,122 +161,155 @@ std::vector<std::int64_t> ChangesetPlanner::held(std::uint64_t begin, std::uint6
     return {at + static_cast<std::ptrdiff_t>(begin), at + static_cast<std::ptrdiff_t>(end)};
 }
 
-void ChangesetPlanner::link(std::int32_t slot, std::uint32_t next) {
-    link_[static_cast<std::size_t>(slot)] = bucket_[next];
-    bucket_[next] = slot;
-    ++cached_count_[next];
-    furthest_ = std::max(furthest_, next);
+void ChangesetPlanner::link(Lane& lane, std::int32_t slot, std::uint32_t next) {
+    link_[static_cast<std::size_t>(slot)] = lane.bucket[next];
+    lane.bucket[next] = slot;
+    ++lane.present[next];
+    lane.furthest = std::max(lane.furthest, next);
+}
+
+// Hits and misses of a lane's part of a batch; hits move to the bucket of their next use.
+bool ChangesetPlanner::look_up(Lane& lane, std::uint64_t first, std::span<const std::int64_t> nodes, std::size_t begin,
+                               std::size_t end, std::span<std::int32_t> slots) {
+    for (std::size_t block = begin; block < end; block += 4 * ahead) {
+        const std::size_t stop = std::min(end, block + 4 * ahead);
+        for (std::size_t i = block; i < stop; ++i) {
+            if (i + ahead < end) {
+                const auto soon = static_cast<std::uint64_t>(nodes[i + ahead]);
+                if (soon < num_nodes_) __builtin_prefetch(&of_node_[soon], 1);
+            }
+            const auto node = static_cast<std::uint64_t>(nodes[i]);
+            if (node >= num_nodes_) return false;
+            const auto slot = static_cast<std::int32_t>(of_node_[node]);  // `none` is -1
+            slots[i] = slot;
+            if (slot >= 0) __builtin_prefetch(&link_[static_cast<std::size_t>(slot)], 1);
+        }
+        for (std::size_t i = block; i < stop; ++i) {
+            const std::int32_t slot = slots[i];
+            const std::uint32_t next = next_use(first + i);
+            if (slot < 0) {
+                if (next == none) continue;
+                lane.incoming.push_back(static_cast<std::uint32_t>(i));
+                ++lane.arriving[next];
+                lane.furthest = std::max(lane.furthest, next);
+                continue;
+            }
+            ++lane.hits;
+            if (next != none) {
+                link(lane, slot, next);
+                ++lane.kept;
+            } else {
+                of_node_[static_cast<std::size_t>(nodes[i])] = none;
+                lane.freed.push_back(slot);
+            }
+        }
+    }
+    return true;
 }
 
 Changeset ChangesetPlanner::advance(std::uint32_t batch, std::span<const std::int64_t> nodes) {
     check(Phase::forward, batch, nodes);
     Changeset result;
     result.slots.resize(nodes.size());
+    // All that this batch was the next to use is in it, and moves to the bucket of its next use.
+    for (Lane& lane : lanes_) {
+        held_ -= lane.present[batch];
+        lane.present[batch] = 0;
+        lane.bucket[batch] = -1;
+        lane.incoming.clear();
+        lane.freed.clear();
+        lane.hits = lane.kept = 0;
+    }
     std::atomic<bool> wrong{false};
-    TaskPool::shared().run(nodes.size(), chunk, threads_, [&](std::size_t begin, std::size_t end) {
-        for (std::size_t i = begin; i < end; ++i) {
-            if (i + ahead < end) {
-                const auto soon = static_cast<std::uint64_t>(nodes[i + ahead]);
-                if (soon < num_nodes_) __builtin_prefetch(&of_node_[soon]);
-            }
-            const auto node = static_cast<std::uint64_t>(nodes[i]);
-            if (node >= num_nodes_) {
-                wrong = true;
-                return;
-            }
-            result.slots[i] = static_cast<std::int32_t>(of_node_[node]);  // `none` is -1
-        }
+    const std::size_t part = std::max((nodes.size() + lane_count - 1) / lane_count, chunk / 4);
+    TaskPool::shared().run(nodes.size(), part, threads_, [&](std::size_t begin, std::size_t end) {
+        if (!look_up(lanes_[begin / part], starts_[batch], nodes, begin, end, result.slots)) wrong = true;
     });
     if (wrong) throw std::out_of_range("a node that is not in the graph");
-    // All that this batch was the next to use is in it, and moves to the bucket of its next use.
-    held_ -= cached_count_[batch];
-    bucket_[batch] = -1;
-    cached_count_[batch] = 0;
-    incoming_.clear();
-    const std::uint64_t first = starts_[batch];
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-        if (i + ahead < nodes.size()) {
-            const std::int32_t soon = result.slots[i + ahead];
-            if (soon >= 0) __builtin_prefetch(&link_[static_cast<std::size_t>(soon)], 1);
-        }
-        const std::int32_t slot = result.slots[i];
-        const std::uint32_t next = next_use(first + i);
-        if (slot < 0) {
-            if (next != none) {
-                incoming_.push_back(static_cast<std::uint32_t>(i));
-                ++incoming_count_[next];
-            }
-            continue;
-        }
-        ++result.hits;
-        if (next != none) {
-            link(slot, next);
-            ++held_;
-        } else {
-            of_node_[static_cast<std::size_t>(nodes[i])] = none;
-            link_[static_cast<std::size_t>(slot)] = free_;
-            free_ = slot;
-        }
+    for (const Lane& lane : lanes_) {
+        result.hits += lane.hits;
+        held_ += lane.kept;
+        free_.insert(free_.end(), lane.freed.begin(), lane.freed.end());
     }
     choose(nodes, batch, result);
     ++due_;
     return result;
 }
 
-void ChangesetPlanner::choose(std::span<const std::int64_t> nodes, std::uint32_t batch, Changeset& result) {
-    if (incoming_.empty()) return;
-    const std::uint64_t first = starts_[batch];
-    const auto evict_from = [&](std::uint32_t next, std::uint64_t count) {
-        for (std::uint64_t k = 0; k < count; ++k) {
-            const std::int32_t slot = bucket_[next];
-            const auto at = static_cast<std::size_t>(slot);
-            bucket_[next] = link_[at];
-            of_node_[node_in_[at]] = none;
-            link_[at] = free_;
-            free_ = slot;
+// Takes `count` slots from the nodes that batch `next` uses next.
+void ChangesetPlanner::evict(std::uint32_t next, std::uint64_t count, Changeset& result) {
+    held_ -= count;
+    result.evictions += count;
+    for (Lane& lane : lanes_) {
+        std::int32_t slot = lane.bucket[next];
+        for (; slot >= 0 && count > 0; --count) {
+            of_node_[node_in_[static_cast<std::size_t>(slot)]] = none;
+            free_.push_back(slot);
+            --lane.present[next];
+            slot = link_[static_cast<std::size_t>(slot)];
         }
-        cached_count_[next] -= static_cast<std::uint32_t>(count);
-        held_ -= count;
-        result.evictions += count;
-    };
+        lane.bucket[next] = slot;
+    }
+}
+
+void ChangesetPlanner::choose(std::span<const std::int64_t> nodes, std::uint32_t batch, Changeset& result) {
+    std::uint64_t wanted = held_;
+    for (const Lane& lane : lanes_) wanted += lane.incoming.size();
+    if (wanted == held_) return;
+    const std::uint64_t first = starts_[batch];
     std::uint32_t limit = none;  // rows used next before this batch enter, and `quota` of those used next by it
     std::uint64_t quota = 0;
-    const std::uint64_t wanted = held_ + incoming_.size();
     if (wanted > capacity_) {
         std::uint64_t over = wanted - capacity_;
-        std::uint32_t next = furthest_;
-        for (const std::uint32_t position : incoming_) next = std::max(next, next_use(first + position));
+        std::uint32_t next = 0;
+        for (const Lane& lane : lanes_) next = std::max(next, lane.furthest);
         for (;; --next) {
-            const std::uint64_t arriving = incoming_count_[next];
-            const std::uint64_t present = cached_count_[next];
+            std::uint64_t arriving = 0;
+            std::uint64_t present = 0;
+            for (const Lane& lane : lanes_) {
+                arriving += lane.arriving[next];
+                present += lane.present[next];
+            }
             limit = next;
             if (over < arriving + present) {
                 const std::uint64_t bypassed = std::min(over, arriving);
-                evict_from(next, over - bypassed);
+                evict(next, over - bypassed, result);
                 quota = arriving - bypassed;
                 break;
             }
-            evict_from(next, present);
+            evict(next, present, result);
             over -= arriving + present;
             if (over == 0) break;  // and none of those used next by `limit` stays
         }
-        furthest_ = limit;
+        for (Lane& lane : lanes_) lane.furthest = std::min(lane.furthest, limit);
     }
-    for (const std::uint32_t position : incoming_) {
-        const std::uint32_t next = next_use(first + position);
-        incoming_count_[next] = 0;
-        if (next > limit || (next == limit && limit != none && quota == 0)) continue;
-        if (next == limit) --quota;
-        const std::int32_t slot = free_;
-        const auto at = static_cast<std::size_t>(slot);
-        free_ = link_[at];
-        const auto node = static_cast<std::size_t>(nodes[position]);
-        node_in_[at] = static_cast<std::uint32_t>(node);
-        of_node_[node] = static_cast<std::uint32_t>(slot);
-        link(slot, next);
-        ++held_;
-        result.in_positions.push_back(static_cast<std::int32_t>(position));
-        result.in_slots.push_back(slot);
+    result.in_positions.reserve(std::min<std::uint64_t>(free_.size(), wanted - held_));
+    result.in_slots.reserve(result.in_positions.capacity());
+    for (Lane& lane : lanes_) {
+        for (std::size_t k = 0; k < lane.incoming.size(); ++k) {
+            if (k + ahead < lane.incoming.size()) {
+                __builtin_prefetch(&of_node_[static_cast<std::size_t>(nodes[lane.incoming[k + ahead]])], 1);
+                if (free_.size() > ahead) {
+                    const auto soon = static_cast<std::size_t>(free_[free_.size() - ahead]);
+                    __builtin_prefetch(&node_in_[soon], 1);
+                    __builtin_prefetch(&link_[soon], 1);
+                }
+            }
+            const std::uint32_t position = lane.incoming[k];
+            const std::uint32_t next = next_use(first + position);
+            lane.arriving[next] = 0;
+            if (next > limit || (next == limit && quota == 0)) continue;
+            if (next == limit) --quota;
+            const std::int32_t slot = free_.back();
+            free_.pop_back();
+            const auto node = static_cast<std::size_t>(nodes[position]);
+            node_in_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(node);
+            of_node_[node] = static_cast<std::uint32_t>(slot);
+            link(lane, slot, next);
+            ++held_;
+            result.in_positions.push_back(static_cast<std::int32_t>(position));
+            result.in_slots.push_back(slot);
+        }
     }
 }
 

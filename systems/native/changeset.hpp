@@ -1,6 +1,7 @@
 // Belady's replacement over a superbatch, planned before any row is read (Ginex, section 3.4): linear in the accesses.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -47,11 +48,28 @@ private:
     static constexpr std::uint32_t in_cache = 0x80000000;  // marks a node of the initial cache
     enum class Phase { back, fill, forward };
 
+    // A fixed part of each mini-batch with lists of its own, so that several threads plan it and their number changes
+    // nothing in the result.
+    struct Lane {
+        std::vector<std::int32_t> bucket;      // by batch: first slot whose node that batch uses next
+        std::vector<std::uint32_t> present;    // by batch: slots in its bucket
+        std::vector<std::uint32_t> arriving;   // by batch: missed nodes at hand that it uses next
+        std::vector<std::uint32_t> incoming;   // positions of missed nodes that are used again
+        std::vector<std::int32_t> freed;       // slots whose node is not used again
+        std::uint32_t furthest = 0;            // no batch after it is the next to use any of these
+        std::uint64_t hits = 0;
+        std::uint64_t kept = 0;                // of the hits, those used again
+    };
+    static constexpr std::size_t lane_count = 4;
+
     void check(Phase phase, std::uint32_t batch, std::span<const std::int64_t> nodes) const;
-    void link(std::int32_t slot, std::uint32_t next);
+    void link(Lane& lane, std::int32_t slot, std::uint32_t next);
     std::uint32_t next_use(std::uint64_t access) const;
     void set_next_use(std::uint64_t access, std::uint32_t batch);
+    bool look_up(Lane& lane, std::uint64_t first, std::span<const std::int64_t> nodes, std::size_t begin,
+                 std::size_t end, std::span<std::int32_t> slots);
     void choose(std::span<const std::int64_t> nodes, std::uint32_t batch, Changeset& result);
+    void evict(std::uint32_t next, std::uint64_t count, Changeset& result);
 
     std::uint64_t num_nodes_;
     std::uint64_t capacity_;
@@ -65,14 +83,10 @@ private:
     std::vector<std::uint32_t> next_wide_;
     std::vector<std::uint32_t> of_node_;         // pass 1 and 2: the first batch that uses it; pass 3: its slot
     std::vector<std::uint32_t> node_in_;         // by slot
-    std::vector<std::int32_t> link_;             // by slot: the next slot of its bucket, or of the free list
-    std::vector<std::int32_t> bucket_;           // by batch: first slot whose node that batch uses next
-    std::vector<std::uint32_t> cached_count_;    // by batch: slots in its bucket
-    std::vector<std::uint32_t> incoming_count_;  // by batch: missed nodes of the batch at hand that it uses next
-    std::vector<std::uint32_t> incoming_;        // positions of missed nodes that are used again
-    std::int32_t free_ = -1;
+    std::vector<std::int32_t> link_;             // by slot: the next slot of its bucket
+    std::vector<std::int32_t> free_;             // slots that nobody has, the next one last
+    std::vector<Lane> lanes_;
     std::uint64_t held_ = 0;                     // slots in buckets
-    std::uint32_t furthest_ = 0;                 // no bucket above it has a slot
 };
 
 }  // namespace outcore

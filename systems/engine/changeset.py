@@ -1,0 +1,156 @@
+"""Changeset precomputation: a superbatch's mini-batches streamed three times through the native planner.
+
+Given every access of the superbatch, the planner decides who is in the feature cache at the start and what enters and
+leaves after each mini-batch, by Belady's rule at the granularity of mini-batches (Ginex, Sections 3.3 and 3.4). It
+holds 2 bytes an access (4 from 65,535 mini-batches on) and 4 a node; the ids themselves are read when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from systems import _native
+from systems.engine.arrays import Array, as_ids, as_rows
+from workloads.errors import InputError
+
+Ids = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+_AHEAD = 2  # mini-batches whose ids are read while one is planned
+
+
+@dataclass(frozen=True)
+class Changeset:
+    """What the cache does for one mini-batch of `n` nodes.
+
+    Attributes:
+        slots: int32 [n], where each node's row is cached, -1: a miss.
+        in_positions: int32 [m], nodes of the mini-batch whose rows enter the cache once it is gathered, and
+        in_slots: int32 [m], where; whose row was there is evicted.
+        hits: how many of `slots` are not -1.
+        evictions: rows evicted that are used again.
+    """
+
+    slots: Ints
+    in_positions: Ints
+    in_slots: Ints
+    hits: int = 0
+    evictions: int = 0
+
+
+class ChangesetPlan:
+    """The changesets of one superbatch, in the order of its mini-batches.
+
+    Args:
+        nodes: the ids of mini-batch i, int64, unique; called three times for each (two where the initial cache is full
+            early), by one thread that reads ahead.
+        sizes: nodes of each mini-batch.
+        num_nodes: nodes of the graph.
+        capacity: rows of the cache.
+        threads: of the native passes.
+        prefill: start with the rows used first, as many as fit (the paper's initialisation); False: empty.
+
+    Raises:
+        InputError: too many nodes or batches for it.
+    """
+
+    def __init__(
+        self,
+        nodes: Callable[[int], Ids],
+        sizes: Ids,
+        *,
+        num_nodes: int,
+        capacity: int,
+        threads: int = 1,
+        prefill: bool = True,
+    ) -> None:
+        try:
+            self._native = _native.ChangesetPlanner(num_nodes, max(0, capacity), as_ids(sizes), threads)
+        except ValueError as error:
+            raise InputError(f"changesets cannot be planned: {error}", "lower the superbatch size") from None
+        self._nodes = nodes
+        self._count = len(sizes)
+        self._prefill = prefill
+
+    def look_ahead(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """The first two passes: when each row is used next, and which rows the cache begins with.
+
+        Args:
+            stop: asked before each mini-batch; True ends the pass with `InterruptedError`.
+        """
+        for batch, nodes in self._stream(range(self._count - 1, -1, -1), stop):
+            self._native.look_back(batch, nodes)
+        if self._prefill and self._count:
+            for batch, nodes in self._stream(range(self._count), stop):
+                if self._native.fill(batch, nodes):
+                    break
+        self._native.begin()
+
+    @property
+    def filled(self) -> int:
+        """Rows in the cache at the start."""
+        return self._native.filled
+
+    def initial(self, piece: int = 1 << 16) -> Iterator[Ids]:
+        """Nodes of slots 0, 1, …, ascending, in pieces; between `look_ahead` and `changesets`."""
+        for begin in range(0, self.filled, piece):
+            yield self._native.held(begin, begin + piece)
+
+    def changesets(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Changeset]:
+        """The third pass: one changeset for each mini-batch, in order."""
+        for batch, nodes in self._stream(range(self._count), stop):
+            yield Changeset(*self._native.advance(batch, nodes))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes held now."""
+        return self._native.memory_bytes
+
+    @staticmethod
+    def plan_bytes(*, num_nodes: int, capacity: int, batches: int, max_nodes: int) -> int:
+        """Bytes of planning `batches` mini-batches of at most `max_nodes` nodes, ids under way included."""
+        held = _native.ChangesetPlanner.bytes(num_nodes, max(0, capacity), batches * max_nodes, batches)
+        # Ids read ahead (on disk 4 bytes, widened to 8) and one changeset with its list of rows that might enter.
+        return held + (_AHEAD + 1) * 12 * max_nodes + 16 * max_nodes
+
+    def _stream(self, batches: Iterable[int], stop: Callable[[], bool]) -> Iterator[tuple[int, Ids]]:
+        """Ids of each batch; the next ones are read meanwhile."""
+        numbers = iter(batches)
+        waiting: list[tuple[int, Future[Ids]]] = []
+        with ThreadPoolExecutor(1, "changeset-read") as pool:
+            try:
+                while True:
+                    with suppress(StopIteration):
+                        while len(waiting) < _AHEAD:
+                            number = next(numbers)
+                            waiting.append((number, pool.submit(self._nodes, number)))
+                    if not waiting:
+                        return
+                    number, future = waiting.pop(0)
+                    if stop():
+                        raise InterruptedError("planning changesets was stopped")
+                    yield number, future.result()
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+
+
+def copy_rows(source: Array | Any, from_rows: Ints, target: Array | Any, to_rows: Ints, threads: int) -> None:
+    """`target[to_rows] = source[from_rows]` without a copy in between, on several threads (Ginex, Section 4).
+
+    Args:
+        source: contiguous host table, and
+        target: another, of rows of the same bytes; they do not overlap.
+        from_rows: int32 [n].
+        to_rows: int32 [n], distinct.
+
+    Raises:
+        IndexError: a row does not exist.
+    """
+    _native.scatter(as_rows(source), from_rows, as_rows(target), to_rows, max(1, threads))

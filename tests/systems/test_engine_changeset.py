@@ -1,0 +1,194 @@
+"""The changeset planner keeps Belady's promise, plans what it says, and costs what it says."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.trace import belady_misses
+from systems import _native
+from systems.engine.changeset import Changeset, ChangesetPlan, copy_rows
+from workloads.errors import DataIOError
+
+Ids = npt.NDArray[np.int64]
+
+
+def plan_of(batches: list[Ids], num_nodes: int, capacity: int, **options: object) -> tuple[list[int], list[Changeset]]:
+    """Initial cache by slot, and all changesets."""
+    sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
+    plan = ChangesetPlan(
+        lambda i: batches[i], sizes, num_nodes=num_nodes, capacity=capacity, **options  # type: ignore[arg-type]
+    )  # fmt: skip
+    plan.look_ahead()
+    initial = [node for piece in plan.initial(3) for node in piece.tolist()]
+    return initial, list(plan.changesets())
+
+
+def belady(batches: list[Ids], capacity: int, initial: set[int]) -> list[int]:
+    """Misses of each batch: after it, of what is there and what came, those used soonest stay. The plainest way."""
+    cache, misses = initial, []
+    for i, batch in enumerate(batches):
+        misses.append(sum(node not in cache for node in batch.tolist()))
+
+        def next_use(node: int, after: int = i) -> int:
+            later = (j for j in range(after + 1, len(batches)) if node in batches[j])
+            return next(later, len(batches))
+
+        used_again = [node for node in cache | set(batch.tolist()) if next_use(node) < len(batches)]
+        cache = set(sorted(used_again, key=next_use)[:capacity])
+    return misses
+
+
+def execute(initial: list[int], batches: list[Ids], changesets: list[Changeset], capacity: int) -> list[int]:
+    """Carry the changesets out on a cache that knows who is where; misses of each batch."""
+    cache: dict[int, int] = dict(enumerate(initial))
+    misses = []
+    for batch, change in zip(batches, changesets, strict=True):
+        missed = 0
+        for node, slot in zip(batch.tolist(), change.slots.tolist(), strict=True):
+            if slot >= 0:
+                assert cache[slot] == node  # a hit finds its own row
+            else:
+                missed += 1
+        assert change.hits == len(batch) - missed
+        assert len(set(change.in_slots.tolist())) == len(change.in_slots)
+        for position, slot in zip(change.in_positions.tolist(), change.in_slots.tolist(), strict=True):
+            assert change.slots[position] == -1
+            assert 0 <= slot < capacity
+            cache[slot] = int(batch[position])
+        misses.append(missed)
+    return misses
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> tuple[list[Ids], int, int]:
+    num_nodes = draw(st.integers(1, 25))
+    batches = draw(st.lists(st.lists(st.integers(0, num_nodes - 1), unique=True, max_size=12), max_size=14))
+    return [np.array(batch, dtype=np.int64) for batch in batches], num_nodes, draw(st.integers(0, 14))
+
+
+@given(traces())
+@settings(max_examples=250, deadline=None)
+def test_misses_are_those_of_belady(trace: tuple[list[Ids], int, int]) -> None:
+    batches, num_nodes, capacity = trace
+    initial, changesets = plan_of(batches, num_nodes, capacity)
+    firsts = list(dict.fromkeys(node for batch in batches for node in batch.tolist()))
+    assert initial == sorted(firsts[:capacity])  # the rows that appear first, by node
+    assert execute(initial, batches, changesets, capacity) == belady(batches, capacity, set(initial))
+
+
+@given(traces())
+@settings(max_examples=100, deadline=None)
+def test_from_an_empty_cache_they_are_the_harness_traces(trace: tuple[list[Ids], int, int]) -> None:
+    batches, num_nodes, capacity = trace
+    initial, changesets = plan_of(batches, num_nodes, capacity, prefill=False, threads=2)
+    assert initial == []
+    misses = execute(initial, batches, changesets, capacity)
+    assert misses == belady_misses(batches, capacity)
+    # Filled beforehand, the cache misses exactly so many fewer as rows were brought in.
+    filled, others = plan_of(batches, num_nodes, capacity)
+    assert sum(execute(filled, batches, others, capacity)) + len(filled) == sum(misses)
+
+
+def zipf(batches: int, size: int, nodes: int, seed: int = 0) -> list[Ids]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(batches):
+        some = np.unique((nodes * rng.random(2 * size) ** 4).astype(np.int64))
+        found.append(rng.permutation(some)[:size])
+    return found
+
+
+def test_threads_and_large_batches_change_nothing() -> None:
+    """Batches of several chunks, planned on one and on four threads."""
+    batches = zipf(12, 60_000, 400_000)
+    one = plan_of(batches, 400_000, 50_000, threads=1)
+    four = plan_of(batches, 400_000, 50_000, threads=4)
+    assert one[0] == four[0]
+    for mine, other in zip(one[1], four[1], strict=True):
+        assert np.array_equal(mine.slots, other.slots)
+        assert np.array_equal(mine.in_slots, other.in_slots)
+    misses = [len(b) - c.hits for b, c in zip(batches, one[1], strict=True)]
+    assert sum(misses) + len(one[0]) == sum(belady_misses(batches, 50_000))
+
+
+def test_more_than_65534_batches_take_the_wide_path() -> None:
+    rng = np.random.default_rng(3)
+    batches = list(rng.integers(0, 50, (66_000, 1)))
+    initial, changesets = plan_of(batches, 50, 10)
+    assert sum(1 - c.hits for c in changesets) + len(initial) == sum(belady_misses(batches, 10))
+
+
+def test_a_row_that_is_not_used_again_never_enters() -> None:
+    batches = [np.array([0, 1]), np.array([2]), np.array([0, 1])]
+    initial, changesets = plan_of(batches, 3, 2)
+    assert initial == [0, 1]
+    assert changesets[1].in_slots.tolist() == []  # bypassed
+    assert [len(b) - c.hits for b, c in zip(batches, changesets, strict=True)] == [0, 1, 0]
+
+
+def test_memory_is_as_planned() -> None:
+    batches = zipf(50, 2000, 30_000)
+    sizes = np.array([len(batch) for batch in batches])
+    plan = ChangesetPlan(lambda i: batches[i], sizes, num_nodes=30_000, capacity=5000)
+    plan.look_ahead()
+    for _ in plan.changesets():
+        pass
+    planned = ChangesetPlan.plan_bytes(num_nodes=30_000, capacity=5000, batches=50, max_nodes=int(sizes.max()))
+    assert plan.memory_bytes <= planned
+    assert plan.memory_bytes <= 8 * sizes.sum() + 12 * 30_000
+
+
+def test_what_reading_raises_comes_out_and_no_thread_stays() -> None:
+    batches = zipf(20, 100, 1000)
+
+    def nodes(i: int) -> Ids:
+        if i == 7:
+            raise DataIOError("batch 7 is damaged")
+        return batches[i]
+
+    plan = ChangesetPlan(nodes, np.array([len(b) for b in batches]), num_nodes=1000, capacity=100)
+    with pytest.raises(DataIOError, match="batch 7"):
+        plan.look_ahead()
+    assert not [t for t in threading.enumerate() if t.name.startswith("changeset-read")]
+    plan = ChangesetPlan(lambda i: batches[i], np.array([len(b) for b in batches]), num_nodes=1000, capacity=100)
+    with pytest.raises(InterruptedError):
+        plan.look_ahead(stop=lambda: True)
+
+
+def test_wrong_batches_are_refused() -> None:
+    def planner() -> _native.ChangesetPlanner:
+        return _native.ChangesetPlanner(10, 4, np.array([2, 2]), 1)
+
+    with pytest.raises(ValueError, match="out of turn"):
+        planner().look_back(0, np.array([1, 2]))
+    with pytest.raises(ValueError, match="another size"):
+        planner().look_back(1, np.array([1]))
+    with pytest.raises(IndexError, match="not in the graph"):
+        planner().look_back(1, np.array([1, 10]))
+    with pytest.raises(IndexError, match="not in the graph"):
+        planner().look_back(1, np.array([1, -1]))
+    with pytest.raises(ValueError, match="twice"):
+        planner().look_back(1, np.array([3, 3]))
+    with pytest.raises(ValueError, match="out of turn"):
+        planner().advance(0, np.array([1, 2]))
+
+
+@pytest.mark.parametrize("row_bytes", [1, 7, 512, 5000])
+def test_rows_are_copied_between_tables(row_bytes: int) -> None:
+    rng = np.random.default_rng(0)
+    source = rng.integers(0, 256, (300, row_bytes)).astype(np.uint8)
+    target = np.zeros((400, row_bytes), dtype=np.uint8)
+    rows, places = rng.integers(0, 300, 350).astype(np.int32), rng.permutation(400)[:350].astype(np.int32)
+    expected = target.copy()
+    expected[places] = source[rows]
+    copy_rows(source, rows, target, places, 3)
+    assert np.array_equal(target, expected)
+    for wrong in (-1, 300):
+        with pytest.raises(IndexError):
+            copy_rows(source, np.array([wrong], dtype=np.int32), target, np.array([0], dtype=np.int32), 1)
