@@ -48,6 +48,8 @@ class Epoch:
         seeds_once: the seed nodes of all batches are the training nodes, each once.
         counters: as the system reports them.
         rows: feature rows of all batches.
+        own_features: digest of the dataset's rows of the batches' own nodes, and
+        strangers: edges whose source is no in-neighbour of their destination; for systems that sample otherwise.
     """
 
     structure: str = ""
@@ -58,6 +60,8 @@ class Epoch:
     rows: int = 0
     counters: dict[str, Any] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
+    own_features: str = ""
+    strangers: int = 0
     expected_structure: str = ""
     expected_features: str = ""
     expected_batches: int = 0

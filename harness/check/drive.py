@@ -17,6 +17,7 @@ import numpy as np
 from harness.check.case import Case, Epoch, Observation
 from harness.check.data import make_dataset
 from harness.check.oracle import Oracle, make_trainer
+from harness.check.own import OwnBatches
 from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
 from workloads.accelerator import Accelerator, make_accelerator
 from workloads.dataset import Dataset
@@ -95,7 +96,7 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         "run": _run, "loss": _run, "smallest": _smallest, "sample-only": _sample_only, "abandon": _abandon,
         "close": _close, "artefacts": _artefacts, "cut": faults.cut, "cut-late": faults.cut_late, "gone": faults.gone,
     }  # fmt: skip
-    _warm_up()
+    _warm_up(system)
     before = open_things()
     try:
         stage = Stage(folder, case, system)
@@ -143,6 +144,7 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
         expected_structure=expected.structure, expected_features=expected.features, expected_batches=expected.batches
     )
     structure, features, late = EpochDigest(), EpochDigest(), EpochDigest()
+    own = OwnBatches(stage.oracle.features, stage.oracle.indptr, stage.oracle.indices)
     seeds: list[int] = []
     for batch in system.epoch(number):
         if batch.ready is not None:
@@ -158,8 +160,10 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
             # The system fills its other buffers meanwhile; these rows must stay as they are.
             time.sleep(0.002)
             late.add(_feature_digest(batch))
+        own.add(batch.sampled, rows=batch.table is not None and not batch.first_layer_aggregated)
         batch.release()
     result.structure, result.features, result.late = structure.hexdigest(), features.hexdigest(), late.hexdigest()
+    result.own_features, result.strangers = own.features.hexdigest(), own.strangers
     result.seeds_once = len(seeds) == len(set(seeds)) and set(seeds) == stage.oracle.train
     result.counters = system.counters().as_dict()
     return result
@@ -288,8 +292,10 @@ def left_open(before: tuple[set[int | None], list[str]]) -> tuple[list[str], lis
         time.sleep(0.05)
 
 
-def _warm_up() -> None:
+def _warm_up(system: type[System]) -> None:
     """Let libraries start the threads and open the files that they keep."""
     import torch
+
+    system.load_libraries()
 
     torch.from_numpy(np.ones((512, 512), dtype=np.float32)).matmul(torch.ones(512, 512))

@@ -31,9 +31,8 @@ class Oracle:
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         dataset = workload.dataset
-        self._sampler = make_sampler(
-            workload, indptr=dataset.load("indptr"), indices=dataset.load("indices"), labels=dataset.load("labels")
-        )
+        self.indptr, self.indices = dataset.load("indptr"), dataset.load("indices")
+        self._sampler = make_sampler(workload, indptr=self.indptr, indices=self.indices, labels=dataset.load("labels"))
         self._plan = make_seed_plan(workload)
         self.features = dataset.load("features")
         self.train = set(dataset.load("train").tolist())

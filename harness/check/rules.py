@@ -14,11 +14,16 @@ CLOSE_LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class Rule:
-    """A promise and how to find who breaks it in one observation."""
+    """A promise and how to find who breaks it in one observation.
+
+    `faithful_only`: only systems whose mini-batches are the workload's can keep it; `unfaithful_only`: for the others,
+    what equality with the oracle says of faithful ones.
+    """
 
     name: str
     broken: Finder
     faithful_only: bool = False
+    unfaithful_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,11 @@ class CheckResult:
 RULES: list[Rule] = []
 
 
-def rule(name: str, *, faithful_only: bool = False) -> Callable[[Finder], Finder]:
+def rule(name: str, *, faithful_only: bool = False, unfaithful_only: bool = False) -> Callable[[Finder], Finder]:
     """Register a rule."""
 
     def register(finder: Finder) -> Finder:
-        RULES.append(Rule(name, finder, faithful_only))
+        RULES.append(Rule(name, finder, faithful_only, unfaithful_only))
         return finder
 
     return register
@@ -53,6 +58,9 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
     for entry in RULES:
         if entry.faithful_only and not faithful:
             results.append(CheckResult(entry.name, True, "not faithful by design: not compared"))
+            continue
+        if entry.unfaithful_only and faithful:
+            results.append(CheckResult(entry.name, True, "as the oracle's are"))
             continue
         faults = [f"{seen.case}: {fault}" for seen in observations for fault in entry.broken(seen)]
         detail = "; ".join(faults[:4]) + (f"; and {len(faults) - 4} more" if len(faults) > 4 else "")
@@ -85,6 +93,20 @@ def _features(seen: Observation) -> Iterator[str]:
     for number, epoch in _epochs(seen):
         if epoch.features != epoch.expected_features:
             yield f"epoch {number} has digest {epoch.features}, expected {epoch.expected_features}"
+
+
+@rule("rows are those of its nodes", unfaithful_only=True)
+def _own_rows(seen: Observation) -> Iterator[str]:
+    for number, epoch in _epochs(seen):
+        if epoch.features != epoch.own_features and seen.kind != "sample-only":
+            yield f"epoch {number} has digest {epoch.features}, the rows of its nodes {epoch.own_features}"
+
+
+@rule("edges are the graph's", unfaithful_only=True)
+def _own_edges(seen: Observation) -> Iterator[str]:
+    for number, epoch in _epochs(seen):
+        if epoch.strangers:
+            yield f"epoch {number}: {epoch.strangers} edges come from no in-neighbour of their destination"
 
 
 @rule("rows stay until released")
@@ -173,7 +195,7 @@ def _damaged(seen: Observation) -> Iterator[str]:
     if seen.kind not in ("cut", "cut-late", "gone") or seen.crashed:
         return
     if not seen.error:
-        right = all(epoch.features == epoch.expected_features for epoch in seen.epochs)
+        right = all(epoch.features in (epoch.expected_features, epoch.own_features) for epoch in seen.epochs)
         if seen.kind != "cut-late" or not right:
             yield "nothing was raised" + ("" if right else ", and rows were wrong")
     elif not seen.error_file:

@@ -238,6 +238,22 @@ class Unfaithful(InMemory):
         return super().epoch(k)
 
 
+class UnfaithfulRows(Unfaithful):
+    """Its mini-batches are its own affair, but not what rows they come with."""
+
+    def _gather(self, nodes: Any, out: Any) -> None:
+        super()._gather(nodes[::-1].copy(), out)
+
+
+class UnfaithfulEdges(Unfaithful):
+    """Makes neighbours up."""
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        for batch in super().epoch(k):
+            blocks = tuple(replace(block, indices=block.indices[::-1].copy()) for block in batch.sampled.blocks)
+            yield replace(batch, sampled=replace(batch.sampled, blocks=blocks))
+
+
 class WrongLoss(InMemory):
     """Rows that digest rightly the first time and are changed under the training step."""
 

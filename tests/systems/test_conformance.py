@@ -72,6 +72,8 @@ def broken_rules(folder: Path, system: type, *chosen: str) -> set[str]:
         (broken.SlowToClose, ("close",), {"close() at any moment"}),
         (broken.ReusesAnything, ("artefacts",), {"prepared artefacts are reused"}),
         (broken.Raises, ("run",), {"runs"}),
+        (broken.UnfaithfulRows, ("run",), {"rows are those of its nodes"}),
+        (broken.UnfaithfulEdges, ("run",), {"edges are the graph's"}),
     ],
 )
 def test_a_broken_system_fails_for_what_it_breaks_and_nothing_else(
