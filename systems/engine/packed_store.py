@@ -49,6 +49,7 @@ __all__ = [
     "arrays_bytes",
     "packed_bytes",
     "read_rows",
+    "row_pieces",
     "rows_bytes",
     "slot_rows",
 ]
@@ -293,31 +294,28 @@ class PackedReader:
         return PackedBatch(batch, rows, arrays)
 
 
-def read_rows(folder: Path, name: str, out: Array) -> int:
-    """Read a whole `.rows` file into `out` by large direct reads, and check it; its number of rows.
+def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """A `.rows` file by large direct reads, each checked: the first row of a piece, and its rows.
 
-    Args:
-        out: contiguous host table of at least that many rows.
+    Yields:
+        int and uint8 [n, row_bytes]; about 2 MiB, overwritten by the next piece.
 
     Raises:
         DataIOError: a file is missing, cut or corrupted; names file and offset.
-        InputError: there are no rows of this name, or `out` is too small for them.
+        InputError: there are no rows of this name.
     """
     index = load_index(folder)
     if f"rows_{name}" not in index:
         raise InputError(f"{folder} has no rows named {name}", "use one of those that were written")
     count, row_bytes, digests = int(index[f"rows_{name}"]), int(index["row_bytes"]), index[f"digests_{name}"]
     path = folder / f"{name}.rows"
-    target = as_rows(out, 1).reshape(-1)
-    if target.nbytes < count * row_bytes:
-        raise InputError(f"{path} has {count} rows of {row_bytes} bytes, there is room for {target.nbytes} bytes", "")
-    step = piece_rows(row_bytes) * row_bytes
+    rows = piece_rows(row_bytes)
+    step = rows * row_bytes
     bounds = [*range(0, rows_bytes(count, row_bytes), step), rows_bytes(count, row_bytes)]
-    pieces = list(pairwise(bounds)) if count else []
     handle = open_direct(path, os.O_RDONLY)
     buffer = aligned_empty(min(step, rows_bytes(count, row_bytes)))
     try:
-        for number, (begin, end) in enumerate(pieces):
+        for number, (begin, end) in enumerate(pairwise(bounds) if count else ()):
             piece = buffer[: end - begin]
             read_at(handle, piece, begin, path)
             if xxhash.xxh3_64_intdigest(piece.data) != int(digests[number]):
@@ -329,7 +327,28 @@ def read_rows(folder: Path, name: str, out: Array) -> int:
                     fix="remove the prepared folder, it is then made anew, and check the device",
                 )
             used = min(end, count * row_bytes) - begin
-            target[begin : begin + used] = piece[:used]
+            yield number * rows, piece[:used].reshape(-1, row_bytes)
     finally:
         os.close(handle)
+
+
+def read_rows(folder: Path, name: str, out: Array) -> int:
+    """Read a whole `.rows` file into `out`; its number of rows.
+
+    Args:
+        out: contiguous host table of at least that many rows.
+
+    Raises:
+        DataIOError: as `row_pieces`.
+        InputError: there are no rows of this name, or `out` is too small for them.
+    """
+    index = load_index(folder)
+    count, row_bytes = int(index.get(f"rows_{name}", 0)), int(index["row_bytes"])
+    target = as_rows(out, 1).reshape(-1)
+    if target.nbytes < count * row_bytes:
+        raise InputError(
+            f"{folder / name}.rows has {count} rows of {row_bytes} bytes, there is room for {target.nbytes} bytes", ""
+        )
+    for first, rows in row_pieces(folder, name):
+        target[first * row_bytes :][: rows.nbytes] = rows.reshape(-1)
     return count

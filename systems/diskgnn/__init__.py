@@ -1,0 +1,5 @@
+"""`diskgnn`: offline sampling, a four-level feature store and packed chunks (Liu et al., DiskGNN)."""
+
+from systems.diskgnn.system import DiskGnn as SYSTEM
+
+__all__ = ["SYSTEM"]

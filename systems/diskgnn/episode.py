@@ -1,0 +1,298 @@
+"""Preparing an episode: sample its epochs, rank rows, search a layout, pack it; kept as an artefact (Sections 4, 5.2).
+
+All mini-batches of an episode are prepared together: one ranking, one set of caches, one pass over the feature table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from systems.diskgnn.layout import ColdSamples, Placement, Segment, Shape, segment_bytes, segments, unpacked
+from systems.diskgnn.options import DiskGnnOptions
+from systems.diskgnn.planner import NAME, Fit, Sizes, fit
+from systems.diskgnn.ranking import AccessCounts, Ids, Slots, miss_curve, slots_of
+from systems.diskgnn.search import Prediction, Search, Space, feature_reads
+from systems.diskgnn.structure import Levels, address_arrays, graph_arrays
+from systems.engine.artefacts import Prepared, identity, prepare
+from systems.engine.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.minhash import simulate_reads
+from systems.engine.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
+from systems.engine.packing import RowTable
+from systems.engine.pipeline import Channel, Pipeline
+from systems.engine.reader import ReadStats
+from systems.engine.topology import mapped_sampler, row_bytes
+from systems.interface import Runtime, StageClock
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_seed_plan
+from workloads.workload import Workload
+
+DEVICE, HOST, DISK = "device_cache", "host_cache", "disk_cache"
+# Of address tables: name, shape and padding of each array of a chunk; and of the index, the seal and the folder.
+_PER_CHUNK = 768
+_PER_EPISODE = 16384
+Simulated = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A prepared episode.
+
+    Attributes:
+        folder: its files (`packed_store`).
+        epochs: the epochs that were sampled, in order; `num_batches` chunks of each.
+        fit: rows in memory, and buffers.
+        facts: what is told of it.
+        reused: an earlier run made it.
+    """
+
+    folder: Path
+    epochs: tuple[int, ...]
+    num_batches: int
+    fit: Fit
+    facts: dict[str, Any]
+    reused: bool
+
+    def chunk(self, epoch: int, batch: int) -> int:
+        """Number of the chunk of mini-batch `batch` of sampled epoch `epoch`."""
+        return self.epochs.index(epoch) * self.num_batches + batch
+
+
+class Episodes:
+    """Makes episodes, or finds those made before.
+
+    Args:
+        sizes: bounds of memory.
+        block_bytes: what single-row reads are rounded to.
+    """
+
+    def __init__(
+        self, workload: Workload, runtime: Runtime, options: DiskGnnOptions, sizes: Sizes, clock: StageClock, *,
+        limit: int | None, block_bytes: int,
+    ) -> None:  # fmt: skip
+        self._workload = workload
+        self._runtime = runtime
+        self._options = options
+        self._sizes = sizes
+        self._clock = clock
+        self._limit = limit
+        self._block_bytes = block_bytes
+        self.stop: Callable[[], None] = lambda: None
+
+    def get(self, epochs: tuple[int, ...]) -> Ready:
+        """The episode of these sampled epochs.
+
+        Raises:
+            BudgetError: it does not fit memory or the disk-space limit.
+            DataIOError: a disk is full or fails; nothing is left behind.
+        """
+        found: Prepared = prepare(
+            self._runtime.artefacts, NAME, self._identity(epochs), lambda folder: self._make(folder, epochs),
+            disk_budget=self._limit,
+        )  # fmt: skip
+        facts = found.facts
+        return Ready(found.path, epochs, facts["num_batches"], Fit.parse(facts["fit"]), facts, found.reused)
+
+    def _identity(self, epochs: tuple[int, ...]) -> dict[str, Any]:
+        options = self._options
+        layout = {
+            name: getattr(options, name)
+            for name in ("packing", "disk_cache", "search", "search_points", "segment", "threshold", "hashes")
+        }
+        return identity(
+            self._workload, epochs=epochs, structure_only=self._runtime.stages == "sample", limit=self._limit,
+            block=self._block_bytes, sizes=self._sizes.key(), **layout,
+        )  # fmt: skip
+
+    def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:
+        dataset, options = self._workload.dataset, self._options
+        samples = folder / "samples"
+        counts = AccessCounts(dataset.num_nodes)
+        graph_bytes, index = self._sample(samples, epochs, counts)
+        with _reading(samples, index) as reader:
+            with self._clock.stage("inspect"):
+                slots, found = self._rank(reader, counts)
+                del counts
+                layout = _Layout(self, ColdSamples(reader, slots), slots, found.levels, graph_bytes, index)
+                prediction = layout.search()
+            with self._clock.stage("pack"), self._writer(folder) as writer:
+                simulated = layout.write(writer, reader, prediction)
+                ranked = layout.ranked
+                del slots
+                samples.unlink()
+                if found.levels.direct:
+                    writer.add_rows(DEVICE, ranked[: found.levels.direct])
+                if found.levels.host:
+                    writer.add_rows(HOST, ranked[found.levels.direct :])
+                del ranked, layout
+                stats = writer.pack("individual" if options.packing == "individual" else "batched")
+        return {
+            "num_batches": len(index) // len(epochs),
+            "fit": found.as_dict(),
+            "samples_bytes": index.nbytes,
+            "pack": asdict(stats),
+            **simulated,
+        }
+
+    def _writer(self, folder: Path) -> PackedWriter:
+        return PackedWriter(
+            folder, RowTable.of(self._workload.dataset), memory_bytes=self._sizes.packing_bytes,
+            request_bytes=self._options.request_bytes, depth=self._options.request_depth,
+        )  # fmt: skip
+
+    def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, BatchIndex]:
+        """Sample all mini-batches onto the disk, counting accesses on the way; bytes of each graph, and the index."""
+        workload = self._workload
+        sampler, plan = mapped_sampler(workload), make_seed_plan(workload)
+        jobs = [(epoch, batch, nodes) for epoch in epochs for batch, nodes in enumerate(plan.batches(epoch))]
+        graph_bytes = np.zeros(len(jobs), dtype=np.int64)
+        writer = BatchWriter(path, fix="make room on the disk of the results folder")
+
+        def sample(_: int, job: tuple[int, int, Ids]) -> SampledBatch:
+            with self._clock.stage("sample", job[1]):
+                return sampler.sample(*job)
+
+        try:
+            with Pipeline(f"{NAME}-offline") as pipe:
+                self.stop = pipe.stop
+                workers = self._options.samplers or self._runtime.cores
+                sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
+                pipe.stage("sample", workers, sample, jobs, sampled)
+                for number, batch in enumerate(pipe.results(sampled)):
+                    counts.add(batch.nodes)
+                    graph_bytes[number] = arrays_bytes(graph_arrays(batch))
+                    writer.append(batch)
+            return graph_bytes, writer.close(save_index=False)
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def _rank(self, samples: BatchReader, counts: AccessCounts) -> tuple[Slots, Fit]:
+        """Slots of the rows that are held in memory, hottest first, and how many of them on which level."""
+        sizes, nodes = self._sizes, self._workload.dataset.num_nodes
+        if self._runtime.stages == "sample":
+            return np.zeros(nodes, dtype=np.int32), Fit(Levels(0, 0), 0, 0, 0, 0)
+        ranked = counts.hottest(sizes.table_rows + sizes.host_rows)
+        slots = slots_of(ranked, nodes)
+        curve = miss_curve((samples.nodes(batch) for batch in range(len(samples))), slots, len(ranked))
+        found = fit(sizes, curve)
+        slots[ranked[found.levels.cached :]] = -1
+        return slots, found
+
+    def simulate(self, rows: Ids, num_rows: int = 1 << 40) -> ReadStats:
+        """What reading these single rows will count."""
+        from_table = self._options.packing == "off"
+        dataset = self._workload.dataset
+        start = dataset.data_offset("features") if from_table else 0
+        return simulate_reads(
+            rows, row_bytes=row_bytes(self._workload), num_rows=dataset.num_nodes if from_table else num_rows,
+            file_bytes=start + dataset.feature_bytes if from_table else None, data_offset=start,
+            granularity=self._options.io_granularity, logical_bytes=self._block_bytes,
+        )  # fmt: skip
+
+
+class _Layout:
+    """The search for a layout and its writing, over the samples of one episode."""
+
+    def __init__(
+        self, episodes: Episodes, cold: ColdSamples, slots: Slots, levels: Levels, graph_bytes: Ids, index: BatchIndex
+    ) -> None:
+        self._episodes = episodes
+        self._options = episodes._options
+        self._cold = cold
+        self._slots = slots
+        self._levels = levels
+        self._row = row_bytes(episodes._workload)
+        self._where = np.zeros(len(slots), dtype=np.int32)
+        self._sampling_only = episodes._runtime.stages == "sample"
+        self._graph_bytes = graph_bytes
+        self._accesses = int(index.num_nodes.sum())
+        order = np.flatnonzero(slots >= 0) if not self._sampling_only else np.empty(0, dtype=np.int64)
+        #: int64, nodes in memory, hottest first.
+        self.ranked: Ids = order[np.argsort(slots[order], kind="stable")]
+
+    @property
+    def _unpacked(self) -> bool:
+        return self._options.packing == "off" or self._sampling_only
+
+    def search(self) -> Prediction:
+        """The shape of the disk caches; segments of one mini-batch where there are none."""
+        options, episodes = self._options, self._episodes
+        if self._unpacked:
+            return Prediction(Shape(1, 2), 0)
+        max_segment = max(1, episodes._sizes.packing_bytes // segment_bytes(1, episodes._sizes.bounds.max_nodes))
+        search = Search(
+            self._cold, self._space(), self._where, simulate=episodes.simulate, hashes=options.hashes,
+            seed=episodes._workload.seed, max_segment=1 if options.disk_cache == "off" else max_segment,
+        )  # fmt: skip
+        if options.segment and options.disk_cache != "off":
+            found = search.fixed(Shape(options.segment, options.threshold))
+        elif options.search == "brute-force":
+            found = search.brute_force(options.search_points)
+        else:
+            found = search.heuristic(options.threshold)
+        self.search_seconds = search.seconds
+        return found
+
+    search_seconds = 0.0
+
+    def _space(self) -> Space:
+        chunks = len(self._cold)
+        fixed = int(self._graph_bytes.sum()) + 12 * self._accesses + chunks * (_PER_CHUNK + 2 * 4096) + _PER_EPISODE
+        fixed += rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row) + 4096
+        return Space(self._row, fixed, self._episodes._limit)
+
+    def _segments(self, prediction: Prediction) -> Iterator[tuple[Ids, Iterator[Placement]]]:
+        empty: Ids = np.empty(0, dtype=np.int64)
+        if self._sampling_only:
+            yield empty, (Placement(batch, empty, empty, empty) for batch in range(len(self._cold)))
+        elif self._unpacked:
+            yield empty, unpacked(self._cold)
+        else:
+            found: Iterator[Segment] = segments(
+                self._cold, prediction.shape, self._where, hashes=self._options.hashes,
+                seed=self._episodes._workload.seed,
+            )  # fmt: skip
+            for segment in found:
+                yield segment.order, segment.placements()
+
+    def write(self, writer: PackedWriter, samples: BatchReader, prediction: Prediction) -> Simulated:
+        """Hand every chunk and the disk caches to the packer; what reading them will come to."""
+        orders: list[Ids] = []
+        disk = rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row)
+        read = useful = 0
+        for order, placements in self._segments(prediction):
+            orders.append(order)
+            for placement in placements:
+                batch = samples.read(placement.batch)
+                arrays = graph_arrays(batch)
+                if not self._sampling_only:
+                    arrays |= address_arrays(batch.nodes, placement, self._slots, self._levels)
+                writer.append(placement.packed, arrays)
+                disk += packed_bytes(len(placement.packed), self._row, arrays_bytes(arrays))
+                part = feature_reads(placement, self._row, self._episodes.simulate)
+                read, useful = read + part[0], useful + part[1]
+        shared = np.concatenate(orders)
+        if len(shared):
+            writer.add_rows(DISK, shared)
+            disk += rows_bytes(len(shared), self._row)
+        predicted = Prediction(prediction.shape, disk, read, useful)
+        return {
+            "predicted": predicted.as_dict(),
+            "search_s": self.search_seconds,
+            "shared_rows": len(shared),
+        }
+
+
+@contextmanager
+def _reading(path: Path, index: BatchIndex) -> Iterator[BatchReader]:
+    reader = BatchReader(path, index=index)
+    try:
+        yield reader
+    finally:
+        reader.close()

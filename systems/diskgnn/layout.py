@@ -1,0 +1,125 @@
+"""Where a mini-batch's rows lie on disk: in its own packed chunk or in its segment's disk cache (Section 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.diskgnn.ranking import Ids, Slots
+from systems.engine.batch_store import BatchReader
+from systems.engine.minhash import minhash_order
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the disk caches: mini-batches of a segment, and accesses within it from which on a row is cached."""
+
+    segment: int
+    threshold: int = 2
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The rows that one mini-batch reads from disk.
+
+    Attributes:
+        batch: its number among the samples.
+        packed: int64, ids in its own chunk, ascending.
+        single: int64, ids read one by one from a shared file, in the order of `rows`.
+        rows: int64, their rows in that file, ascending.
+    """
+
+    batch: int
+    packed: Ids
+    single: Ids
+    rows: Ids
+
+
+class ColdSamples:
+    """The sampled mini-batches without the rows that are held in memory.
+
+    Args:
+        slots: int32 [N], -1 for a node whose row is not in memory.
+    """
+
+    def __init__(self, samples: BatchReader, slots: Slots) -> None:
+        self._samples = samples
+        self._slots = slots
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def nodes(self, batch: int) -> Ids:
+        """int64, ids of the rows that mini-batch `batch` reads from disk, ascending."""
+        nodes = self._samples.nodes(batch)
+        cold = nodes[self._slots[nodes] < 0]
+        cold.sort()
+        return cold
+
+
+class Segment:
+    """Successive mini-batches that share one disk cache.
+
+    Attributes:
+        order: int64, ids of the disk cache, in the order of its rows.
+    """
+
+    def __init__(self, first: int, cold: list[Ids], order: Ids, base: int, where: npt.NDArray[np.int32]) -> None:
+        self.order = order
+        self._first = first
+        self._cold = cold
+        self._base = base
+        self._where = where
+
+    def placements(self) -> Iterator[Placement]:
+        """Of its mini-batches, in order; to be walked before the next segment is asked for."""
+        for number, cold in enumerate(self._cold):
+            place = self._where[cold]
+            shared = place > 0
+            rows = place[shared].astype(np.int64) + (self._base - 1)
+            by_row = np.argsort(rows)
+            yield Placement(self._first + number, cold[~shared], cold[shared][by_row], rows[by_row])
+
+
+def segments(
+    samples: ColdSamples, shape: Shape, where: npt.NDArray[np.int32], *, hashes: int, seed: int
+) -> Iterator[Segment]:
+    """All segments of the samples, one after the other.
+
+    Args:
+        where: int32 [N] of zeros, working memory; zeros again at the end.
+        hashes: MinHash functions that order a disk cache (Algorithm 1); 0 leaves it in the order of ids.
+    """
+    base = 0
+    for first in range(0, len(samples), shape.segment):
+        cold = [samples.nodes(batch) for batch in range(first, min(first + shape.segment, len(samples)))]
+        order = _NONE
+        if len(cold) >= shape.threshold:
+            for nodes in cold:
+                where[nodes] += 1
+            lists = [nodes[where[nodes] >= shape.threshold] for nodes in cold]
+            for nodes in cold:
+                where[nodes] = 0
+            order = minhash_order(lists, hashes=hashes, seed=seed)
+            del lists
+            where[order] = np.arange(1, len(order) + 1, dtype=np.int32)
+        yield Segment(first, cold, order, base, where)
+        where[order] = 0
+        base += len(order)
+
+
+def segment_bytes(segment: int, max_cold: int) -> int:
+    """Working memory of ordering one segment: its mini-batches' ids, those that are shared, and their hashes."""
+    return 3 * 8 * segment * max_cold
+
+
+def unpacked(samples: ColdSamples) -> Iterator[Placement]:
+    """Without packing: every row is read one by one from the feature table."""
+    for batch in range(len(samples)):
+        cold = samples.nodes(batch)
+        yield Placement(batch, _NONE, cold, cold)

@@ -1,0 +1,226 @@
+"""The training pipeline (Section 5.3): graphs loaded, features loaded, assembled and trained at the same time.
+
+Reads of the chunks of later mini-batches are in flight while earlier ones are assembled and trained: as soon as a
+landing is free the next chunk is asked for, so the disk's queue runs empty only when there is no memory to read into.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from systems.diskgnn.buffers import Landing, Memory, Rows, graph_memory
+from systems.diskgnn.episode import Ready
+from systems.diskgnn.ranking import Ids
+from systems.diskgnn.structure import Addresses, read_addresses, read_graph
+from systems.diskgnn.tally import Tally
+from systems.engine.packed_store import PackedBatch, PackedReader, PendingBatch
+from systems.engine.pipeline import Channel, Pipeline, Stopped
+from systems.engine.reader import RowReader
+from systems.interface import Batch, StageClock
+from workloads.sampling.batch import SampledBatch
+
+_NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+@dataclass
+class _Work:
+    """A mini-batch on its way."""
+
+    index: int
+    chunk: int
+    graph: int
+    graph_read: PendingBatch
+    asked_at: float
+    landing: Landing | None = None
+    features_read: PendingBatch | None = None
+    features_asked_at: float = 0.0
+    sampled: SampledBatch | None = None
+    addresses: Addresses = _NOTHING
+
+
+class Trainer:
+    """What a pipeline hands mini-batches through: the files of one episode and the memory they are read into.
+
+    Args:
+        memory: None where only graphs are wanted.
+        singles: readers of single rows, one for each thread that reads them; none where no row is read so.
+        graphs: chunks' graphs held at a time.
+    """
+
+    def __init__(
+        self, ready: Ready, reader: PackedReader, memory: Memory | None, singles: Sequence[RowReader],
+        clock: StageClock, *, graphs: int, queue: int, pipelined: bool,
+    ) -> None:  # fmt: skip
+        self._ready = ready
+        self._reader = reader
+        self._memory = memory
+        self._singles = deque(singles)
+        self._threads = max(1, len(singles))
+        self._clock = clock
+        self._queue = queue
+        self._pipelined = pipelined
+        room = int(reader.structure_bytes.max()) if len(reader.structure_bytes) else 0
+        self._graphs = [graph_memory(room) for _ in range(graphs)]
+        self._lock = threading.Lock()
+        self._outstanding: dict[int, PendingBatch] = {}
+        self._pipeline: Pipeline | None = None
+
+    def epoch(self, k: int, drawn: int, tally: Tally) -> Iterator[Batch]:
+        """The mini-batches of epoch `k`, with the samples of epoch `drawn`, in the seed plan's order."""
+        chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
+        try:
+            with Pipeline("diskgnn") as pipe:
+                self._pipeline = pipe
+                free = _Free(pipe, len(self._graphs), self._memory, self._ready.fit.buffers)
+                if self._pipelined:
+                    yield from self._run(pipe, free, chunks, k, tally)
+                else:
+                    for index, chunk in enumerate(chunks):
+                        work = self._load_graph(self._ask(index, chunk, free), k, tally)
+                        if self._memory is None:
+                            yield self._structure(work, free)
+                        else:
+                            yield self._assemble(self._extract(work, tally), free)
+        finally:
+            self._drain()
+
+    def _run(self, pipe: Pipeline, free: _Free, chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
+        asked: Channel[_Work] = pipe.channel(len(self._graphs), ordered=True)
+        graphs: Channel[_Work] = pipe.channel(self._queue, ordered=True)
+        pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
+        pipe.stage("load_graph", 1, lambda _, work: self._load_graph(work, k, tally), asked, graphs)
+        if self._memory is None:
+            for work in pipe.results(graphs):
+                yield self._structure(work, free)
+            return
+        partial: Channel[_Work] = pipe.channel(self._queue, ordered=True)
+        complete: Channel[Batch] = pipe.channel(self._queue)
+        pipe.stage("extract", self._threads, lambda _, work: self._extract(work, tally), graphs, partial)
+        pipe.stage("assemble", 1, lambda _, work: self._assemble(work, free), partial, complete)
+        yield from pipe.results(complete)
+
+    def _ask(self, index: int, chunk: int, free: _Free) -> _Work:
+        """Start the reads of a chunk as soon as there is memory for its graph, and for its features."""
+        _, graph = free.graphs.get()
+        work = _Work(index, chunk, graph, self._start(chunk, None, self._graphs[graph]), time.monotonic())
+        if self._memory is not None:
+            _, number = free.landings.get()
+            work.landing = self._memory.landing(number)
+            if self._reader.num_rows[chunk]:
+                work.features_asked_at = time.monotonic()
+                room = work.landing.features(int(self._reader.feature_bytes[chunk]))
+                work.features_read = self._start(chunk, room, None)
+        return work
+
+    def _load_graph(self, work: _Work, k: int, tally: Tally) -> _Work:
+        arrays = self._finish(work.graph_read).arrays
+        work.sampled = read_graph(arrays, k)
+        if self._memory is not None:
+            work.addresses = read_addresses(arrays)
+        self._clock.add("load_graph", work.index, work.asked_at, time.monotonic())
+        tally.asked(work.sampled, work.addresses, int(self._reader.num_rows[work.chunk]))
+        return work
+
+    def _extract(self, work: _Work, tally: Tally) -> _Work:
+        """The packed rows, which are under way, and meanwhile the single ones."""
+        assert work.landing is not None
+        start = work.features_asked_at or time.monotonic()
+        wanted: Ids = work.addresses.single.astype(np.int64)
+        if len(wanted):
+            reader = self._singles.popleft()
+            try:
+                room = work.landing.single(int(self._reader.num_rows[work.chunk]), len(wanted))
+                tally.read(reader.read(wanted, room))
+            finally:
+                self._singles.append(reader)
+        if work.features_read is not None:
+            self._finish(work.features_read)
+        if len(wanted) or work.features_read is not None:
+            self._clock.add("extract", work.index, start, time.monotonic())
+        return work
+
+    def _assemble(self, work: _Work, free: _Free) -> Batch:
+        memory, landing, sampled = self._memory, work.landing, work.sampled
+        assert memory is not None and landing is not None and sampled is not None
+        number = landing.number if free.buffers is None else free.buffers.get()[1]
+        packed = int(self._reader.num_rows[work.chunk])
+        with self._clock.stage("assemble", work.index):
+            found = memory.assemble(landing, number, work.addresses, packed, work.index)
+        if found.events:
+            with self._clock.stage("transfer", work.index):
+                for event in found.events:
+                    event.wait()
+        if free.buffers is not None:
+            _give_back(free.landings, landing.number)
+
+        def release() -> None:
+            _give_back(free.landings if free.buffers is None else free.buffers, number)
+            _give_back(free.graphs, work.graph)
+
+        return Batch(sampled, memory.table, found.rows, on_release=release)
+
+    def _structure(self, work: _Work, free: _Free) -> Batch:
+        assert work.sampled is not None
+        return Batch(work.sampled, None, on_release=lambda: _give_back(free.graphs, work.graph))
+
+    def _start(self, chunk: int, features: Rows | None, structure: Rows | None) -> PendingBatch:
+        pending = self._reader.start(chunk, features, structure)
+        with self._lock:
+            self._outstanding[id(pending)] = pending
+        return pending
+
+    def _finish(self, pending: PendingBatch) -> PackedBatch:
+        try:
+            return pending.result()
+        finally:
+            with self._lock:
+                self._outstanding.pop(id(pending), None)
+
+    def _drain(self) -> None:
+        """An epoch that is left early has reads under way into memory that the next one uses."""
+        while True:
+            with self._lock:
+                if not self._outstanding:
+                    return
+                _, pending = self._outstanding.popitem()
+            try:
+                pending.result()
+            except Exception:
+                continue  # nobody wants these bytes
+
+    def close(self) -> None:
+        """End the threads; nothing is in flight afterwards."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+        self._drain()
+
+
+class _Free:
+    """Numbers of memory that nobody uses: chunks' graphs, landings, and the table's buffers where those are others."""
+
+    def __init__(self, pipe: Pipeline, graphs: int, memory: Memory | None, buffers: int) -> None:
+        self.graphs = _filled(pipe, graphs)
+        self.landings = _filled(pipe, memory.landings if memory is not None else 0)
+        staged = memory is not None and memory.staged
+        self.buffers = _filled(pipe, buffers) if staged else None
+
+
+def _filled(pipe: Pipeline, count: int) -> Channel[int]:
+    channel: Channel[int] = pipe.channel(max(1, count))
+    for number in range(count):
+        channel.put(number, number)
+    return channel
+
+
+def _give_back(free: Channel[int], number: int) -> None:
+    try:
+        free.put(number, number)
+    except Stopped:
+        pass  # the epoch was left; the next one starts with all of them

@@ -1,0 +1,320 @@
+"""Sizes of DiskGNN's levels and buffers: bounds from workload and budget first, exact ones once rows are ranked.
+
+While it trains DiskGNN needs no graph in memory, only its caches and the mini-batches under way; while it prepares it
+needs the graph and no caches. The plan is the larger of the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from systems.diskgnn.layout import segment_bytes
+from systems.diskgnn.options import DiskGnnOptions
+from systems.diskgnn.ranking import AccessCounts, MissCurve
+from systems.diskgnn.structure import Levels
+from systems.engine.batch_store import BatchWriter
+from systems.engine.bounds import Bounds, batch_bounds
+from systems.engine.packed_store import PackedWriter, slot_rows
+from systems.engine.reader import RowReader
+from systems.engine.topology import indptr_item, row_bytes
+from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from workloads.errors import BudgetError
+from workloads.units import format_bytes, parse_bytes
+from workloads.workload import Workload
+
+NAME = "diskgnn"
+_PAGE = 4096
+_BOUNCE = 1 << 20
+_UNBOUNDED_PACKING = 256 << 20
+_UNBOUNDED_SHARE = 10
+_INDEX_BYTES = 64
+_FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bounds before any row is ranked.
+
+    Attributes:
+        on_device: the table that training reads lies on a device with memory of its own.
+        table_rows: of that table: cached rows and buffers.
+        direct_rows: of them cached, as the user wants it; None: as many as there is room for.
+        host_rows: host rows beside the table (host cache and staging buffers); 0 on the processor.
+        host_cache_rows: of them cached, as the user wants it; None: as many as there is room for.
+        buffers: mini-batches' buffers in the table, at most.
+        staging: staging buffers, at most; 0 on the processor.
+        graphs: chunks' graphs held at a time.
+        graph_bytes: room for one.
+        padding: rows that a buffer needs beside those of its mini-batch, since packed rows arrive in whole pages.
+        align: a buffer of a host table begins at a multiple of so many rows.
+        packing_bytes: host memory for packing.
+        single_rows: whether rows may be read one by one.
+    """
+
+    on_device: bool
+    table_rows: int
+    direct_rows: int | None
+    host_rows: int
+    host_cache_rows: int | None
+    buffers: int
+    staging: int
+    graphs: int
+    graph_bytes: int
+    padding: int
+    align: int
+    packing_bytes: int
+    single_rows: bool
+    bounds: Bounds
+    plan: Plan
+
+    def key(self) -> dict[str, Any]:
+        """What decides the levels of an episode, for its artefact's identity."""
+        names = ("on_device", "table_rows", "direct_rows", "host_rows", "host_cache_rows", "buffers", "staging")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Exact sizes of an episode.
+
+    Attributes:
+        levels: rows in memory.
+        buffers: mini-batches' buffers in the table.
+        buffer_rows: rows of each.
+        staging: staging buffers.
+        staging_rows: rows of each.
+    """
+
+    levels: Levels
+    buffers: int
+    buffer_rows: int
+    staging: int
+    staging_rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> Fit:
+        """From plain data."""
+        return cls(**{**content, "levels": Levels(**content["levels"])})
+
+
+def plan_sizes(
+    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, drawn: int
+) -> Sizes:
+    """Bound every buffer.
+
+    Args:
+        drawn: sampled epochs that are prepared together.
+
+    Raises:
+        BudgetError: a part does not fit; names it.
+    """
+    bounds = batch_bounds(workload)
+    row, nodes = row_bytes(workload), workload.dataset.num_nodes
+    on_device = runtime.accelerator.kind != "cpu"
+    padding = _PAGE // row + 2
+    align = 1 if on_device else slot_rows(row)
+    graph_bytes = _up(bounds.sampled_bytes + 16 * bounds.max_nodes, _PAGE) + 2 * _PAGE
+    limit = options.limit_bytes(workload.dataset.feature_bytes, budget.disk)
+    single = options.packing == "off" or (limit is not None and options.disk_cache == "auto")
+    if runtime.stages == "sample":
+        single = False
+    wanted = options.queue + 2 if options.pipeline else 1
+    graphs = _graphs(wanted + (options.queue if on_device and options.pipeline else 0), graph_bytes, budget.host)
+    items = [
+        PlanItem("index of chunks", _INDEX_BYTES * drawn * bounds.num_batches),
+        PlanItem("sampled mini-batches", graphs * graph_bytes),
+    ]
+    if single:
+        one = RowReader.plan_bytes(
+            row_bytes=row, depth=options.io_depth, granularity=options.io_granularity, num_ids=bounds.max_nodes
+        )
+        items.append(PlanItem("single-row readers", options.readers * one))
+    disk = _disk_item(workload, bounds, limit, drawn, row, graph_bytes)
+    preparing, packing = _preparing(workload, runtime, budget, options, bounds, drawn)
+    direct: int | None = 0
+    host_cache: int | None = 0
+    if runtime.stages == "sample":
+        table_rows, host_rows, buffers, staging = 0, 0, 0, 0
+    elif on_device:
+        buffers = max(1, options.queue if options.pipeline else 1)
+        staging = max(1, options.queue + 1 if options.pipeline else 1)
+        table_rows, direct = _device_rows(runtime, budget, options, bounds, row, nodes, buffers)
+        items += [
+            PlanItem("bounce buffers", 2 * max(_BOUNCE, row)),
+            PlanItem("device table", table_rows * row, "device"),
+        ]
+        host_rows, host_cache = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, staging, 1)
+        items.append(PlanItem("host cache and staging buffers", _up(host_rows * row, _PAGE)))
+    else:
+        buffers, staging = min(wanted, graphs), 0
+        host_rows = 0
+        table_rows, direct = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, buffers, align)
+        items.append(PlanItem("host cache and buffers", _up(table_rows * row, _PAGE)))
+    training = sum(item.bytes for item in items if item.tier == "host")
+    beyond = max(0, preparing - training)
+    plan = Plan((*items, PlanItem("preparation beyond that", beyond), disk)).require(NAME, budget, _FIX)
+    return Sizes(
+        on_device, table_rows, direct, host_rows, host_cache, buffers, staging, graphs, graph_bytes, padding, align,
+        packing, single, bounds, plan,
+    )  # fmt: skip
+
+
+def fit(sizes: Sizes, curve: MissCurve) -> Fit:
+    """Exact sizes once it is known how many rows each mini-batch still needs: the most rows cached that leave room.
+
+    More buffers are taken only where they leave half of the rows to the cache.
+
+    Raises:
+        BudgetError: not even one mini-batch fits (an epoch larger than any that was looked at before).
+    """
+    ranked = int(curve.sizes[-1])
+    padding = 0 if sizes.on_device else sizes.padding
+    direct, buffers = _best(curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, padding, sizes.align, 0)
+    if direct < 0:
+        raise _no_room("table", sizes.table_rows, curve)
+    direct = min(direct, ranked)
+    buffer_rows = (sizes.table_rows - _up(direct, sizes.align)) // max(1, buffers) // sizes.align * sizes.align
+    if not sizes.on_device:
+        return Fit(Levels(direct, 0), buffers, buffer_rows, 0, 0)
+    host, staging = _best(curve, sizes.host_rows, sizes.host_cache_rows, sizes.staging, sizes.padding, 1, direct)
+    if host < 0:
+        raise _no_room("staging buffers", sizes.host_rows, curve)
+    host = min(host, ranked - direct)
+    staging_rows = (sizes.host_rows - host) // max(1, staging)
+    return Fit(Levels(direct, host), buffers, buffer_rows, staging, staging_rows)
+
+
+def _best(
+    curve: MissCurve, rows: int, wanted: int | None, most: int, padding: int, align: int, offset: int
+) -> tuple[int, int]:
+    """Rows cached and buffers; (-1, 1) where there is no room."""
+    for buffers in range(most, 0, -1):
+        found = curve.largest_cache(rows, buffers, padding, align, offset)
+        if found >= 0 and wanted is not None:
+            found = min(found, wanted)
+        if found >= 0 and (buffers == 1 or 2 * buffers * (curve.at(offset + found) + padding) <= rows):
+            return found, buffers
+        if found >= 0 and wanted is not None and found == wanted:
+            return found, buffers
+    return -1, 1
+
+
+def _no_room(what: str, rows: int, curve: MissCurve) -> BudgetError:
+    return BudgetError(
+        f"{NAME}: {what} of {rows} rows cannot hold the largest mini-batch ({int(curve.misses[0])} rows)", _FIX
+    )
+
+
+def _graphs(wanted: int, graph_bytes: int, host: int | None) -> int:
+    """As many chunks' graphs as a quarter of the budget holds, one at least."""
+    return wanted if host is None else max(1, min(wanted, host // 4 // graph_bytes))
+
+
+def _device_rows(
+    runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, bounds: Bounds, row: int, nodes: int, buffers: int
+) -> tuple[int, int | None]:
+    """Rows of the device table and those of them that the user wants cached."""
+    limits = [limit for limit in (budget.device, runtime.accelerator.memory_bytes) if limit is not None]
+    limit = min(limits) if limits else 0
+    if runtime.accelerator.kind == "cuda" and budget.device is None:
+        limit -= limit // 4  # the model, its gradients and activations are on the device too
+    fitting = limit // _PAGE * _PAGE // row
+    if fitting < bounds.max_nodes:
+        raise BudgetError(
+            f"{NAME}: device table needs {format_bytes(bounds.max_nodes * row)} for the {bounds.max_nodes} rows of the "
+            f"largest mini-batch, {format_bytes(limit)} is left of the device budget",
+            "raise device memory or lower the batch size or fan-out",
+        )
+    if options.device_cache == "auto":
+        return min(fitting, nodes + buffers * bounds.max_nodes), None
+    wanted = 0 if options.device_cache == "off" else parse_bytes(options.device_cache, "device_cache") // row
+    if wanted + bounds.max_nodes > fitting:
+        raise BudgetError(
+            f"{NAME}: device_cache of {options.device_cache} leaves no room for a mini-batch of {bounds.max_nodes} "
+            f"rows in {format_bytes(limit)} of device memory",
+            "lower device_cache or raise device memory",
+        )
+    return min(fitting, wanted + buffers * bounds.max_nodes), wanted
+
+
+def _host_rows(
+    options: DiskGnnOptions, budget: MemoryBudget, items: list[PlanItem], row: int, nodes: int, largest: int,
+    buffers: int, align: int,
+) -> tuple[int, int | None]:  # fmt: skip
+    """Rows of host cache and buffers together, and those that the user wants cached."""
+    buffer = _up(largest, align)
+    left: int | None = None
+    if budget.host is not None:
+        left = (budget.host - sum(item.bytes for item in items if item.tier == "host")) // _PAGE * _PAGE // row
+        if left < buffer:
+            raise BudgetError(
+                f"{NAME}: buffer of the largest mini-batch needs {format_bytes(buffer * row)}, "
+                f"{format_bytes(max(0, left * row))} is left of the {format_bytes(budget.host)} host budget after "
+                f"{', '.join(f'{item.name} ({format_bytes(item.bytes)})' for item in items if item.tier == 'host')}",
+                _FIX,
+            )
+    if options.host_cache == "auto":
+        cached = nodes // _UNBOUNDED_SHARE if left is None else nodes
+        rows = _up(cached, align) + buffers * buffer
+        return (rows if left is None else min(left, rows)), None
+    wanted = 0 if options.host_cache == "off" else parse_bytes(options.host_cache, "host_cache") // row
+    if left is not None and _up(wanted, align) + buffer > left:
+        raise BudgetError(
+            f"{NAME}: host_cache of {options.host_cache} leaves no room for a mini-batch of {largest} rows in the "
+            f"{format_bytes(left * row)} that is left of the host budget",
+            "lower host_cache or raise memory",
+        )
+    rows = _up(wanted, align) + buffers * buffer
+    return (rows if left is None else min(left, rows)), wanted
+
+
+def _disk_item(
+    workload: Workload, bounds: Bounds, limit: int | None, drawn: int, row: int, graph_bytes: int
+) -> PlanItem:
+    most = drawn * bounds.num_batches * (bounds.max_nodes * row + graph_bytes + 2 * _PAGE)
+    most += workload.dataset.feature_bytes
+    return PlanItem("packed features, caches and samples", most if limit is None else min(most, limit), "disk")
+
+
+def _preparing(
+    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, bounds: Bounds, drawn: int
+) -> tuple[int, int]:
+    """Host memory of the preparation's largest phase, and of packing alone; the phases come one after the other."""
+    nodes, row = workload.dataset.num_nodes, row_bytes(workload)
+    samplers = options.samplers or runtime.cores
+    waiting = (samplers + 1) * bounds.sampled_bytes + BatchWriter.bound_bytes(bounds.sampled_bytes, 8)
+    ranked = nodes if budget.host is None else min(nodes, budget.host // row)
+    batch = PlanItem("one mini-batch", 6 * bounds.sampled_bytes + segment_bytes(1, bounds.max_nodes))
+    per_node = PlanItem("slots and positions by node", 8 * nodes)
+    least = PackedWriter.least_bytes(row_bytes=row, longest=bounds.max_nodes)
+    if options.packing_memory != "auto":
+        memory = max(least, parse_bytes(options.packing_memory, "packing_memory"))
+    elif budget.host is None:
+        memory = max(least, _UNBOUNDED_PACKING)
+    else:
+        memory = max(least, budget.host - per_node.bytes - batch.bytes)
+    phases = {
+        "sampling": (
+            indptr_item(workload),
+            PlanItem("access counts", 4 * nodes),
+            PlanItem("samplers", samplers * (bounds.scratch_bytes + bounds.sampled_bytes)),
+            PlanItem("sampled mini-batches", waiting),
+        ),
+        "ranking": (
+            PlanItem("access counts and ranks", AccessCounts.plan_bytes(nodes, ranked) + 4 * nodes),
+            PlanItem("one mini-batch", 4 * bounds.sampled_bytes),
+        ),
+        "packing": (per_node, batch, PlanItem("partition and chunk buffers", memory)),
+    }
+    for phase, items in phases.items():
+        Plan(items).require(f"{NAME}, {phase} beforehand", MemoryBudget(budget.host), _FIX)
+    return max(Plan(items).total("host") for items in phases.values()), memory
+
+
+def _up(value: int, align: int) -> int:
+    return -(-value // align) * align

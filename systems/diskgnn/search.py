@@ -1,0 +1,217 @@
+"""How much of the disk goes to packed chunks and how much to disk caches: the search of Section 5.1.
+
+Eq. 2 of the paper: the least reading that the disk-space limit allows. The heuristic fixes the threshold at 2 and takes
+the least segment length that fits, from one pass that counts rows; brute-force builds and measures every candidate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.diskgnn.layout import ColdSamples, Placement, Shape, segments
+from systems.diskgnn.ranking import Ids
+from systems.engine.reader import ReadStats
+from workloads.errors import BudgetError
+from workloads.units import format_bytes
+
+Where = npt.NDArray[np.int32]
+#: Reads of single rows, in order of their rows, without reading: what the reader will count.
+Simulate = Callable[[Ids], ReadStats]
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a shape costs.
+
+    Attributes:
+        disk_bytes: of everything packed, at most.
+        read_bytes: of feature rows, over all mini-batches once.
+        useful_bytes: of the rows that were wanted.
+    """
+
+    shape: Shape
+    disk_bytes: int
+    read_bytes: int = 0
+    useful_bytes: int = 0
+
+    @property
+    def read_amplification(self) -> float:
+        """Bytes read for each byte wanted."""
+        return self.read_bytes / self.useful_bytes if self.useful_bytes else 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "read_amplification": self.read_amplification}
+
+
+@dataclass(frozen=True)
+class Space:
+    """What the disk is needed for.
+
+    Attributes:
+        row_bytes: of one feature row.
+        fixed_bytes: what any shape takes: samples, address tables, memory caches, padding.
+        limit: bytes that all may take; None: no limit.
+    """
+
+    row_bytes: int
+    fixed_bytes: int
+    limit: int | None
+
+    def of(self, rows: int) -> int:
+        """Bytes with `rows` rows in chunks and disk caches together."""
+        return self.fixed_bytes + rows * self.row_bytes
+
+    def fits(self, rows: int) -> bool:
+        """Whether that is within the limit."""
+        return self.limit is None or self.of(rows) <= self.limit
+
+
+def rows_by_segment(samples: ColdSamples, last: Where) -> Ids:
+    """Rows on disk for every segment length at threshold 2, from one pass: int64 [batches + 1], entry 0 unused.
+
+    A row is stored once more for each mini-batch that asks for it, unless the mini-batch before that asked for it is in
+    the same segment.
+
+    Args:
+        last: int32 [N] of zeros, working memory; not zeros afterwards.
+    """
+    count = len(samples)
+    lengths = np.arange(1, count + 1, dtype=np.int64)
+    rows = np.zeros(count + 1, dtype=np.int64)
+    for batch in range(count):
+        nodes = samples.nodes(batch)
+        before = np.bincount(last[nodes], minlength=batch + 1)[1:]
+        shared_from = np.concatenate([np.cumsum(before[::-1])[::-1], [0]])
+        rows[1:] += len(nodes) - shared_from[batch // lengths * lengths]
+        last[nodes] = batch + 1
+    return rows
+
+
+def rows_of(samples: ColdSamples, shape: Shape, where: Where) -> int:
+    """Rows on disk for any shape, from one pass; `where` as in `layout.segments`."""
+    total = 0
+    for first in range(0, len(samples), shape.segment):
+        members = range(first, min(first + shape.segment, len(samples)))
+        for batch in members:
+            where[samples.nodes(batch)] += 1
+        for batch in members:
+            nodes = samples.nodes(batch)
+            times = where[nodes]
+            total += int(np.count_nonzero(times >= shape.threshold)) + int(times[times < shape.threshold].sum())
+            where[nodes] = 0
+    return total
+
+
+class Search:
+    """Finds a shape for some samples.
+
+    Args:
+        where: int32 [N] of zeros, working memory.
+        simulate: of reads from the disk cache.
+        max_segment: longest segment that memory can order.
+    """
+
+    def __init__(
+        self, samples: ColdSamples, space: Space, where: Where, *, simulate: Simulate, hashes: int, seed: int,
+        max_segment: int,
+    ) -> None:  # fmt: skip
+        self._samples = samples
+        self._space = space
+        self._where = where
+        self._simulate = simulate
+        self._hashes = hashes
+        self._seed = seed
+        self._max_segment = max(1, min(max_segment, len(samples)))
+        self.seconds = 0.0
+
+    def heuristic(self, threshold: int = 2) -> Prediction:
+        """The least segment length that fits the limit.
+
+        Raises:
+            BudgetError: none does; names the least limit that would do.
+        """
+        start = time.perf_counter()
+        by_length = self._rows(threshold)
+        fitting = [length for length in sorted(by_length) if self._space.fits(by_length[length])]
+        self.seconds += time.perf_counter() - start
+        if not fitting:
+            raise self._too_small(min(by_length.values()))
+        return Prediction(Shape(fitting[0], threshold), self._space.of(by_length[fitting[0]]))
+
+    def _rows(self, threshold: int) -> dict[int, int]:
+        lengths = range(1, self._max_segment + 1)
+        if threshold == 2:
+            rows = rows_by_segment(self._samples, self._where)
+            self._where.fill(0)
+            return {length: int(rows[length]) for length in lengths}
+        return {length: rows_of(self._samples, Shape(length, threshold), self._where) for length in lengths}
+
+    def fixed(self, shape: Shape) -> Prediction:
+        """The shape that the user wants.
+
+        Raises:
+            BudgetError: it does not fit the limit.
+        """
+        rows = rows_of(self._samples, shape, self._where)
+        if not self._space.fits(rows):
+            raise self._too_small(rows)
+        return Prediction(shape, self._space.of(rows))
+
+    def brute_force(self, points: int) -> Prediction:
+        """The shape that reads least of `points` segment lengths x thresholds and the heuristic's own."""
+        best = self.measure(self.heuristic())
+        start = time.perf_counter()
+        step = max(1, self._max_segment // points)
+        for length in range(1, self._max_segment + 1, step):
+            for threshold in _thresholds(length):
+                shape = Shape(length, threshold)
+                rows = rows_of(self._samples, shape, self._where)
+                if self._space.fits(rows):
+                    best = min(best, self.measure(Prediction(shape, self._space.of(rows))), key=_cost)
+        self.seconds += time.perf_counter() - start
+        return best
+
+    def measure(self, prediction: Prediction) -> Prediction:
+        """The same with what its reads come to, found by building its disk caches."""
+        read = useful = 0
+        for segment in segments(self._samples, prediction.shape, self._where, hashes=self._hashes, seed=self._seed):
+            for part in map(self._reads, segment.placements()):
+                read, useful = read + part[0], useful + part[1]
+        return Prediction(prediction.shape, prediction.disk_bytes, read, useful)
+
+    def _reads(self, placement: Placement) -> tuple[int, int]:
+        return feature_reads(placement, self._space.row_bytes, self._simulate)
+
+    def _too_small(self, rows: int) -> BudgetError:
+        least, limit = self._space.of(rows), self._space.limit or 0
+        return BudgetError(
+            f"diskgnn: packed chunks and disk caches of {len(self._samples)} mini-batches need at least "
+            f"{format_bytes(least)} ({least} bytes) on disk, the disk-space limit is {format_bytes(limit)}",
+            f"raise disk_limit to {least}, raise memory so that more rows are cached, or lower episode or epochs",
+        )
+
+
+def feature_reads(placement: Placement, row_bytes: int, simulate: Simulate) -> tuple[int, int]:
+    """Bytes of feature rows that a mini-batch reads, and those that it wants."""
+    packed = -(-len(placement.packed) * row_bytes // _PAGE) * _PAGE
+    single = simulate(placement.rows).bytes_read if len(placement.rows) else 0
+    return packed + single, (len(placement.packed) + len(placement.rows)) * row_bytes
+
+
+def _thresholds(length: int) -> Iterable[int]:
+    threshold = 2
+    while threshold <= max(2, length):
+        yield threshold
+        threshold += max(1, threshold // 2)
+
+
+def _cost(prediction: Prediction) -> tuple[int, int]:
+    return prediction.read_bytes, prediction.disk_bytes

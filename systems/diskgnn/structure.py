@@ -1,0 +1,106 @@
+"""What a packed chunk holds beside feature rows: the mini-batch's graph and its address table (Section 6).
+
+The address table says for each node where its row will be, so nothing is looked up while training: a row of the table's
+cached part, or a place in the mini-batch's buffer, where packed rows come first, then rows read one by one, then rows
+copied from the host cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.diskgnn.layout import Placement
+from systems.diskgnn.ranking import Ids, Slots
+from workloads.sampling.batch import Block, SampledBatch
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Rows held in memory: of the ranking the first `direct` in the table that training reads, then `host` beside it.
+
+    `direct` is the device cache on an accelerator and the host cache on the processor, where the table is host memory.
+    """
+
+    direct: int
+    host: int
+
+    @property
+    def cached(self) -> int:
+        """Rows in memory."""
+        return self.direct + self.host
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """A mini-batch's address table.
+
+    Attributes:
+        place: int32 [num_nodes]: below `Levels.direct` a cached row, from there on `direct` + place in the buffer.
+        single: int32 or int64, rows of the shared file to read, ascending.
+        host: int32, rows of the host cache to copy.
+    """
+
+    place: npt.NDArray[np.int32]
+    single: npt.NDArray[np.integer]
+    host: npt.NDArray[np.int32]
+
+
+def graph_arrays(batch: SampledBatch) -> Arrays:
+    """The graph of a mini-batch."""
+    shapes = [
+        batch.epoch, batch.index, batch.num_seeds, batch.edge_reads, batch.list_reads, batch.list_hits,
+        *(number for block in batch.blocks for number in (block.num_src, block.num_dst)),
+    ]  # fmt: skip
+    arrays: Arrays = {"shapes": np.array(shapes, dtype=np.int64), "nodes": batch.nodes, "labels": batch.labels}
+    for number, block in enumerate(batch.blocks):
+        arrays[f"indptr{number}"] = block.indptr
+        arrays[f"indices{number}"] = block.indices
+    return arrays
+
+
+def address_arrays(nodes: Ids, placement: Placement, slots: Slots, levels: Levels) -> Arrays:
+    """The address table of a mini-batch.
+
+    Args:
+        slots: int32 [N], a node's row in memory, -1 for none.
+    """
+    slot = slots[nodes]
+    in_host = slot >= levels.direct
+    place = slot.copy()
+    # The buffer's order: packed rows, single rows, host rows; the first two by looking the ids up among the batch's.
+    cold = np.flatnonzero(slot < 0)
+    order = np.argsort(nodes[cold], kind="stable")
+    by_id = cold[order]
+    ids = nodes[by_id]
+    packed, single = len(placement.packed), len(placement.single)
+    place[by_id[np.searchsorted(ids, placement.packed)]] = np.arange(packed, dtype=np.int32) + levels.direct
+    place[by_id[np.searchsorted(ids, placement.single)]] = np.arange(single, dtype=np.int32) + levels.direct + packed
+    host = slot[in_host] - np.int32(levels.direct)
+    place[in_host] = np.arange(len(host), dtype=np.int32) + np.int32(levels.direct + packed + single)
+    wide = single > 0 and int(placement.rows[-1]) >= 1 << 31
+    return {"place": place, "single": placement.rows.astype(np.int64 if wide else np.int32), "host": host}
+
+
+def read_addresses(arrays: Mapping[str, npt.NDArray[Any]]) -> Addresses:
+    """The address table in a chunk; views of its memory."""
+    return Addresses(arrays["place"], arrays["single"], arrays["host"])
+
+
+def read_graph(arrays: Mapping[str, npt.NDArray[Any]], epoch: int) -> SampledBatch:
+    """The graph in a chunk, as a mini-batch of `epoch` (another than it was drawn in where samples are replayed)."""
+    shapes = arrays["shapes"].tolist()
+    _, index, seeds, edge_reads, list_reads, list_hits = shapes[:6]
+    blocks = tuple(
+        Block(arrays[f"indptr{number}"], arrays[f"indices{number}"], num_src, num_dst)
+        for number, (num_src, num_dst) in enumerate(zip(shapes[6::2], shapes[7::2], strict=True))
+    )
+    return SampledBatch(
+        epoch, index, arrays["nodes"], seeds, blocks, arrays["labels"], edge_reads, list_reads, list_hits
+    )

@@ -1,0 +1,197 @@
+"""DiskGNN: offline sampling, rows ranked by accesses, four levels of storage, a pipeline of four workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from systems import _native
+from systems.diskgnn.buffers import DeviceMemory, HostMemory, Memory
+from systems.diskgnn.episode import DEVICE, DISK, HOST, Episodes, Ready
+from systems.diskgnn.options import DiskGnnOptions
+from systems.diskgnn.pipeline import Trainer
+from systems.diskgnn.planner import Sizes, plan_sizes
+from systems.diskgnn.tally import Tally
+from systems.engine.packed_store import PackedReader, row_pieces
+from systems.engine.reader import RowReader
+from systems.engine.topology import DatasetFiles, row_bytes
+from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
+
+
+class DiskGnn(System):
+    """DiskGNN on the processor, where the device cache and the host cache are one, and on devices of their own."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="diskgnn",
+        paper="diskgnn",
+        summary="offline sampling; hot rows cached, the others packed by mini-batch and read in order",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=DiskGnnOptions,
+    )
+    options: DiskGnnOptions
+
+    _ready: Ready | None = None
+    _reader: PackedReader | None = None
+    _memory: Memory | None = None
+    _trainer: Trainer | None = None
+    _tally: Tally | None = None
+    _singles: tuple[RowReader, ...] = ()
+    _reused = False
+
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Epochs that replay another's samples do not train on the workload's mini-batches."""
+        assert isinstance(options, DiskGnnOptions)
+        return options.resample_every == 1
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return plan_sizes(self.workload, self.runtime, self.budget, self.options, len(self._episode_of(0)))
+
+    def plan(self) -> Plan:
+        """All buffers; see `planner.py`."""
+        return self._sizes.plan
+
+    def prepare(self) -> None:
+        """Prepare the first episode, which is all epochs of a run whose number is known, and load its caches."""
+        DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
+        self._episodes = Episodes(
+            self.workload, self.runtime, self.options, self._sizes, self.clock,
+            limit=self.options.limit_bytes(self.workload.dataset.feature_bytes, self.budget.disk),
+            block_bytes=self._block_bytes(),
+        )  # fmt: skip
+        self._open(self._episode_of(0))
+        assert self._ready is not None
+        self._reused = self._ready.reused
+
+    def _block_bytes(self) -> int:
+        # Files of the results folder lie on another device than the dataset's, maybe.
+        return _native.block_bytes(str(self.workload.dataset.file("features")))
+
+    def _drawn(self, epoch: int) -> int:
+        """The epoch whose samples epoch `epoch` trains on."""
+        every = self.options.resample_every
+        return epoch // every * every if every else 0
+
+    def _episode_of(self, epoch: int) -> tuple[int, ...]:
+        """The sampled epochs that are prepared together with that of `epoch`."""
+        every, known = self.options.resample_every, self.runtime.epochs
+        if every == 0:
+            return (0,)
+        length = self.options.episode or max(1, -(-known // every))
+        first = epoch // every // length * length
+        last = max(first + 1, min(first + length, -(-known // every))) if known else first + length
+        return tuple(draw * every for draw in range(first, last))
+
+    def _open(self, epochs: tuple[int, ...]) -> None:
+        """Prepare or find an episode and load its caches."""
+        self._shut()
+        ready = self._ready = self._episodes.get(epochs)
+        options, sizes, dataset = self.options, self._sizes, self.workload.dataset
+        with self.clock.stage("switch"):
+            self._reader = PackedReader(ready.folder, request_bytes=options.request_bytes, depth=options.request_depth)
+            if self.runtime.stages != "sample":
+                accelerator = self.runtime.accelerator
+                if sizes.on_device:
+                    self._memory = DeviceMemory(dataset, sizes, ready.fit, accelerator, self.runtime.cores)
+                else:
+                    self._memory = HostMemory(dataset, sizes, ready.fit, accelerator)
+                levels = ready.fit.levels
+                for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
+                    if count:
+                        self._memory.load(name, row_pieces(ready.folder, name))
+                self._singles = tuple(self._single_reader(ready) for _ in range(self._num_readers(ready)))
+            self._trainer = Trainer(
+                ready, self._reader, self._memory, self._singles, self.clock, graphs=sizes.graphs,
+                queue=options.queue, pipelined=options.pipeline,
+            )  # fmt: skip
+
+    def _num_readers(self, ready: Ready) -> int:
+        if self.options.packing == "off":
+            return self.options.readers
+        return self.options.readers if ready.facts["shared_rows"] else 0
+
+    def _single_reader(self, ready: Ready) -> RowReader:
+        dataset, options = self.workload.dataset, self.options
+        from_table = options.packing == "off"
+        return RowReader(
+            dataset.file("features") if from_table else ready.folder / f"{DISK}.rows",
+            data_offset=dataset.data_offset("features") if from_table else 0,
+            num_rows=dataset.num_nodes if from_table else ready.facts["shared_rows"],
+            row_bytes=row_bytes(self.workload), depth=options.io_depth, granularity=options.io_granularity,
+        )  # fmt: skip
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """The mini-batches of epoch `k` in the seed plan's order; an episode is prepared first if need be."""
+        if self._trainer is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        return self._run(k)
+
+    def _run(self, k: int) -> Iterator[Batch]:
+        assert self._ready is not None
+        if self._drawn(k) not in self._ready.epochs:
+            self._open(self._episode_of(k))
+        trainer, reader, ready = self._trainer, self._reader, self._ready
+        assert trainer is not None and reader is not None
+        depth = self.options.request_depth + len(self._singles) * self.options.io_depth
+        self._tally = Tally(
+            ready.fit.levels, on_device=self._sizes.on_device, cached_singles=self.options.packing != "off",
+            row_bytes=row_bytes(self.workload), depth=depth,
+        )  # fmt: skip
+        reader.reset_counters()
+        yield from trainer.epoch(k, self._drawn(k), self._tally)
+
+    def counters(self) -> Counters:
+        """What the last epoch's mini-batches found on each level and read."""
+        if self._tally is None or self._reader is None:
+            return Counters()
+        return self._tally.counters(self._reader.counters())
+
+    def files(self) -> list[Path]:
+        """Files of the episode that is in use."""
+        if self._ready is None:
+            return []
+        return sorted(path for path in self._ready.folder.rglob("*") if path.is_file())
+
+    def notes(self) -> dict[str, str]:
+        """How it reads, what lies where, what the search predicted."""
+        if self._ready is None:
+            return {}
+        fit, facts = self._ready.fit, self._ready.facts
+        predicted = facts["predicted"]
+        return {
+            "io": self._reader.mode if self._reader is not None else "closed",
+            "prepared": "reused" if self._reused else "made",
+            "epochs_prepared": ", ".join(map(str, self._ready.epochs)),
+            "samples": "each epoch its own" if self.options.resample_every == 1 else "replayed: not faithful",
+            "rows_in_memory": f"{fit.levels.direct} in the table, {fit.levels.host} beside it",
+            "buffers": f"{fit.buffers} of {fit.buffer_rows} rows, {fit.staging} to stage",
+            "segment": str(predicted["shape"]["segment"]),
+            "threshold": str(predicted["shape"]["threshold"]),
+            "disk_bytes": str(predicted["disk_bytes"]),
+            "read_amplification": f"{predicted['read_amplification']:.3f}",
+            "search_s": f"{facts['search_s']:.3f}",
+        }
+
+    def _shut(self) -> None:
+        trainer, self._trainer = self._trainer, None
+        if trainer is not None:
+            trainer.close()
+        for reader in self._singles:
+            reader.close()
+        self._singles = ()
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.close()
+
+    def close(self) -> None:
+        """End the threads, close the files, free the table."""
+        if hasattr(self, "_episodes"):
+            self._episodes.stop()
+        self._shut()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

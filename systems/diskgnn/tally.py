@@ -1,0 +1,76 @@
+"""What the workers of an epoch asked for, found and read."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from systems.diskgnn.structure import Addresses, Levels
+from systems.engine.reader import ReadStats
+from systems.interface import Counters
+from workloads.sampling.batch import SampledBatch
+
+
+class Tally:
+    """Counters of one epoch.
+
+    Args:
+        levels: rows in memory.
+        on_device: the table's cached rows are the device's, else the host's.
+        cached_singles: single rows come from a disk cache, else from the feature table.
+        row_bytes: of one feature row.
+        depth: reads kept in flight.
+    """
+
+    def __init__(self, levels: Levels, *, on_device: bool, cached_singles: bool, row_bytes: int, depth: int) -> None:
+        self._lock = threading.Lock()
+        self._levels = levels
+        self._on_device = on_device
+        self._cached_singles = cached_singles
+        self._row_bytes = row_bytes
+        self._depth = depth
+        self._rows = self._direct = self._host = self._packed = self._single = self._graph_bytes = 0
+        self._reads = ReadStats()
+
+    def asked(self, sampled: SampledBatch, addresses: Addresses, packed: int) -> None:
+        """A mini-batch's graph and address table are here; `packed` rows of it are in its chunk."""
+        with self._lock:
+            self._graph_bytes += sampled.nbytes
+            self._packed += packed
+            self._rows += len(addresses.place)
+            self._direct += int(np.count_nonzero(addresses.place < self._levels.direct))
+            self._host += len(addresses.host)
+            self._single += len(addresses.single)
+
+    def read(self, stats: ReadStats) -> None:
+        """Single rows were read."""
+        with self._lock:
+            self._reads.add(stats)
+
+    def counters(self, chunks: ReadStats) -> Counters:
+        """As the harness wants them; `chunks` is what reading packed chunks came to.
+
+        Rows of a disk cache are hits of that tier, and read from the disk all the same: they count as useful bytes like
+        the rows of packed chunks, and so do the graphs, which are read with them.
+        """
+        with self._lock:
+            reads = ReadStats()
+            reads.add(self._reads)
+            reads.add(chunks)
+            hits = {"device": self._direct, "host": self._host} if self._on_device else {"host": self._direct}
+            misses = self._packed
+            if self._cached_singles:
+                hits["disk_cache"] = self._single
+            else:
+                misses += self._single
+            return Counters(
+                rows=self._rows,
+                hits=hits,
+                misses=misses,
+                io_requests=reads.requests,
+                bytes_read=reads.bytes_read,
+                bytes_useful=(self._packed + self._single) * self._row_bytes + self._graph_bytes,
+                requests_by_size=dict(reads.requests_by_size),
+                queue_depth=self._depth,
+            )
