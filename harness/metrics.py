@@ -108,8 +108,9 @@ def engine_efficiency(
 ) -> tuple[float | None, str]:
     """How well the code drives the disk, with how it was found.
 
-    A system that counts its own requests is held to those over its extract time. Where the page cache reads, the cap's
-    counters give requests and their mean size, over the time in which sampling or extraction was going on.
+    A system that counts its own requests is held to those over its extract time, or over the time of the stage in which
+    it notes to read (`reads_in`), where that is another. Where the page cache reads, the cap's counters give requests
+    and their mean size, over the time in which sampling or extraction was going on.
 
     Args:
         record: the run.
@@ -121,10 +122,11 @@ def engine_efficiency(
     if profile is None or not any(point.pattern == "random" for point in profile.points):
         return None, "no device profile"
     ratios: list[float] = []
-    how = "own requests over extract time"
+    stage = record.notes.get("reads_in", "extract")
+    how = f"own requests over {stage} time"
     for epoch in record.measured:
         requests = epoch.counters.get("requests_by_size") or {}
-        extract = epoch.stages_s.get("extract", 0.0)
+        extract = epoch.stages_s.get(stage, 0.0)
         if requests and extract > 0:
             ratios.append(needed_seconds(profile, requests) / (epoch.seconds if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:
@@ -181,7 +183,9 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
             summary.read_amplification = device / useful if useful > 0 else None
         summary.engine_efficiency, summary.extra["engine_efficiency_from"] = engine_efficiency(record, context)
         train_by_epoch = context.calibration.train_s if context.calibration else {}
-        summary.predicted_s = predicted_seconds(measured, context.profile, dict(train_by_epoch))
+        summary.predicted_s = predicted_seconds(
+            measured, context.profile, dict(train_by_epoch), reads_first=record.notes.get("reads_in") == "data_prep"
+        )
         if context.calibration is not None and record.config.stages == "all":
             summary.accelerator_utilisation = _share(context.calibration.train_s, measured)
             summary.storage_efficiency = _share(context.calibration.null_s, measured)

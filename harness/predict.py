@@ -1,7 +1,8 @@
 """What an epoch should take by its counters and the device's profile: the order that systems ought to come in.
 
 One device serves sampling and extraction, so its time adds up over stages; training runs beside it. The longer of the
-two is the prediction. Nothing here looks at how long anything took.
+two is the prediction; what is read before the first mini-batch (data preparation) comes on top. Nothing here looks at
+how long anything took.
 """
 
 from __future__ import annotations
@@ -28,15 +29,19 @@ class Prediction:
         own_s: device time of the reads that the system counted.
         page_cache_s: device time of what the kernel read beside them (mapped topology, mapped features).
         train_s: the training steps with nothing else running.
+        reads_first: the system's own reads all come before the first training step.
     """
 
     own_s: float
     page_cache_s: float
     train_s: float
+    reads_first: bool = False
 
     @property
     def seconds(self) -> float:
         """The epoch."""
+        if self.reads_first:
+            return self.own_s + max(self.page_cache_s, self.train_s)
         return max(self.own_s + self.page_cache_s, self.train_s)
 
     @property
@@ -45,12 +50,15 @@ class Prediction:
         return "device" if self.own_s + self.page_cache_s >= self.train_s else "training"
 
 
-def predict(epoch: EpochRecord, profile: DiskProfile, train_s: float | None) -> Prediction | None:
+def predict(
+    epoch: EpochRecord, profile: DiskProfile, train_s: float | None, *, reads_first: bool = False
+) -> Prediction | None:
     """The prediction for one epoch; None without a profile or without the cap's own I/O counters.
 
     Args:
         profile: the device under the run's limits.
         train_s: seconds of its training steps alone, None where it did not train.
+        reads_first: its own reads come before the first training step (stage `data_prep`).
     """
     if not any(point.pattern == "random" for point in profile.points) or epoch.device_bytes is None:
         return None
@@ -64,16 +72,16 @@ def predict(epoch: EpochRecord, profile: DiskProfile, train_s: float | None) -> 
         most, least = left_bytes // _PAGE, -(-left_bytes // _LARGEST_REQUEST)
         requests = min(most, max(least, (epoch.device_requests or most) - sum(sizes.values())))
         page_cache_s = requests * profile.request_seconds(round(left_bytes / requests))
-    return Prediction(own_s, page_cache_s, train_s or 0.0)
+    return Prediction(own_s, page_cache_s, train_s or 0.0, reads_first)
 
 
 def predicted_seconds(
-    epochs: Sequence[EpochRecord], profile: DiskProfile | None, train_s: dict[int, float]
+    epochs: Sequence[EpochRecord], profile: DiskProfile | None, train_s: dict[int, float], *, reads_first: bool = False
 ) -> float | None:
     """Median prediction of the measured epochs, None where it cannot be made."""
     if profile is None:
         return None
-    found = [predict(epoch, profile, train_s.get(epoch.epoch)) for epoch in epochs]
+    found = [predict(epoch, profile, train_s.get(epoch.epoch), reads_first=reads_first) for epoch in epochs]
     known = [entry.seconds for entry in found if entry is not None]
     return statistics.median(known) if known else None
 

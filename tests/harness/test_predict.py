@@ -71,3 +71,11 @@ def test_failed_and_invalid_runs_are_not_compared() -> None:
     ended = make_record("in-memory", [], status="oom")
     invalid = make_record("ginex", [9.0], verdict="INVALID")
     assert inversions([ended, invalid, _record("pyg+", 1.0, 99.0)]) == []  # type: ignore[list-item]
+
+
+def test_reads_before_the_first_step_come_on_top_of_training() -> None:
+    epoch = _epoch(200 << 20, 200, {str(1 << 20): 200})
+    beside, first = (predict(epoch, PROFILE, 3.0, reads_first=value) for value in (False, True))
+    assert beside is not None and first is not None
+    assert beside.seconds == max(beside.own_s, 3.0)
+    assert first.seconds == pytest.approx(first.own_s + 3.0)

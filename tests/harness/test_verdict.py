@@ -230,6 +230,14 @@ def test_the_least_device_time_takes_the_cheaper_of_random_and_scan() -> None:
     assert many == pytest.approx((10**9 + 2 * 10**7 * 512) / rate + 1.0)
 
 
+def test_reads_are_held_to_the_stage_they_are_noted_to_happen_in(sound: Run) -> None:
+    record, context = sound
+    for epoch in record.epochs:
+        epoch.stages_s["data_prep"] = 0.1
+    record.notes["reads_in"] = "data_prep"
+    assert summarise(record, context)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.1)
+
+
 def test_the_summary_follows_the_records_own_numbers(sound: Run) -> None:
     record, context = sound
     summary, kind = summarise(record, context)
