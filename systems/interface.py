@@ -373,7 +373,10 @@ class System(ABC):
         return []
 
     def notes(self) -> dict[str, str]:
-        """Facts for the run record: how the reader runs, what fell back (`io: io_uring unregistered`)."""
+        """Facts for the run record: how the reader runs, what fell back (`io: io_uring unregistered`).
+
+        `reads_in` names the stage in which it makes its own reads, where that is not `extract`.
+        """
         return {}
 
     @abstractmethod
