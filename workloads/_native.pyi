@@ -23,6 +23,7 @@ class NeighborSampler:
         address: npt.NDArray[np.int64] | None = None,
         lists: npt.NDArray[np.integer] | None = None,
         names: npt.NDArray[np.int64] | None = None,
+        kind: str = "neighbor",
     ) -> None: ...
     def sample(self, epoch: int, batch: int, seeds: npt.NDArray[np.int64]) -> tuple[
         npt.NDArray[np.int64], list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], int, int]], int, int, int,

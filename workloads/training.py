@@ -229,7 +229,8 @@ class Trainer:
             if rows is None:
                 table = table[: sampled.num_nodes]
         labels = torch.from_numpy(sampled.labels).to(device, non_blocking=True)
-        return self.model(table, sampled.blocks, rows, generator, first_layer_aggregated), labels
+        scores = self.model(table, sampled.blocks, rows, generator, first_layer_aggregated)
+        return scores[: sampled.num_seeds], labels
 
     def _dropout(self, sampled: SampledBatch) -> torch.Generator:
         # Keyed by the batch, not by the order of training, which some systems change.

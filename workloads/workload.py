@@ -8,6 +8,7 @@ from typing import Literal
 from workloads.dataset import Dataset
 
 ModelName = Literal["sage", "gcn", "gat"]
+SamplerName = Literal["neighbor", "layerwise", "shadow"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class ModelSpec:
 
     Attributes:
         name: `sage`, `gcn` or `gat`.
-        layers: number of layers = number of hops.
+        layers: number of layers = number of hops (ShaDow: any number).
         hidden: hidden width (for GAT: over all heads together).
         heads: attention heads (GAT only).
         learning_rate: of Adam.
@@ -36,15 +37,16 @@ class SamplerSpec:
     """How mini-batches are drawn.
 
     Attributes:
-        name: `neighbor` (later: `layerwise`, `shadow`).
-        fanout: neighbours a node and hop, first entry next to the seed nodes; `-1` takes all.
+        name: `neighbor`, `layerwise` (importance sampling for a whole layer) or `shadow` (one subgraph a mini-batch).
+        fanout: neighbours a node and hop, first entry next to the seed nodes; `-1` takes all. Layer-wise: new nodes a
+            layer. ShaDow: of the walk that finds the subgraph, so its depth need not be the model's number of layers.
         replace: with replacement.
         batch_size: seed nodes a batch.
         shuffle: shuffle the training nodes every epoch.
         max_batches: at most so many batches an epoch (0: all).
     """
 
-    name: Literal["neighbor"] = "neighbor"
+    name: SamplerName = "neighbor"
     fanout: tuple[int, ...] = (10, 10, 10)
     replace: bool = False
     batch_size: int = 1000

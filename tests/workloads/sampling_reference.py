@@ -69,3 +69,49 @@ def sample(
         place = {node: position for position, node in enumerate(nodes)}
         blocks.insert(0, (starts, [place[source] for sources in edges for source in sources]))
     return nodes, blocks
+
+
+Graph = tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]
+
+
+def neighbours(graph: Graph, node: int) -> list[int]:
+    indptr, indices = graph
+    return [int(source) for source in indices[int(indptr[node]) : int(indptr[node + 1])]]
+
+
+def weights(graph: Graph, destinations: list[int]) -> dict[int, float]:
+    """Of each candidate of a layer."""
+    found: dict[int, float] = {}
+    for node in destinations:
+        sources = neighbours(graph, node)
+        for source in sources:
+            found[source] = found.get(source, 0.0) + 1.0 / (float(len(sources)) * float(len(sources)))
+    return {node: weight for node, weight in found.items() if node not in set(destinations)}
+
+
+def uniform(words: Iterator[int]) -> float:
+    """In (0, 1], 53 bits."""
+    low, high = next(words), next(words)
+    return (((low | high << 32) >> 11) + 1) * 2.0**-53
+
+
+def layerwise(
+    graph: Graph, fanout: list[int], seeds: list[int], *, seed: int, epoch: int, batch: int
+) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
+    """(nodes, [(indptr, indices)] input layer first)."""
+    nodes = list(seeds)
+    blocks: list[tuple[list[int], list[int]]] = []
+    for hop, wanted in enumerate(fanout):
+        found = weights(graph, nodes)
+        priority = {node: weight / uniform(stream(seed, epoch, batch, hop, node)) for node, weight in found.items()}
+        best = sorted(found, key=lambda node: (-priority[node], node))
+        destinations, nodes = nodes, nodes + sorted(best if wanted < 0 else best[:wanted])
+        blocks.insert(0, induced(graph, destinations, nodes))
+    return nodes, blocks
+
+
+def induced(graph: Graph, destinations: list[int], nodes: list[int]) -> tuple[list[int], list[int]]:
+    """Every edge from `nodes` to `destinations`."""
+    place = {node: position for position, node in enumerate(nodes)}
+    edges = [[place[source] for source in neighbours(graph, node) if source in place] for node in destinations]
+    return np.cumsum([0] + [len(sources) for sources in edges]).tolist(), [e for sources in edges for e in sources]

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -12,6 +13,7 @@
 #include "draws.hpp"
 #include "sampler.hpp"
 #include "shuffle.hpp"
+#include "subgraph_samplers.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -47,7 +49,7 @@ template <class Index>
 void construct(BoundSampler* self, Input<std::int64_t> indptr, Input<Index> indices, std::vector<std::int64_t> fanout,
                std::uint64_t seed, bool replace, int threads, bool wide_keys,
                std::optional<Input<std::int64_t>> address, std::optional<Input<Index>> lists,
-               std::optional<Input<std::int64_t>> names) {
+               std::optional<Input<std::int64_t>> names, const std::string& kind) {
     if (indptr.size() < 1) throw std::invalid_argument("indptr is empty");
     if (threads < 1) throw std::invalid_argument("threads must be at least 1");
     SamplerOptions options{std::move(fanout), seed, replace, threads, wide_keys};
@@ -56,7 +58,11 @@ void construct(BoundSampler* self, Input<std::int64_t> indptr, Input<Index> indi
     Topology<Index> graph{view(indptr), view(indices), {}, {}, {}};
     if (address) graph.address = view(*address), graph.lists = view(*lists);
     if (names) graph.names = view(*names);
-    auto sampler = make_neighbor_sampler<Index>(graph, std::move(options));
+    std::unique_ptr<NeighborSampler> sampler;
+    if (kind == "neighbor") sampler = make_neighbor_sampler<Index>(graph, std::move(options));
+    if (kind == "layerwise") sampler = make_layerwise_sampler<Index>(graph, std::move(options));
+    if (kind == "shadow") sampler = make_shadow_sampler<Index>(graph, std::move(options));
+    if (!sampler) throw std::invalid_argument("there is no sampler " + kind);
     new (self) BoundSampler{std::move(sampler), std::move(arrays)};
 }
 
@@ -118,10 +124,10 @@ void bind_sampling(nb::module_& m) {
     nb::class_<BoundSampler>(m, "NeighborSampler")
         .def("__init__", &construct<std::int32_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
              "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
-             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none())
+             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor")
         .def("__init__", &construct<std::int64_t>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
              "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
-             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none())
+             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor")
         .def("sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
              "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, "
              "list_reads, list_hits, local int64)")

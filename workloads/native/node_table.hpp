@@ -66,6 +66,14 @@ public:
     }
 
     Key key(std::uint32_t slot) noexcept { return keys_[slot]; }
+    // The value of a key, or the largest number where it is not held. Any number of threads, while nobody inserts.
+    std::uint32_t find(Key key) noexcept {
+        for (std::size_t slot = home(key);; slot = (slot + 1) & (slots_ - 1)) {
+            if (keys_[slot] == key) return values_[slot];
+            if (keys_[slot] == kEmpty) return std::numeric_limits<std::uint32_t>::max();
+        }
+    }
+
     std::uint32_t& value(std::uint32_t slot) noexcept { return values_[slot]; }
     std::uint32_t* values() noexcept { return values_.data(); }
     std::size_t bytes() const noexcept { return keys_.bytes() + values_.bytes(); }

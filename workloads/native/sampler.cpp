@@ -397,7 +397,7 @@ private:
 }  // namespace
 
 template <class Index>
-std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& graph, SamplerOptions options) {
+std::uint64_t name_bound(const Topology<Index>& graph) {
     const std::uint64_t num_nodes = graph.indptr.size() - 1;
     if (!graph.address.empty() && graph.address.size() != num_nodes)
         throw std::invalid_argument("there are " + std::to_string(graph.address.size()) + " list addresses for " +
@@ -411,6 +411,12 @@ std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& gr
             throw std::invalid_argument("the name " + std::to_string(name) + " is not a node id");
         bound = std::max(bound, static_cast<std::uint64_t>(name) + 1);
     }
+    return bound;
+}
+
+template <class Index>
+std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& graph, SamplerOptions options) {
+    const std::uint64_t bound = name_bound(graph);
     // The largest 32-bit id marks an empty slot of the table.
     const bool narrow = bound < 0xFFFFFFFFU && !options.wide_keys;
     const auto make = [&]<class Key, bool Plain>() -> std::unique_ptr<NeighborSampler> {
@@ -423,6 +429,8 @@ std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& gr
     return make.template operator()<std::uint64_t, false>();
 }
 
+template std::uint64_t name_bound(const Topology<std::int32_t>&);
+template std::uint64_t name_bound(const Topology<std::int64_t>&);
 template std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<std::int32_t>&, SamplerOptions);
 template std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<std::int64_t>&, SamplerOptions);
 

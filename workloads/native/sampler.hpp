@@ -47,6 +47,10 @@ struct SamplerOptions {
     bool wide_keys = false;  // 64-bit keys although the graph does not need them, for tests
 };
 
+// One past the largest original id. Throws std::invalid_argument for names or addresses that do not fit the graph.
+template <class Index>
+std::uint64_t name_bound(const Topology<Index>& graph);
+
 class NeighborSampler {
 public:
     virtual ~NeighborSampler() = default;

@@ -6,13 +6,16 @@ from workloads.sampling.batch import Block, SampledBatch
 from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import SeedPlan
+from workloads.sampling.subgraph import LayerwiseSampler, ShadowSampler
 
 __all__ = [
     "Block",
     "EpochDigest",
+    "LayerwiseSampler",
     "NeighborSampler",
     "SampledBatch",
     "SeedPlan",
+    "ShadowSampler",
     "feature_digest",
     "structure_digest",
 ]

@@ -45,7 +45,8 @@ class SampledBatch:
         nodes: int64 [num_nodes], original ids, unique: the seed nodes as drawn, then the new nodes of each hop by
             ascending id.
         num_seeds: how many of `nodes` are seed nodes (the first ones).
-        blocks: input layer first; `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst == num_seeds`.
+        blocks: input layer first; `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst == num_seeds`, but ShaDow's
+            blocks are one and the same, from all nodes to all nodes: what is read out are the first `num_seeds` rows.
         labels: int64 [num_seeds].
         edge_reads: neighbour-list entries looked up (for counters), and
         list_reads: neighbour lists touched, over all hops.

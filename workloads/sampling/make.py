@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from workloads.errors import InputError
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import SeedPlan
+from workloads.sampling.subgraph import LayerwiseSampler, ShadowSampler
 from workloads.workload import Workload
 
 
@@ -26,7 +28,7 @@ def make_sampler(
     names: npt.NDArray[np.int64] | None = None,
     hops: int | None = None,
 ) -> NeighborSampler:
-    """The sampler of a workload.
+    """The sampler of a workload, whichever it names.
 
     Args:
         workload: what to sample.
@@ -41,23 +43,30 @@ def make_sampler(
     """
     if hops is not None and not 1 <= hops <= len(workload.sampler.fanout):
         raise InputError(f"hops is {hops}", f"give 1 to {len(workload.sampler.fanout)}")
-    if workload.sampler.name != "neighbor":
-        raise InputError(f"there is no sampler {workload.sampler.name!r}", "use neighbor")
-    dataset = workload.dataset
+    spec, dataset = workload.sampler, workload.dataset
+    if spec.name == "shadow" and hops not in (None, len(spec.fanout)):
+        raise InputError("shadow's layers share one subgraph, so it has no first hops", "use neighbor or layerwise")
     if indices is None:
         indices = dataset.memmap("indices")
         advise_random(indices)
-    return NeighborSampler(
-        dataset.load("indptr") if indptr is None else indptr,
-        indices,
-        workload.sampler.fanout[:hops],
-        seed=workload.seed,
-        replace=workload.sampler.replace,
-        threads=threads,
-        labels=dataset.load("labels") if labels is None else labels,
-        cached=cached,
-        names=names,
-    )
+    arguments: dict[str, Any] = {
+        "indptr": dataset.load("indptr") if indptr is None else indptr,
+        "indices": indices,
+        "fanout": spec.fanout[:hops],
+        "seed": workload.seed,
+        "replace": spec.replace,
+        "threads": threads,
+        "labels": dataset.load("labels") if labels is None else labels,
+        "cached": cached,
+        "names": names,
+    }
+    if spec.name == "neighbor":
+        return NeighborSampler(**arguments)
+    if spec.name == "layerwise":
+        return LayerwiseSampler(**arguments)
+    if spec.name == "shadow":
+        return ShadowSampler(**arguments, layers=workload.model.layers)
+    raise InputError(f"there is no sampler {spec.name!r}", "use neighbor, layerwise or shadow")
 
 
 def make_seed_plan(workload: Workload) -> SeedPlan:
@@ -108,7 +117,9 @@ _KEPT: dict[tuple[Hashable, ...], BatchBounds] = {}
 
 
 def _identity(workload: Workload) -> tuple[Hashable, ...]:
-    return (workload.dataset.fingerprint, workload.sampler, workload.seed, workload.rank, workload.world)
+    # ShaDow's blocks are as many as the layers.
+    layers = workload.model.layers
+    return (workload.dataset.fingerprint, workload.sampler, layers, workload.seed, workload.rank, workload.world)
 
 
 def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:

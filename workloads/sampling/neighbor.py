@@ -7,7 +7,7 @@ the run's seed and by (epoch, batch, hop, original node id); `workloads/native/d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ class NeighborSampler:
         InputError: a shape, dtype, fan-out or seed that cannot be.
         DatasetError: `indptr` does not fit `indices`.
     """
+
+    kind: ClassVar[str] = "neighbor"
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class NeighborSampler:
             self._native = _native.NeighborSampler(
                 _contiguous(indptr), _contiguous(indices), list(self.fanout), seed, replace, threads,
                 address=address, lists=lists, names=None if names is None else _contiguous(names),
+                kind=self.kind,
             )  # fmt: skip
         except ValueError as error:
             raise InputError(str(error), "give each node its original id, from 0 to 2^48 - 1") from None
