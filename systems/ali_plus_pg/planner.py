@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from systems.ali_plus_pg.options import AliPlusPgOptions
-from systems.engine import RowReader
+from systems.engine import RowReader, split_tuner
 from systems.engine.bounds import batch_bounds
 from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
@@ -163,7 +163,8 @@ def _tables_bytes(tables: Tables) -> int:
 def _scratch(workload: Workload) -> int:
     """Peak of the preparation beside `indptr`: degrees and a copy to rank them by, or what fills a cache."""
     ranking = 12 * workload.dataset.num_nodes + (4 << 20)
-    return max(ranking, NeighbourCache.scratch_bytes(workload), StaticCache.scratch_bytes(workload))
+    tuning = split_tuner.scratch_bytes(workload, 0)
+    return max(ranking, tuning, NeighbourCache.scratch_bytes(workload), StaticCache.scratch_bytes(workload))
 
 
 def _page_cache(workload: Workload, budget: MemoryBudget) -> PlanItem:

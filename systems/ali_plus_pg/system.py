@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.ali_plus_pg.options import AliPlusPgOptions
+from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
 from systems.ali_plus_pg.planner import Shares, Sizes, plan_sizes, reader_arguments, sampling_workers, shares
-from systems.engine import ReadStats, RowReader, gather
+from systems.engine import ReadStats, RowReader, gather, split_tuner
+from systems.engine.artefacts import identity, prepare
 from systems.engine.gather_loader import GatherLoader, HostTable
 from systems.engine.neighbour_cache import NeighbourCache
 from systems.engine.ranking import out_degrees, top
@@ -112,12 +113,63 @@ class AliPlusPg(System):
             self._mode = self._all_readers[0].mode
 
     def _split(self, indptr: npt.NDArray[np.int64]) -> int:
-        return 50 if self.options.split == "auto" else int(self.options.split)
+        """Per cent for the neighbour cache: as asked, or the tuner's choice for this setting, kept as an artefact."""
+        if self.options.split != "auto":
+            return int(self.options.split)
+        if self.runtime.stages == "sample":
+            self._tuned = "sampling only"
+            return 100
+        sizes, disk = self._sizes, self.runtime.disk
+        key = identity(
+            self.workload, caches=sizes.cache_bytes, page_cache=sizes.page_cache_bytes,
+            reads={**reader_arguments(self.workload, self.options)}, batches=self.options.tune_batches,
+            disk=split_tuner.disk_class(disk),
+        )  # fmt: skip
+        found = prepare(self.runtime.artefacts, "split", key, lambda folder: self._tune(indptr))
+        self._prepared.append((found.path, found.reused))
+        costs = ", ".join(f"{split}:{100 - int(split)} {cost}" for split, cost in found.facts["costs"].items())
+        self._tuned = f"auto; predicted {costs}"
+        return int(found.facts["split"])
+
+    def _tune(self, indptr: npt.NDArray[np.int64]) -> dict[str, object]:
+        sizes, workload = self._sizes, self.workload
+        parts = [shares(workload, sizes.cache_bytes, split) for split in SPLITS]
+        item = workload.dataset.index_dtype.itemsize
+        candidates = [
+            split_tuner.Candidate(
+                str(part.split), part.neighbours.list_bytes // item, part.rows,
+                sizes.page_cache_bytes + sizes.cache_bytes - part.neighbours.nbytes
+                - StaticCache.plan_bytes(workload, part.rows),
+            )
+            for part in parts
+        ]  # fmt: skip
+        workers = sampling_workers(self.runtime, self.options)
+        indices, labels = workload.dataset.memmap("indices"), workload.dataset.memmap("labels")
+        advise_random(indices)
+        advise_random(labels)
+        sampler = make_sampler(workload, indptr=indptr, indices=indices, labels=labels, threads=workers)
+        seeds = make_seed_plan(workload).batches(0)[: self.options.tune_batches or None]
+        with RowReader(workload.dataset.file("features"), **reader_arguments(workload, self.options)) as reader:
+            forecasts = split_tuner.forecast(
+                workload, candidates, (sampler.sample(0, index, nodes) for index, nodes in enumerate(seeds)),
+                indptr=indptr, degrees=self._degrees(), reader=reader, disk=self.runtime.disk,
+                most_accesses=max(1 << 16, sizes.cache_bytes // 32),
+            )  # fmt: skip
+        chosen = forecasts[split_tuner.best(forecasts)]
+        unit = "s" if chosen.seconds is not None else "reads"
+        return {
+            "split": int(chosen.name),
+            "costs": {entry.name: f"{entry.cost:.4g} {unit}" for entry in forecasts},
+            "forecasts": [entry.as_dict() for entry in forecasts],
+        }
+
+    def _degrees(self) -> npt.NDArray[np.integer]:
+        return out_degrees(self.workload, 8 * self.workload.dataset.num_nodes + (4 << 20))
 
     def _ranking(self, rows: int) -> npt.NDArray[np.int64]:
         if not rows:
             return np.empty(0, dtype=np.int64)
-        return top(out_degrees(self.workload, 4 * self.workload.dataset.num_nodes + (4 << 20)), rows)
+        return top(self._degrees(), rows)
 
     def _sample(self, work: object) -> SampledBatch:
         self._topology.check()
@@ -181,7 +233,7 @@ class AliPlusPg(System):
             )
 
     def files(self) -> list[Path]:
-        """The kept neighbour cache."""
+        """The kept neighbour cache and choice of the split."""
         return [path for folder, _ in self._prepared for path in sorted(folder.rglob("*")) if path.is_file()]
 
     def notes(self) -> dict[str, str]:
