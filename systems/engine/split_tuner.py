@@ -1,9 +1,9 @@
 """How to part memory between a neighbour cache and a feature cache: each split is simulated on the run's own epoch.
 
-More neighbour lists in memory save page faults of sampling, more feature rows save reads. The mini-batches
-of the first epoch are sampled once; for each candidate the lists and rows that its caches would miss are counted, the
-row reads exactly as the reader would make them, the list pages through a model of the page cache in its steady state (the
-epoch's second round). The candidate whose reads take the device the least time wins.
+More neighbour lists in memory save page faults of sampling, more feature rows save reads. The mini-batches of the first
+epoch are sampled once; for each candidate the lists and rows that its caches would miss are counted, the row reads
+exactly as the reader would make them, the list pages through a model of the page cache in its steady state (the epoch's
+second round). The candidate whose reads take the device the least time wins.
 """
 
 from __future__ import annotations
