@@ -180,16 +180,20 @@ class _Graph:
         row, edge = 0, 0
         if self._kept:
             row, edge = self._kept[-1].first + len(self._kept[-1].indptr) - 1, int(self._kept[-1].indptr[-1])
+        waiting: list[_native.BinnedEdges] = []
         with closing(_Cursor(self._dataset, self._share.piece_bytes, edge, self._reads)) as cursor:
             for first, indptr in self._windows(row):
                 self._divide(scores, first, indptr)
                 own = self._to_keep(first, indptr)
+                if waiting and (own is None or sum(each.size for each in waiting) >= self._share.group_edges):
+                    _native.add_along(waiting, scores, sums, self._threads)
+                    waiting = []
                 room = own if own is not None else self._group
                 for begin, sources in cursor.until(int(indptr[-1])):
                     self._add(room, sources, indptr, first, begin, scores, sums)
                 if own is not None:
-                    _native.add_along([own], scores, sums, self._threads)
-        _native.add_along([self._group], scores, sums, self._threads)
+                    waiting.append(own)
+        _native.add_along([*waiting, self._group], scores, sums, self._threads)
         self._group.clear()
         self._keeping = False
 

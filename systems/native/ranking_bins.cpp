@@ -88,7 +88,7 @@ bool BinnedEdges::sort_part(const Part& part, std::uint32_t* next, std::span<con
         if (bin + 2 <= bins) ++next[bin + 2];
     }
     for (std::uint64_t bin = 2; bin <= bins; ++bin) next[bin] += next[bin - 1];
-    std::uint32_t* const out = edges_.get() + part.begin;
+    std::uint32_t* const out = edges_ + part.begin;
     const Id* id = sources.data();
     const std::int64_t stop = first_edge + static_cast<std::int64_t>(sources.size());
     auto target = static_cast<std::size_t>(part.target - first_target);
@@ -120,8 +120,8 @@ void add_along(std::span<const BinnedEdges* const> chunks, std::span<const doubl
                 const std::uint32_t* begins = chunk->begins_.data() + bin;
                 for (const auto& part : chunk->parts_) {
                     const double* const value = values.data() + part.target;
-                    const std::uint32_t* edge = chunk->edges_.get() + part.begin + begins[0];
-                    const std::uint32_t* const end = chunk->edges_.get() + part.begin + begins[1];
+                    const std::uint32_t* edge = chunk->edges_ + part.begin + begins[0];
+                    const std::uint32_t* const end = chunk->edges_ + part.begin + begins[1];
                     for (; edge != end; ++edge) sum[*edge & low] += value[*edge >> Binning::local_bits];
                     begins += binning.bins() + 1;
                 }

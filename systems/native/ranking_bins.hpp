@@ -5,16 +5,18 @@
 
 #include <bit>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
+
+#include "aligned_memory.hpp"
 
 namespace outcore {
 
 // Node u is entry u >> shift of bin u & (bins - 1): neighbouring ids go to different bins, so that a graph whose hot
 // nodes have the lowest ids still gives every thread its share.
 struct Binning {
-    static constexpr unsigned local_bits = 16;
+    // 2^18 sums are 2 MiB. Smaller bins would stay nearer to the core, but the targets' values are read again for each.
+    static constexpr unsigned local_bits = 18;
 
     explicit Binning(std::uint64_t num_nodes) {
         while ((num_nodes >> shift) >= (std::uint64_t{1} << local_bits)) ++shift;
@@ -35,7 +37,7 @@ public:
     // Room for `capacity` edges; what append() adds is in order of the calls.
     BinnedEdges(std::uint64_t num_nodes, std::uint64_t capacity)
         : num_nodes_(num_nodes), binning_(num_nodes), capacity_(capacity),
-          edges_(std::make_unique_for_overwrite<std::uint32_t[]>(capacity)) {}
+          memory_(capacity * sizeof(std::uint32_t)), edges_(reinterpret_cast<std::uint32_t*>(memory_.data())) {}
 
     // Adds the edges from `first_edge` of the graph on, whose sources are given; `indptr` has the index pointers of the
     // targets `first_target`, …, and of the one after them. False where a source is no node or `indptr` is not of this
@@ -71,7 +73,8 @@ private:
     std::uint64_t num_nodes_;
     Binning binning_;
     std::uint64_t capacity_;
-    std::unique_ptr<std::uint32_t[]> edges_;
+    AlignedMemory memory_;
+    std::uint32_t* edges_;
     std::uint64_t size_ = 0;
     std::vector<Part> parts_;
     std::vector<std::uint32_t> begins_;  // of each part and bin, and the end of the last bin
