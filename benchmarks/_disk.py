@@ -46,7 +46,7 @@ def data_file(folder: str, size: str) -> Iterator[Path]:
 
 
 def fio(path: Path, *, pattern: str, block: int, depth: int, seconds: float) -> dict[str, float]:
-    """fio with io_uring, direct, registered file and buffers, one job: `iops` and `bytes_per_s`."""
+    """fio with io_uring, direct, registered file and buffers, one job: `iops` and `bytes_per_s`; `write` overwrites."""
     if shutil.which("fio") is None:
         sys.exit("fio is missing: apt-get install fio")
     command = [
@@ -56,8 +56,9 @@ def fio(path: Path, *, pattern: str, block: int, depth: int, seconds: float) -> 
         "--registerfiles", "--fixedbufs", "--norandommap", "--gtod_reduce=1", "--invalidate=1", "--output-format=json",
         "--randrepeat=0",
     ]  # fmt: skip
-    read = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)["jobs"][0]["read"]
-    return {"iops": float(read["iops"]), "bytes_per_s": float(read["bw_bytes"])}
+    job = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)["jobs"][0]
+    done = job["write" if pattern == "write" else "read"]
+    return {"iops": float(done["iops"]), "bytes_per_s": float(done["bw_bytes"])}
 
 
 def interleave(rounds: int, runs: Mapping[str, Callable[[], float]]) -> dict[str, float]:

@@ -176,6 +176,7 @@ def pack_pass(
     chunks: Ids,
     ids: NDArray[np.uint32],
     partition_rows: int,
+    buffers: int,
     write_bytes: int,
     threads: int,
     depth: int,

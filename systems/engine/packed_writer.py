@@ -55,7 +55,7 @@ class PackedWriter:
         table: RowTable,
         *,
         memory_bytes: int,
-        threads: int = 8,
+        threads: int = 16,
         request_bytes: int = 1 << 20,
         depth: int = 16,
         mode: Mode = "auto",
@@ -76,7 +76,7 @@ class PackedWriter:
         self._handle = open_direct(self._job.files[0], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     @staticmethod
-    def least_bytes(*, row_bytes: int, longest: int, threads: int = 8) -> int:
+    def least_bytes(*, row_bytes: int, longest: int, threads: int = 16) -> int:
         """Smallest `memory_bytes` for mini-batches of at most `longest` packed rows."""
         return least_memory(row_bytes, [longest, piece_rows(row_bytes)], PackOptions(0, threads))
 

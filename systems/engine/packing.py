@@ -30,7 +30,9 @@ from workloads.units import format_bytes
 
 _CHUNK_STATE_BYTES = 256  # of batched packing, beside the chunk's page: cursor, digest, place in the file
 _LEAST_PARTITION = 1 << 20
-_LARGEST_PARTITION = 256 << 20
+_GOOD_PARTITION = 16 << 20
+_LEAST_BUFFERS, _MOST_BUFFERS = 2, 4  # partitions in memory
+_LEAST_WRITE, _GOOD_WRITE, _LONGEST_WRITE = 64 << 10, 128 << 10, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class PackOptions:
     """
 
     memory_bytes: int
-    threads: int = 8
+    threads: int = 16
     request_bytes: int = 1 << 20
     depth: int = 16
     mode: Mode = "auto"
@@ -97,7 +99,7 @@ class PackOptions:
     def write_bytes(self) -> int:
         """Longest write: each thread has a buffer of it, all together about a sixteenth of the memory."""
         share = self.memory_bytes // (16 * max(1, self.threads))
-        return min(1 << 20, max(64 << 10, share // PAGE * PAGE))
+        return min(_LONGEST_WRITE, max(_LEAST_WRITE, share // PAGE * PAGE))
 
 
 @dataclass
@@ -143,12 +145,12 @@ def least_memory(row_bytes: int, num_rows: Sequence[int], options: PackOptions) 
 
     That of one pass for each chunk, or of putting pieces back into their order if that is more.
     """
-    fixed = options.threads * (64 << 10)
     chunk = 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES
-    return max(fixed + chunk + _partitions_bytes(row_bytes, _LEAST_PARTITION), _reorder_bytes(row_bytes))
+    partitions = _LEAST_BUFFERS * _partition_bytes(row_bytes, _LEAST_PARTITION)
+    return max(options.threads * _LEAST_WRITE + chunk + partitions, _reorder_bytes(row_bytes))
 
 
-def _partitions_bytes(row_bytes: int, partition_bytes: int) -> int:
+def _partition_bytes(row_bytes: int, partition_bytes: int) -> int:
     return _native.partition_buffer_bytes(max(1, partition_bytes // row_bytes), row_bytes)
 
 
@@ -157,11 +159,27 @@ def _reorder_bytes(row_bytes: int) -> int:
     return 2 * padded(rows * row_bytes) + 12 * rows
 
 
-def plan_passes(row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> tuple[list[list[int]], int]:
-    """Which chunks are packed in which pass, and the rows of a partition.
+@dataclass(frozen=True)
+class PackPlan:
+    """How batched packing uses its memory.
 
-    One pass where the ids and pages of all chunks leave half of the memory to the two partitions; else as many as
-    needed ("episodes" in the paper).
+    Attributes:
+        groups: chunks of each pass.
+        partition_rows: rows of a partition.
+        buffers: partitions in memory.
+    """
+
+    groups: list[list[int]]
+    partition_rows: int
+    buffers: int
+
+
+def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> PackPlan:
+    """Passes and partitions for chunks of so many rows each.
+
+    One pass where the ids and pages of all chunks leave half of the memory to partitions; else as many as needed
+    ("episodes" in the paper). Partitions are as small as lets a chunk's share of one still be a write of 128 KiB: small
+    ones make reading, gathering and writing overlap early.
 
     Raises:
         BudgetError: the memory does not suffice for one chunk at a time.
@@ -169,14 +187,14 @@ def plan_passes(row_bytes: int, num_rows: Sequence[int], options: PackOptions) -
     least = least_memory(row_bytes, num_rows, options)
     if options.memory_bytes < least:
         raise BudgetError(
-            f"packing needs {format_bytes(least)} (ids of the largest chunk, two partitions of "
+            f"packing needs {format_bytes(least)} (ids of the largest chunk, {_LEAST_BUFFERS} partitions of "
             f"{format_bytes(_LEAST_PARTITION)}, {options.threads} write buffers), it has "
             f"{format_bytes(options.memory_bytes)}",
             "raise memory or lower the batch size",
         )
     left = options.memory_bytes - options.threads * options.write_bytes
-    left = max(left, least - options.threads * (64 << 10))
-    room = max(left // 2, 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES)
+    one = 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES
+    room = max(one, min(left // 2, left - _LEAST_BUFFERS * _partition_bytes(row_bytes, _LEAST_PARTITION)))
     groups: list[list[int]] = []
     used = largest = 0
     for number, rows in enumerate(num_rows):
@@ -189,8 +207,12 @@ def plan_passes(row_bytes: int, num_rows: Sequence[int], options: PackOptions) -
         groups[-1].append(number)
         used += wanted
         largest = max(largest, used)
-    partition = min(_LARGEST_PARTITION, max(_LEAST_PARTITION, (left - largest) // 2 - 4 * PAGE))
-    return groups, max(1, partition // row_bytes)
+    most = max(_LEAST_PARTITION, (left - largest) // _LEAST_BUFFERS - 4 * PAGE)
+    taken = max(1, sum(num_rows) * row_bytes)
+    good = max(map(len, groups), default=1) * len(groups) * _GOOD_WRITE * table_bytes // taken
+    partition = min(most, max(_GOOD_PARTITION, good))
+    buffers = (left - largest) // _partition_bytes(row_bytes, partition)
+    return PackPlan(groups, max(1, partition // row_bytes), max(_LEAST_BUFFERS, min(_MOST_BUFFERS, buffers)))
 
 
 def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[PackStats, NDArray[np.uint64]]:
@@ -203,9 +225,9 @@ def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[P
     """
     start = time.perf_counter()
     digests = np.zeros(len(job.chunks), np.uint64)
-    groups, partition_rows = plan_passes(table.row_bytes, [chunk[3] for chunk in job.chunks], options)
-    stats = PackStats(passes=len(groups), partition_bytes=partition_rows * table.row_bytes)
-    for group in groups:
+    plan = plan_packing(table.num_rows * table.row_bytes, table.row_bytes, [chunk[3] for chunk in job.chunks], options)
+    stats = PackStats(passes=len(plan.groups), partition_bytes=plan.partition_rows * table.row_bytes)
+    for group in plan.groups:
         ids = np.empty(sum(job.chunks[number][3] for number in group), np.uint32)
         rows = np.empty((len(group), 4), np.int64)
         at = 0
@@ -214,7 +236,7 @@ def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[P
             ids[at : at + count] = job.spooled(begin, count)
             rows[place] = (file, offset, at, at + count)
             at += count
-        counts, found, failure = _pass(table, job, rows, ids, partition_rows, options)
+        counts, found, failure = _pass(table, job, rows, ids, plan, options)
         if failure is not None:
             code, writing, file, offset = failure
             raise io_failed(job.files[file] if writing else table.path, offset, code, writing=writing)
@@ -235,7 +257,7 @@ def _pass(
     job: PackJob,
     chunks: NDArray[np.int64],
     ids: NDArray[np.uint32],
-    partition_rows: int,
+    plan: PackPlan,
     options: PackOptions,
 ) -> tuple[dict[str, int], NDArray[np.uint64], tuple[int, bool, int, int] | None]:
     try:
@@ -247,7 +269,8 @@ def _pass(
             files=[str(path) for path in job.files],
             chunks=chunks,
             ids=ids,
-            partition_rows=partition_rows,
+            partition_rows=plan.partition_rows,
+            buffers=plan.buffers,
             write_bytes=options.write_bytes,
             threads=options.threads,
             depth=options.depth,

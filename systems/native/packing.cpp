@@ -76,8 +76,8 @@ public:
             states_[c].at = chunks[c].offset;
             if (bytes > 0) states_[c].digest = Xxh3Stream(bytes);
         }
-        const std::uint64_t one = partition_buffer_bytes(options.partition_rows, source.row_bytes) / buffers;
-        memory_ = AlignedMemory(buffers * one);
+        const std::uint64_t one = partition_buffer_bytes(options.partition_rows, source.row_bytes);
+        memory_ = AlignedMemory(options.buffers * one);
         partition_bytes_ = one;
         left_ = std::vector<std::atomic<std::size_t>>(wanted_.size());
         for (auto& left : left_) left = chunks.size();
@@ -85,7 +85,7 @@ public:
     }
 
     PackResult run() {
-        for (std::size_t p = 0; p < std::min<std::size_t>(buffers, wanted_.size()); ++p) ask(p);
+        for (std::size_t p = 0; p < std::min<std::size_t>(options_.buffers, wanted_.size()); ++p) ask(p);
         std::vector<std::thread> threads;
         for (std::uint32_t i = 0; i < options_.threads; ++i) threads.emplace_back([this] { work(); });
         for (std::size_t p = 0; p < wanted_.size(); ++p) {
@@ -116,8 +116,6 @@ public:
     }
 
 private:
-    static constexpr std::size_t buffers = 2;
-
     // What only the thread that holds the chunk's turn may touch; the turn passes on through `done`.
     struct State {
         std::uint64_t cursor = 0;  // next id
@@ -161,7 +159,7 @@ private:
         }
     }
 
-    std::byte* partition_memory(std::size_t p) const { return memory_.data() + p % buffers * partition_bytes_; }
+    std::byte* partition_memory(std::size_t p) const { return memory_.data() + p % options_.buffers * partition_bytes_; }
     std::uint64_t row_offset(std::uint64_t row) const { return source_.data_offset + row * source_.row_bytes; }
     std::uint64_t read_offset(std::size_t p) const {
         return row_offset(wanted_[p].first_row) / queue_.block_bytes() * queue_.block_bytes();
@@ -210,7 +208,7 @@ private:
             if (!failed_) pack(p, c, state, staging);
             state.done.store(p + 1, std::memory_order_release);
             state.done.notify_all();
-            if (left_[p].fetch_sub(1, std::memory_order_acq_rel) == 1 && p + buffers < wanted_.size() && !failed_) ask(p + buffers);
+            if (left_[p].fetch_sub(1, std::memory_order_acq_rel) == 1 && p + options_.buffers < wanted_.size() && !failed_) ask(p + options_.buffers);
         }
     }
 
@@ -297,12 +295,12 @@ private:
 }  // namespace
 
 std::uint64_t partition_buffer_bytes(std::uint64_t partition_rows, std::uint64_t row_bytes) {
-    return 2 * ((partition_rows * row_bytes + pack_page - 1) / pack_page + 2) * pack_page;
+    return ((partition_rows * row_bytes + pack_page - 1) / pack_page + 2) * pack_page;
 }
 
 PackResult pack_pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
                      std::span<const std::uint32_t> ids, const PackOptions& options) {
-    if (options.partition_rows == 0 || options.threads == 0) throw std::invalid_argument("no rows or no threads");
+    if (options.partition_rows == 0 || options.threads == 0 || options.buffers == 0) throw std::invalid_argument("no rows, threads or buffers");
     if (options.write_bytes == 0 || options.write_bytes % pack_page != 0) throw std::invalid_argument("write_bytes is not a multiple of a page");
     for (const auto& chunk : chunks) {
         if (chunk.begin > chunk.end || chunk.end > ids.size() || chunk.file >= files.size() || chunk.offset % pack_page != 0) {

@@ -31,7 +31,8 @@ struct PackChunk {
 };
 
 struct PackOptions {
-    std::uint64_t partition_rows;  // two partitions are in memory: one is read while the other is scattered
+    std::uint64_t partition_rows;
+    std::uint32_t buffers = 2;     // partitions in memory: some are read while one is scattered
     std::uint64_t write_bytes;     // longest write, a multiple of a page; each thread has such a buffer
     std::uint32_t threads = 8;     // each gathers rows for one chunk and writes them: so many writes are in flight
     RangeQueueOptions read;
@@ -54,7 +55,7 @@ struct PackResult {
     std::optional<PackFailure> failure;
 };
 
-// Bytes of two partitions, each read from block to block.
+// Bytes of the memory of one partition, which is read from block to block.
 std::uint64_t partition_buffer_bytes(std::uint64_t partition_rows, std::uint64_t row_bytes);
 
 // One pass. The files exist and have room. Throws std::out_of_range for an id outside the table, std::invalid_argument

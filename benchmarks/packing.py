@@ -1,0 +1,123 @@
+"""Packing mini-batches and reading them back, against fio's sequential rates on the same disk.
+
+    python benchmarks/packing.py [--size 2GiB] [--folder DIR] [--rounds 3] [--batches 300] [--rows 15000]
+                                 [--row-bytes 512] [--memory 256MiB] [--threads 8]
+
+- packed reads: `PackedReader.batches` over fio's 1 MiB sequential reads of the same file; at least 0.9.
+- batched packing: the time fio's rates give for reading the table once and writing the packed bytes once, over the time
+  it takes; at least 0.6. Reads and writes overlap, the yardstick adds them.
+- batched over individual packing: rows a second; at least 3. Individual packing does some of the mini-batches only.
+
+Everything is cold and past the page cache. Ends with code 1 where a target is missed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from _disk import RAMP_S, data_file, fio, parser, verdict
+
+from systems.engine import evict
+from systems.engine.packed_store import PackedReader, PackedWriter, RowTable
+from workloads.units import parse_bytes
+
+REQUEST = 1 << 20
+Ids = npt.NDArray[np.int64]
+
+
+def mini_batches(count: int, rows: int, num_rows: int) -> list[Ids]:
+    """Ascending unique rows of each mini-batch, drawn evenly: what is left after the caches took the frequent ones."""
+    rng = np.random.default_rng(0)
+    return [np.unique(rng.integers(0, num_rows, rows)) for _ in range(count)]
+
+
+def pack(folder: Path, table: RowTable, batches: Sequence[Ids], method: str, memory: int, threads: int) -> float:
+    """Seconds of packing, without laying out the regions; the folder is left."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    evict(table.path)
+    with PackedWriter(folder, table, memory_bytes=memory, threads=threads) as writer:
+        for batch in batches:
+            writer.append(batch, {"nodes": batch})
+        stats = writer.pack(method)  # type: ignore[arg-type]
+    return stats.seconds
+
+
+def read_all(folder: Path, seconds: float) -> float:
+    """Bytes a second of reading mini-batches in order, again and again; measured after a ramp, as fio."""
+    with PackedReader(folder, request_bytes=REQUEST) as reader:
+        done, start = 0, time.perf_counter() + RAMP_S
+        while True:
+            for batch in reader.batches(range(reader.num_batches), slots=6):
+                batch.release()
+                now = time.perf_counter()
+                if now >= start:
+                    done += int(reader.feature_bytes[batch.index] + reader.structure_bytes[batch.index])
+                if now >= start + seconds:
+                    return done / (now - start)
+
+
+def main() -> int:
+    options = parser(__doc__ or "")
+    options.add_argument("--batches", type=int, default=300)
+    options.add_argument("--rows", type=int, default=15000)
+    options.add_argument("--row-bytes", type=int, default=512)
+    options.add_argument("--memory", default="256MiB")
+    options.add_argument("--threads", type=int, default=8)
+    options.add_argument("--individual", type=int, default=15, help="mini-batches that are packed individually")
+    options.set_defaults(rounds=3, size="2GiB")
+    args = options.parse_args()
+    memory = parse_bytes(args.memory)
+    values: dict[str, list[float]] = {}
+    with data_file(args.folder, args.size) as path:
+        table = RowTable(path, 0, path.stat().st_size // args.row_bytes, args.row_bytes)
+        batches = mini_batches(args.batches, args.rows, table.num_rows)
+        rows, some = sum(map(len, batches)), sum(map(len, batches[: args.individual]))
+        whole, part, target = (path.parent / name for name in ("batched", "individual", "written"))
+        print(f"{rows:,} rows of {args.row_bytes} bytes for {len(batches)} mini-batches; table of {args.size}:")
+        with target.open("wb") as file:  # overwritten by fio, as packing overwrites the room it reserved
+            shutil.copyfileobj(path.open("rb"), file, 16 << 20)
+        for number in range(args.rounds + 1):
+            read = fio(path, pattern="read", block=REQUEST, depth=16, seconds=args.seconds)["bytes_per_s"]
+            write = fio(target, pattern="write", block=REQUEST, depth=16, seconds=args.seconds)["bytes_per_s"]
+            batched = pack(whole, table, batches, "batched", memory, args.threads)
+            individual = pack(part, table, batches[: args.individual], "individual", memory, args.threads)
+            packed = whole / "packed.bin"
+            least = path.stat().st_size / read + rows * args.row_bytes / write
+            found = {
+                "fio sequential read, bytes/s": read,
+                "fio sequential write, bytes/s": write,
+                "batched packing, s": batched,
+                "table read and packed written by fio, s": least,
+                "individual packing, s for all": individual * rows / some,
+                "packing over individual": individual * rows / some / batched,
+                "fio over batched packing": least / batched,
+                "fio on the packed file, bytes/s": fio(
+                    packed, pattern="read", block=REQUEST, depth=16, seconds=args.seconds
+                )["bytes_per_s"],
+                "packed reads, bytes/s": read_all(whole, args.seconds),
+            }
+            found["packed reads over fio"] = found["packed reads, bytes/s"] / found["fio on the packed file, bytes/s"]
+            if number:  # the first round warms up
+                for name, value in found.items():
+                    values.setdefault(name, []).append(value)
+    for name, several in values.items():
+        print(f"  {name:44s} {statistics.median(several):>14,.4g}   ({min(several):,.4g} to {max(several):,.4g})")
+    medians = {name: statistics.median(several) for name, several in values.items()}
+    reached = [
+        verdict("packed reads / fio", medians["packed reads over fio"], 0.9),
+        verdict("fio's time / batched packing", medians["fio over batched packing"], 0.6),
+        verdict("batched / individual", medians["packing over individual"], 3.0),
+    ]
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
