@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import BaseModel, ConfigDict
 
@@ -321,6 +323,22 @@ class Batch:
             callback()
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """What the mini-batches of a system that is not faithful have to be, by the plainest code.
+
+    Attributes:
+        sample: the mini-batch of (epoch, batch, seed nodes int64 [n]).
+        rows: float [N, width], each node's row.
+        first_layer_aggregated: as `Batch.first_layer_aggregated`; rows are then compared to a float's tolerance, since
+            sums may be made in any order.
+    """
+
+    sample: Callable[[int, int, npt.NDArray[np.int64]], SampledBatch]
+    rows: npt.NDArray[Any]
+    first_layer_aggregated: bool = False
+
+
 class System(ABC):
     """One way to train a GNN whose data lives on disk."""
 
@@ -339,6 +357,11 @@ class System(ABC):
     def is_faithful(cls, options: Options) -> bool:
         """Whether its mini-batches equal the workload's under these options: `info.faithful`, unless one breaks it."""
         return cls.info.faithful
+
+    @classmethod
+    def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
+        """What `outcore check` holds a system to that is not faithful; None: only to what holds for any mini-batch."""
+        return None
 
     @classmethod  # noqa: B027 - most need none
     def load_libraries(cls) -> None:

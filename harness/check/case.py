@@ -17,6 +17,7 @@ class Case:
         kind: `run` drives two epochs; the others are told in `drive.py` and `faults.py`.
         train: training nodes.
         device: `cpu` or `emulated:null` (a device tier without its speed).
+        sampler: `shadow` runs three layers over a subgraph of its fan-outs' depth.
         cores: what the runtime says, from which systems choose their threads.
         keep_order: ask for the seed plan's order.
     """
@@ -29,6 +30,7 @@ class Case:
     dim: int = 32
     dtype: str = "float32"
     index_dtype: str = "int32"
+    sampler: Literal["neighbor", "layerwise", "shadow"] = "neighbor"
     fanout: tuple[int, ...] = (5, 5)
     replace: bool = False
     batch_size: int = 37
@@ -70,7 +72,8 @@ class Epoch:
 
 @dataclass
 class Observation:
-    """What a case showed. `error` is the exception's text; `crashed` that the process itself went or hung."""
+    """What a case showed. `error` is the exception's text; `crashed` that the process itself went or hung; `own_oracle`
+    that the system said what its mini-batches are (`System.oracle`)."""
 
     case: str
     kind: str
@@ -88,6 +91,7 @@ class Observation:
     files_left: list[str] = field(default_factory=list)
     close_seconds: float = 0.0
     reused: list[bool] = field(default_factory=list)
+    own_oracle: bool = False
     skipped: str = ""
 
     @classmethod
@@ -101,8 +105,11 @@ DIMS = (1, 32, 100, 127, 128, 129, 256, 768)
 FANOUTS: tuple[tuple[int, ...], ...] = ((10, 10, 10), (5,), (-1, 3), (25, 10))
 
 
-def cases(devices: tuple[str, ...], quick: bool) -> list[Case]:
-    """All cases for a system that runs on `devices` (`SystemInfo.devices`)."""
+def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[Case]:
+    """All cases for a system that runs on `devices` and is `faithful` or not (`SystemInfo`).
+
+    A faithful system's sampling is the workload's, whichever sampler that names.
+    """
     base = Case("base")
     tiers = [device for device, kind in (("cpu", "cpu"), ("emulated:null", "emulated")) if kind in devices]
     found: list[Case] = []
@@ -123,6 +130,9 @@ def cases(devices: tuple[str, ...], quick: bool) -> list[Case]:
     for fanout in FANOUTS[:1] if quick else FANOUTS:
         found.append(replace(on, name=f"fan-out {','.join(map(str, fanout))}", fanout=fanout))
     found.append(replace(on, name="with replacement", replace=True))
+    if faithful:
+        found.append(replace(on, name="layer-wise sampling", sampler="layerwise", fanout=(60, 40)))
+        found.append(replace(on, name="shadow sampling", sampler="shadow", fanout=(5, 3)))
     for size in (1, 10_000):
         found.append(replace(on, name=f"batch size {size}", batch_size=size, train=20 if size == 1 else 150))
     found.append(replace(on, name="features truncated in mid-run", kind="cut-late", batch_size=5))

@@ -18,11 +18,10 @@ from harness.check.case import Case, Epoch, Observation
 from harness.check.data import make_dataset
 from harness.check.oracle import Oracle, make_trainer
 from harness.check.own import OwnBatches
-from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
+from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
 from workloads.accelerator import Accelerator, make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
-from workloads.feature_table import batch_feature_digest
 from workloads.sampling.digest import EpochDigest, structure_digest
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -37,18 +36,23 @@ class Stage:
         self.system = system
         self.dataset = dataset or make_dataset(folder / "data", case)
         self.workload = make_workload(self.dataset, case)
-        self.oracle = Oracle(self.workload)
+        self.oracle = self.make_oracle(self.workload)
         self.artefacts = folder / "artefacts"
         self.scratch = folder / "scratch"
         for path in (self.artefacts, self.scratch):
             path.mkdir(parents=True, exist_ok=True)
+
+    def make_oracle(self, workload: Workload) -> Oracle:
+        """What the mini-batches of a workload have to be."""
+        options = self.system.info.options.model_validate(self.case.options)
+        return Oracle(workload, self.system.oracle(workload, options))
 
     @property
     def device_bytes(self) -> int | None:
         """Device memory for a case: a dozen largest mini-batches, the graph at most."""
         if self.case.device == "cpu":
             return None
-        row = self.dataset.dim * self.dataset.feature_dtype.itemsize
+        row = int(self.oracle.features.shape[1]) * self.oracle.features.itemsize
         return (min(12 * self.oracle.largest_nodes, 2 * self.dataset.num_nodes) * row // 4096 + 8) * 4096
 
     @contextmanager
@@ -82,8 +86,9 @@ class Stage:
 
 def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
     """The workload of a case."""
-    sampler = SamplerSpec(fanout=case.fanout, replace=case.replace, batch_size=case.batch_size)
-    return Workload(dataset, sampler, ModelSpec(layers=len(case.fanout), hidden=16), seed=seed)
+    sampler = SamplerSpec(case.sampler, fanout=case.fanout, replace=case.replace, batch_size=case.batch_size)
+    layers = 3 if case.sampler == "shadow" else len(case.fanout)
+    return Workload(dataset, sampler, ModelSpec(layers=layers, hidden=16), seed=seed)
 
 
 def drive(folder: Path, case: Case, system: type[System]) -> Observation:
@@ -100,6 +105,7 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
     before = open_things()
     try:
         stage = Stage(folder, case, system)
+        observation.own_oracle = stage.oracle.own
         actions[case.kind](stage, observation)
     except Exception as error:
         note_error(observation, error, stage.dataset if stage else None)
@@ -153,13 +159,14 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
         result.indices.append(batch.sampled.index)
         result.rows += batch.sampled.num_nodes
         seeds.extend(batch.sampled.nodes[: batch.sampled.num_seeds].tolist())
-        if batch.table is not None and not batch.first_layer_aggregated:
-            features.add(_feature_digest(batch))
+        if batch.table is not None and (stage.oracle.own or not batch.first_layer_aggregated):
+            features.add(stage.oracle.digest(batch))
             if trainer is not None:
-                result.losses.append(trainer.step(batch.sampled, batch.table, batch.rows).loss)
+                step = trainer.step(batch.sampled, batch.table, batch.rows, batch.first_layer_aggregated)
+                result.losses.append(step.loss)
             # The system fills its other buffers meanwhile; these rows must stay as they are.
             time.sleep(0.002)
-            late.add(_feature_digest(batch))
+            late.add(stage.oracle.digest(batch))
         own.add(batch.sampled, rows=batch.table is not None and not batch.first_layer_aggregated)
         batch.release()
     result.structure, result.features, result.late = structure.hexdigest(), features.hexdigest(), late.hexdigest()
@@ -167,11 +174,6 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
     result.seeds_once = len(seeds) == len(set(seeds)) and set(seeds) == stage.oracle.train
     result.counters = system.counters().as_dict()
     return result
-
-
-def _feature_digest(batch: Batch) -> int:
-    assert batch.table is not None
-    return batch_feature_digest(batch.sampled, batch.table, batch.rows)
 
 
 def _smallest(stage: Stage, seen: Observation) -> None:
@@ -251,7 +253,7 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
                 seen.epochs.append(run_epoch(stage, system, 0))
             else:
                 other = Stage.__new__(Stage)
-                other.oracle = Oracle(make_workload(stage.dataset, stage.case, seed=seed))
+                other.oracle = stage.make_oracle(make_workload(stage.dataset, stage.case, seed=seed))
                 seen.epochs.append(run_epoch(other, system, 0))
     if not any(path.is_file() for path in stage.artefacts.rglob("*")):
         seen.reused = []

@@ -8,7 +8,9 @@ from functools import cached_property
 
 import torch
 
+from systems.interface import Batch, Expectation
 from workloads.accelerator import CpuAccelerator
+from workloads.feature_table import SplitTable, batch_feature_digest
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
 from workloads.sampling.make import make_sampler, make_seed_plan
@@ -26,15 +28,26 @@ class Expected:
 
 
 class Oracle:
-    """Reads the dataset's arrays once; make it before anything happens to the files."""
+    """Reads the dataset's arrays once; make it before anything happens to the files.
 
-    def __init__(self, workload: Workload) -> None:
+    Args:
+        own: what a system that is not faithful says its mini-batches are.
+
+    Attributes:
+        features: [N, width], each node's row.
+        own: whether they are the system's own, not the workload's.
+    """
+
+    def __init__(self, workload: Workload, own: Expectation | None = None) -> None:
         self._workload = workload
+        self.own = own is not None
+        self._aggregated = own is not None and own.first_layer_aggregated
         dataset = workload.dataset
         self.indptr, self.indices = dataset.load("indptr"), dataset.load("indices")
-        self._sampler = make_sampler(workload, indptr=self.indptr, indices=self.indices, labels=dataset.load("labels"))
+        sampler = make_sampler(workload, indptr=self.indptr, indices=self.indices, labels=dataset.load("labels"))
+        self._sample = own.sample if own is not None else sampler.sample
         self._plan = make_seed_plan(workload)
-        self.features = dataset.load("features")
+        self.features = own.rows if own is not None else dataset.load("features")
         self.train = set(dataset.load("train").tolist())
 
     @cached_property
@@ -45,7 +58,7 @@ class Oracle:
     def batches(self, epoch: int) -> Iterator[SampledBatch]:
         """In the seed plan's order."""
         for index, seeds in enumerate(self._plan.batches(epoch)):
-            yield self._sampler.sample(epoch, index, seeds)
+            yield self._sample(epoch, index, seeds)
 
     def expected(self, epoch: int) -> Expected:
         """Digests of an epoch."""
@@ -60,9 +73,29 @@ class Oracle:
         trainer = make_trainer(self._workload)
         table = torch.from_numpy(self.features)
         return [
-            [trainer.step(batch, table, torch.from_numpy(batch.nodes)).loss for batch in self.batches(epoch)]
+            [
+                trainer.step(batch, table, torch.from_numpy(batch.nodes), self._aggregated).loss
+                for batch in self.batches(epoch)
+            ]
             for epoch in range(epochs)
         ]
+
+    def digest(self, batch: Batch) -> int:
+        """Digest of the rows that a batch came with.
+
+        Aggregates may be summed in any order: those that are close to the oracle's count as the oracle's.
+        """
+        assert batch.table is not None
+        sampled = batch.sampled
+        if self._aggregated and batch.first_layer_aggregated:
+            rows = torch.arange(sampled.num_nodes) if batch.rows is None else batch.rows.cpu()
+            table = batch.table
+            found = table.take(rows) if isinstance(table, SplitTable) else table[rows.to(table.device)].cpu()
+            wanted = torch.from_numpy(self.features[sampled.nodes])
+            tolerance = 2e-3 if found.dtype == torch.float16 else 1e-5
+            if found.shape == wanted.shape and torch.allclose(found.float(), wanted, rtol=tolerance, atol=tolerance):
+                return feature_digest(sampled, self.features, sampled.nodes)
+        return batch_feature_digest(sampled, batch.table, batch.rows)
 
 
 def make_trainer(workload: Workload) -> Trainer:

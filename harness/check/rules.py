@@ -53,13 +53,14 @@ def rule(name: str, *, faithful_only: bool = False, unfaithful_only: bool = Fals
 
 
 def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResult]:
-    """Every rule over every observation."""
+    """Every rule over every observation; a system with an oracle of its own is compared with that."""
     results = []
+    compared = faithful or any(seen.own_oracle for seen in observations)
     for entry in RULES:
-        if entry.faithful_only and not faithful:
+        if entry.faithful_only and not compared:
             results.append(CheckResult(entry.name, True, "not faithful by design: not compared"))
             continue
-        if entry.unfaithful_only and faithful:
+        if entry.unfaithful_only and compared:
             results.append(CheckResult(entry.name, True, "as the oracle's are"))
             continue
         faults = [f"{seen.case}: {fault}" for seen in observations for fault in entry.broken(seen)]

@@ -55,7 +55,7 @@ def check_system(
     system = load(name)
     system.load_libraries()
     chosen_options = system.info.options.model_validate(options or {})
-    chosen = [case for case in cases(system.info.devices, quick) if only(case)]
+    chosen = [case for case in cases(system.info.devices, quick, system.info.faithful) if only(case)]
     if options:
         chosen = [Case(**{**asdict(case), "options": options}) for case in chosen]
     base = Path(tempfile.mkdtemp(prefix="outcore-check-", dir=folder or _disk_folder()))

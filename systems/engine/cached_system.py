@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,9 @@ from workloads.sampling.neighbor import NeighborSampler
 from workloads.units import format_bytes, parse_bytes
 
 Ids = npt.NDArray[np.int64]
-RankingName = Literal["out-degree", "aligraph", "random", "reverse-pagerank", "weighted-reverse-pagerank"]
+RankingName = ranking.Method
+# A node's score while it is ranked, and its order, with the copies that sorting makes.
+_RANKING_BYTES = 40
 
 
 class SamplingOptions(Options):
@@ -82,15 +84,18 @@ class CacheOptions(LoaderOptions):
         return value
 
 
-def ranked(system: System, method: RankingName) -> Prepared:
-    """All nodes by `method`, highest score first, int32 or int64 [N] in `order.npy`; kept for all who ask."""
+def ranked(system: System, method: RankingName, budget_bytes: int | None = None) -> Prepared:
+    """All nodes by `method`, highest score first, int32 or int64 [N] in `order.npy`; kept for all who ask.
+
+    Args:
+        budget_bytes: what scoring may hold; None: as it likes.
+    """
     workload = system.workload
 
     def make(folder: Path) -> dict[str, str]:
-        if method == "out-degree":
-            scores = ranking.out_degrees(workload)
-        else:
-            scores = ranking.scores(workload, method, threads=system.runtime.cores, scratch=system.runtime.scratch)
+        scores = ranking.scores(
+            workload, method, budget_bytes=budget_bytes, threads=system.runtime.cores, scratch=system.runtime.scratch
+        )
         order = ranking.top(scores, len(scores))
         np.save(folder / "order.npy", order.astype(np.int32 if len(order) < 2**31 else np.int64))
         return {"method": method}
@@ -222,24 +227,36 @@ class CachedSystem(System):
         items = self._host_items
         if self.runtime.stages != "sample":
             items += self._sizes.items()
+            if self._caches and self._mapped:
+                # Before any of the others is there; what it takes beyond them.
+                planned = sum(item.bytes for item in items if item.tier == "host")
+                items += (PlanItem("ranking", max(0, _RANKING_BYTES * self._rows.num_rows - planned)),)
         budget = replace(self.budget, host=None) if self.ignores_host_budget else self.budget
         return Plan(items).require(self.info.name, budget, "raise memory, or lower cache, batch size or fan-out")
 
     def prepare(self) -> None:
         """Rank the nodes, load or map graph and features; the cache is filled after the first mini-batch."""
-        sampler = self._make_sampler()
         if self.runtime.stages == "sample":
-            self._loader = self._make_loader(sampler, None)
+            self._loader = self._make_loader(self._make_sampler(), None)
             return
+        self._rows.check()
+        chosen = self._rank()
         self._prepare_rows()
-        options = self.options
+        sampler = self._make_sampler()
         self._features = self._make_features()
-        chosen = ranked(self, options.ranking) if isinstance(options, CacheOptions) and self._sizes.most_rows else None
-        self._prepared = chosen or self._prepared
         self._cache = DeviceCache(
             self.runtime.accelerator, self._sizes, lambda k: highest(chosen, k) if chosen else np.empty(0, np.int64)
         )
         self._loader = self._make_loader(sampler, self._make_gatherer(self._features, self._cache))
+
+    def _rank(self) -> Prepared | None:
+        """The order in which rows are cached, where any may be."""
+        options = self.options
+        if not isinstance(options, CacheOptions) or not self._sizes.most_rows:
+            return None
+        budget = None if self.ignores_host_budget else self.budget.host
+        self._prepared = ranked(self, options.ranking, budget)
+        return self._prepared
 
     def _prepare_rows(self) -> None:
         """Offline work on the rows themselves."""
