@@ -105,13 +105,16 @@ class BatchWriter:
             arrays += [_whole(indptr), _whole(block.indices)]
         self._regions.append(nodes, [np.array(fields, dtype=np.int64), *arrays], batch.num_nodes)
 
-    def close(self, *, save_index: bool = True) -> BatchIndex:
+    def close(self, *, save_index: bool = True, sync: bool = True) -> BatchIndex:
         """Bring the file to disk; its index is saved beside it (`BatchReader` finds it) unless the caller keeps it.
+
+        Args:
+            sync: False for files that need not survive the machine.
 
         Raises:
             DataIOError: the disk is full or fails.
         """
-        return BatchIndex(self._regions.close(save_index=save_index))
+        return BatchIndex(self._regions.close(save_index=save_index, sync=sync))
 
     def abandon(self) -> None:
         """Close and remove the file; nothing where it is closed already."""
@@ -146,6 +149,10 @@ class BatchReader:
     def memory_bytes(self) -> int:
         """Bytes that reading the largest mini-batch takes: the region, and what is widened from it."""
         return 3 * self._regions.largest_bytes
+
+    def nbytes_of(self, i: int) -> int:
+        """Bytes that reading a mini-batch asks the disk for."""
+        return self._regions.nbytes_of(i)
 
     def read(self, i: int) -> SampledBatch:
         """The `i`-th mini-batch written, with the bytes it was written with.

@@ -131,8 +131,11 @@ class RegionWriter:
         """Structured array (`ENTRY`) of the regions so far."""
         return np.array(self._entries, dtype=ENTRY)
 
-    def close(self, *, save_index: bool = True) -> Index:
+    def close(self, *, save_index: bool = True, sync: bool = True) -> Index:
         """Bring the file to disk; its index is saved beside it unless the caller keeps it.
+
+        Args:
+            sync: False for files that need not survive the machine: written they are either way.
 
         Raises:
             DataIOError: the disk is full or fails.
@@ -144,7 +147,8 @@ class RegionWriter:
         self._buffer = aligned_empty(0)
         try:
             try:
-                os.fdatasync(fd)
+                if sync:
+                    os.fdatasync(fd)
             finally:
                 os.close(fd)
             if save_index:
@@ -208,6 +212,10 @@ class RegionReader:
     def largest_bytes(self) -> int:
         """Bytes that the largest region takes in memory."""
         return max((padded(region_bytes(entry)) for entry in self.index), default=0)
+
+    def nbytes_of(self, number: int) -> int:
+        """Bytes that reading a region asks the disk for."""
+        return padded(region_bytes(self.index[number]))
 
     def read(self, number: int) -> tuple[Bytes, Bytes]:
         """Head and body (uint8) of a region, views of memory of their own, both checked.

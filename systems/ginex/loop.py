@@ -1,0 +1,209 @@
+"""The main loop of a superbatch: load, read misses, gather, update the cache, transfer (Section 3.1, Main Loop).
+
+Which rows miss is known beforehand, so reads run ahead: several mini-batches' misses are read beside each other while
+one is gathered and another trained, and the disk's queue never runs empty between two of them. Gathering and updating
+the cache are done in order by one thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from systems.engine import ReadStats, RowReader
+from systems.engine.changeset import Changeset, copy_rows
+from systems.engine.gather_loader import Tables, torch_dtype
+from systems.engine.pipeline import Channel, Pipeline, Stopped
+from systems.ginex.planner import LOADED
+from systems.ginex.policy import Policy
+from systems.ginex.superbatch import Superbatch
+from systems.ginex.tally import Tally
+from systems.interface import Batch, StageClock
+from workloads.accelerator import Accelerator
+from workloads.errors import BudgetError
+from workloads.sampling.batch import SampledBatch
+
+Table = torch.Tensor
+
+
+@dataclass
+class _Loaded:
+    """A mini-batch on its way: its changeset, the positions that miss, and its rows once there is a buffer."""
+
+    sampled: SampledBatch
+    change: Changeset
+    rows: Table | None = None
+
+
+class Readers:
+    """As many row readers as threads; each thread borrows one."""
+
+    def __init__(self, make: Callable[[], RowReader], count: int) -> None:
+        self._all = [make() for _ in range(count)]
+        self._idle = deque(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def mode(self) -> str:
+        """How they read."""
+        return ", ".join(sorted({reader.mode for reader in self._all}))
+
+    def read(self, nodes: np.ndarray, out: Table, out_rows: np.ndarray | None = None) -> ReadStats:
+        """`RowReader.read` by one that is idle; there are as many as threads."""
+        reader = self._idle.popleft()
+        try:
+            return reader.read(nodes, out, out_rows)
+        finally:
+            self._idle.append(reader)
+
+    def close(self) -> None:
+        """Close them all."""
+        for reader in self._all:
+            reader.close()
+        self._all.clear()
+        self._idle.clear()
+
+
+class MainLoop:
+    """Trains superbatches; holds the batch inputs and the device's tables, not the cache.
+
+    Args:
+        copy_threads: that copy rows between cache and batch inputs.
+    """
+
+    def __init__(
+        self, name: str, accelerator: Accelerator, clock: StageClock, readers: Readers, tables: Tables,
+        copy_threads: int,
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._accelerator = accelerator
+        self._clock = clock
+        self._readers = readers
+        self._tables = tables
+        self._threads = copy_threads
+        dtype = torch_dtype(tables.dtype)
+        self._host = [
+            accelerator.host_buffer(tables.nbytes).view(dtype).view(tables.rows, tables.dim) for _ in range(tables.host)
+        ]
+        self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
+
+    def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:
+        """Feature-cache initialisation: rows in file order, several pieces at once."""
+        done: Channel[None] = pipe.channel(1 << 30)
+
+        def work(_: int, piece: tuple[int, Callable[[], np.ndarray]]) -> None:
+            slot, nodes = piece[0], piece[1]()
+            tally.filled(self._readers.read(nodes, cache[slot : slot + len(nodes)]))
+
+        pipe.stage("switch", len(self._readers), work, policy.pieces(superbatch), done)
+        for _ in pipe.results(done):
+            pass
+
+    def run(
+        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally
+    ) -> Iterator[Batch]:
+        """The superbatch's mini-batches in order; what any thread raises is raised here."""
+        loaded: Channel[_Loaded] = pipe.channel(LOADED, ordered=True)
+        read: Channel[_Loaded] = pipe.channel(max(1, len(self._readers)), ordered=True)
+        ready: Channel[Batch] = pipe.channel(1)
+        free = _filled(pipe, self._host)
+        turnstile = pipe.turnstile()
+        before = tally.misses
+
+        def load(i: int, _: int) -> _Loaded:
+            with self._clock.stage("extract", superbatch.start + i):
+                sampled = superbatch.batch(i)
+                return _Loaded(sampled, policy.changeset(superbatch, i, sampled))
+
+        def fetch(i: int, batch: _Loaded) -> _Loaded:
+            # In order, so that a later mini-batch never has the buffer that the next one to be trained waits for.
+            turnstile.enter(i)
+            _, table = free.get()
+            turnstile.leave()
+            batch.rows = self._fitting(batch.sampled, table)
+            with self._clock.stage("extract", batch.sampled.index):
+                missing = np.flatnonzero(batch.change.slots < 0)
+                if len(missing):
+                    tally.missed(self._readers.read(batch.sampled.nodes[missing], table, missing))
+            return batch
+
+        def gather(i: int, batch: _Loaded) -> Batch:
+            self._gather(batch, cache, tally)
+            table, sampled = batch.rows, batch.sampled
+            return Batch(sampled, table, on_release=lambda: _give_back(free, table))
+
+        pipe.stage("load", 1, load, range(len(superbatch)), loaded)
+        pipe.stage("read", len(self._readers), fetch, loaded, read)
+        if self._device:
+            gathered: Channel[Batch] = pipe.channel(1)
+            pipe.stage("gather", 1, gather, read, gathered)
+            tables = _filled(pipe, self._device)
+            pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, tables), gathered, ready)
+        else:
+            pipe.stage("gather", 1, gather, read, ready)
+        yield from pipe.results(ready)
+        executed = tally.misses - before
+        if executed != superbatch.planned.misses:
+            raise RuntimeError(
+                f"{self._name}: superbatch {superbatch.number} read {executed} missing rows, "
+                f"{superbatch.planned.misses} were planned"
+            )
+
+    def _fitting(self, sampled: SampledBatch, table: Table) -> Table:
+        if sampled.num_nodes > self._tables.rows:
+            raise BudgetError(
+                f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
+                f"{self._tables.rows}",
+                "report this: the bound of the largest mini-batch is wrong",
+            )
+        return table
+
+    def _gather(self, batch: _Loaded, cache: Table, tally: Tally) -> None:
+        """Cached rows join those read; then the cache takes what shall enter, from the batch input (Figure 11)."""
+        change, sampled, rows = batch.change, batch.sampled, batch.rows
+        assert rows is not None
+        hits = np.flatnonzero(change.slots >= 0).astype(np.int32)
+        with self._clock.stage("extract", sampled.index):
+            copy_rows(cache, change.slots[hits], rows, hits, self._threads)
+        if len(change.in_slots):
+            with self._clock.stage("cache_update", sampled.index):
+                copy_rows(rows, change.in_positions, cache, change.in_slots, self._threads)
+        tally.gathered(sampled.num_nodes, len(hits), len(change.in_slots))
+
+    def _transfer(self, batch: Batch, free: Channel[Table]) -> Batch:
+        _, table = free.get()
+        index = batch.sampled.index
+        assert isinstance(batch.table, torch.Tensor)
+        with self._clock.stage("transfer", index):
+            self._accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
+        batch.release()
+        return Batch(batch.sampled, table, on_release=lambda: _give_back(free, table))
+
+    def close(self) -> None:
+        """Free the tables; the pipelines are over."""
+        for table in self._device:
+            self._accelerator.free(table)
+        self._device.clear()
+        self._host.clear()
+
+
+def _filled(pipe: Pipeline, tables: list[Table]) -> Channel[Table]:
+    channel: Channel[Table] = pipe.channel(len(tables))
+    for number, table in enumerate(tables):
+        channel.put(number, table)
+    return channel
+
+
+def _give_back(free: Channel[Table], table: Table | None) -> None:
+    if table is None:
+        return
+    try:
+        free.put(0, table)
+    except Stopped:
+        pass  # the epoch was abandoned; the next one starts with all tables

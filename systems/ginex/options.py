@@ -1,0 +1,62 @@
+"""Ginex's options; defaults are the paper's (Sections 3.5 and 5.1) where it has one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from systems.interface import Options
+from workloads.units import parse_bytes
+
+Policy = Literal["belady", "static"]
+
+
+class GinexOptions(Options):
+    """Options of `ginex`."""
+
+    superbatch: int = Field(
+        0, ge=0, description="mini-batches of a superbatch; 0: as many as the runtime files' budget and memory allow"
+    )
+    runtime_files: str = Field("100GB", description="disk for the runtime files (Section 3.5)")
+    neighbour_cache: str = Field(
+        "auto", description="`auto`: all that superbatch sampling leaves; `off`; or a size such as 32MiB"
+    )
+    feature_cache: str = Field("auto", description="`auto`: all that the main loop leaves; or a size such as 32MiB")
+    policy: Policy = Field(
+        "belady", description="what the feature cache holds: `belady` follows changesets, `static` the out-degrees"
+    )
+    prefill: bool = Field(True, description="fill the feature cache before the main loop; False: begin empty")
+    pipelined: bool = Field(
+        True, description="plan a superbatch's changesets while the next one is sampled (Section 3.1)"
+    )
+    samplers: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="threads that sample, a mini-batch each; 0: twice the cores, fewer in little memory",
+    )
+    readers: int = Field(3, ge=1, le=64, description="mini-batches whose misses are read beside each other")
+    batch_buffers: int = Field(
+        0, ge=0, le=64, description="batch inputs in host memory; 0: readers + 2, fewer where memory is scarce"
+    )
+    device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
+    gather_threads: int = Field(0, ge=0, le=256, description="threads that copy cached rows; 0: one for each core")
+    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight for each reader")
+    io_granularity: Literal["logical", "4096"] = Field(
+        "logical", description="smallest read: the device's logical block, or 4096 as the paper's code has it"
+    )
+    merge: bool = Field(True, description="read neighbouring rows together")
+    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
+
+    @field_validator("runtime_files", "neighbour_cache", "feature_cache")
+    @classmethod
+    def _size(cls, value: str, info: object) -> str:
+        name = getattr(info, "field_name", "size")
+        words = {"runtime_files": (), "neighbour_cache": ("auto", "off"), "feature_cache": ("auto",)}[name]
+        if value not in words:
+            try:
+                parse_bytes(value, name)
+            except Exception as error:
+                raise ValueError(f"{error}{''.join(f', or {word}' for word in words)}") from None
+        return value

@@ -1,0 +1,286 @@
+"""Sizes of Ginex's buffers. Superbatch sampling and the main loop take turns, so each has the budget to itself.
+
+What is always held comes first; then the main loop's feature cache takes what is left of the host budget, and in
+sampling the changesets of a superbatch and the neighbour cache take it (Section 3.5, Cache Size).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from systems.engine import RowReader
+from systems.engine.batch_store import BatchWriter
+from systems.engine.bounds import Bounds, batch_bounds
+from systems.engine.changeset import ChangesetPlan
+from systems.engine.gather_loader import Tables, plan_tables
+from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.regions import padded
+from systems.engine.topology import indptr_item, row_bytes, sampling_items
+from systems.ginex.options import GinexOptions
+from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from workloads.errors import BudgetError
+from workloads.units import format_bytes, parse_bytes
+from workloads.workload import Workload
+
+#: Mini-batches read from the runtime files ahead of the readers.
+LOADED = 2
+_NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
+
+
+class ReaderArguments(TypedDict):
+    """What decides how a reader reads, and how large it is."""
+
+    data_offset: int
+    num_rows: int
+    row_bytes: int
+    depth: int
+    granularity: Literal["logical", "4096"]
+    merge: bool
+    max_request_bytes: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the planner decided.
+
+    Attributes:
+        superbatch: mini-batches of a superbatch.
+        runtime_bytes: that the runtime files of all superbatches on disk at once may take.
+        capacity: rows of the feature cache.
+        neighbours: plan of the neighbour cache; empty: none.
+        samplers: threads that sample.
+        readers: mini-batches read beside each other.
+        tables: batch inputs on the host, and tables on the device.
+        plan: all buffers: those always held, and those of the larger of the two stages.
+    """
+
+    superbatch: int
+    runtime_bytes: int
+    capacity: int
+    neighbours: NeighbourCachePlan
+    samplers: int
+    readers: int
+    tables: Tables
+    plan: Plan
+
+
+def reader_arguments(workload: Workload, options: GinexOptions) -> ReaderArguments:
+    """Arguments of one row reader."""
+    return {
+        "data_offset": workload.dataset.data_offset("features"),
+        "num_rows": workload.dataset.num_nodes,
+        "row_bytes": row_bytes(workload),
+        "depth": options.io_depth,
+        "granularity": options.io_granularity,
+        "merge": options.merge,
+        "max_request_bytes": options.max_request_bytes,
+    }
+
+
+def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
+    """Bytes of one mini-batch in the runtime files at most: ids and adj, changeset, its part of the initial cache."""
+    adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
+    return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
+
+
+def plan_sizes(name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions) -> Sizes:
+    """Size every buffer.
+
+    Raises:
+        BudgetError: a part does not fit; names it.
+    """
+    return _Planner(name, workload, runtime, budget, options).sizes()
+
+
+class _Planner:
+    def __init__(
+        self, name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions
+    ) -> None:
+        self.name, self.workload, self.runtime, self.budget, self.options = name, workload, runtime, budget, options
+        self.bounds = batch_bounds(workload)
+        self.num_nodes = workload.dataset.num_nodes
+        self.sampling_only = runtime.stages == "sample"
+
+    def sizes(self) -> Sizes:
+        disk, per_batch = self._runtime_files()
+        samplers = self._samplers()
+        buffers, tables = self._tables()
+        readers = min(self.options.readers, buffers)
+        held = [indptr_item(self.workload)]
+        if not self.sampling_only:
+            held += [*tables.items(), PlanItem("reader buffers", readers * self._reader_bytes())]
+        loop = self._loop_items(readers)
+        sample = self._sample_items(samplers)
+        self._require(held + loop)
+        self._require(held + sample)
+
+        capacity = 0 if self.sampling_only else self._capacity(held, loop, sample)
+        superbatch, changesets = self._superbatch(disk // per_batch, capacity, held, sample)
+        if changesets:
+            sample.append(PlanItem("changesets", changesets))
+        self._require(held + sample, "raise memory or lower the superbatch size")
+        neighbours = self._neighbours(held, sample)
+        if neighbours.nodes:
+            sample.append(PlanItem("neighbour cache", neighbours.nbytes))
+        if capacity:
+            loop.append(PlanItem("feature cache", capacity * row_bytes(self.workload)))
+            if self.options.policy == "static":
+                loop.append(PlanItem("feature cache map", 4 * self.num_nodes))
+        on_disk = [PlanItem("runtime files", superbatch * per_batch, "disk")]
+        if neighbours.nodes:
+            on_disk.append(PlanItem("neighbour cache file", neighbours.nbytes + (1 << 12), "disk"))
+        plans = [self._require([*held, *stage, *on_disk]) for stage in (sample, loop)]
+        plan = max(plans, key=lambda found: found.total("host"))
+        return Sizes(superbatch, disk, capacity, neighbours, samplers, readers, tables, plan)
+
+    def _require(self, items: list[PlanItem], fix: str = "raise memory or lower batch size or fan-out") -> Plan:
+        return Plan(tuple(items)).require(self.name, self.budget, fix)
+
+    def _left(self, items: list[PlanItem]) -> int | None:
+        if self.budget.host is None:
+            return None
+        return self.budget.host - sum(item.bytes for item in items if item.tier == "host")
+
+    def _runtime_files(self) -> tuple[int, int]:
+        """Bytes for the runtime files, and of one mini-batch in all superbatches that are on disk at once."""
+        wanted = parse_bytes(self.options.runtime_files, "runtime_files")
+        if self.budget.disk is not None:
+            wanted = min(wanted, self.budget.disk - self.budget.disk // 4)  # a quarter for the neighbour cache's file
+        per_batch, batches = runtime_batch_bytes(self.workload, self.bounds), self.bounds.num_batches
+        size = min(self.options.superbatch or batches, batches)
+        if self.options.pipelined and (size < batches or size * per_batch > wanted):
+            # The runtime files of two superbatches are on disk at once (Section 3.1).
+            per_batch *= 2
+        least = per_batch * (size if self.options.superbatch else 1)
+        if wanted < least:
+            raise BudgetError(
+                f"{self.name}: runtime files need {format_bytes(least)} for "
+                f"{f'superbatches of {self.options.superbatch}' if self.options.superbatch else 'one mini-batch'}, "
+                f"{format_bytes(wanted)} of disk is allowed",
+                "raise runtime_files or the disk-space limit, or lower superbatch",
+            )
+        return wanted, per_batch
+
+    def _samplers(self) -> int:
+        count = self.options.samplers or 2 * self.runtime.cores
+        one = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes
+        while not self.options.samplers and self.budget.host is not None and count > 1:
+            if count * one <= self.budget.host // 4:
+                break
+            count -= 1
+        return count
+
+    def _tables(self) -> tuple[int, Tables]:
+        """Batch inputs: as many as wanted, fewer where they would leave the cache less than themselves."""
+        dataset = self.workload.dataset
+        buffers = self.options.batch_buffers or self.options.readers + 2
+
+        def tables(count: int) -> Tables:
+            return plan_tables(
+                self.name, self.runtime.accelerator, rows=self.bounds.max_nodes, dim=dataset.dim,
+                dtype=dataset.feature_dtype, host=count, device=self.options.device_buffers,
+                device_budget=self.budget.device,
+            )  # fmt: skip
+
+        if self.sampling_only:
+            return 1, Tables(self.bounds.max_nodes, dataset.dim, dataset.feature_dtype, 0, 0)
+        found = tables(buffers)
+        while not self.options.batch_buffers and buffers > 1:
+            readers = min(self.options.readers, buffers)
+            items = [indptr_item(self.workload), *self._loop_items(readers)]
+            left = self._left(items)
+            if left is None or 2 * (buffers * found.nbytes + readers * self._reader_bytes()) <= left:
+                break
+            buffers -= 1
+        return buffers, tables(buffers)
+
+    def _reader_bytes(self) -> int:
+        return RowReader.plan_bytes(
+            **reader_arguments(self.workload, self.options), num_ids=self.bounds.max_nodes,
+            path=self.workload.dataset.file("features"),
+        )  # fmt: skip
+
+    def _loop_items(self, readers: int) -> list[PlanItem]:
+        """Mini-batches between the runtime files and the end of their training, with their changesets."""
+        one = runtime_batch_bytes(self.workload, self.bounds) + self.bounds.sampled_bytes
+        return [PlanItem("mini-batches read back", (LOADED + readers + 3) * (one + 16 * self.bounds.max_nodes))]
+
+    def _sample_items(self, samplers: int) -> list[PlanItem]:
+        share = self.workload.dataset.topology_bytes if self.budget.host is None else self.budget.host // 8
+        return [
+            *sampling_items(self.bounds, workers=samplers, waiting=samplers),
+            PlanItem("runtime-file buffers", 2 * runtime_batch_bytes(self.workload, self.bounds)),
+            # `indices` and labels are read through the page cache.
+            PlanItem("page cache of indices", min(self.workload.dataset.topology_bytes, share)),
+        ]
+
+    def _capacity(self, held: list[PlanItem], loop: list[PlanItem], sample: list[PlanItem]) -> int:
+        row, left = row_bytes(self.workload), self._left(held + loop)
+        static = self.options.policy == "static"
+        if left is not None and static:
+            left -= 4 * self.num_nodes
+        fitting = self.num_nodes if left is None else max(0, left) // row
+        wanted = fitting
+        if self.options.feature_cache != "auto":
+            wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
+        if not static:
+            # Planning keeps 12 bytes a row: rows of a few bytes are bounded by that.
+            room = self._left(held + sample)
+            if room is not None:
+                fitting = min(fitting, max(0, room - self._changeset_bytes(1, 0)) // 12)
+        if self.options.feature_cache == "auto":
+            wanted = fitting
+        wanted = min(wanted, self.num_nodes)
+        if wanted > fitting or wanted < 1:
+            raise BudgetError(
+                f"{self.name}: feature cache needs {format_bytes(max(1, wanted) * row)} for {max(1, wanted)} rows, "
+                f"{format_bytes(max(0, fitting * row))} is left of the host budget",
+                "raise memory, or lower feature_cache, readers, io_depth, batch size or fan-out",
+            )
+        return wanted
+
+    def _changeset_bytes(self, superbatch: int, capacity: int) -> int:
+        return ChangesetPlan.plan_bytes(
+            num_nodes=self.num_nodes, capacity=capacity, batches=superbatch, max_nodes=self.bounds.max_nodes
+        )
+
+    def _superbatch(self, on_disk: int, capacity: int, held: list[PlanItem], sample: list[PlanItem]) -> tuple[int, int]:
+        """Mini-batches of a superbatch, and the bytes of planning its changesets."""
+        most = min(on_disk, self.bounds.num_batches)
+        if self.options.superbatch:
+            most = min(self.options.superbatch, self.bounds.num_batches)
+        if self.options.policy == "static" or self.sampling_only:
+            return most, 0
+        left = self._left(held + sample)
+        if not self.options.superbatch and left is not None:
+            one = self._changeset_bytes(1, capacity)
+            each = max(1, self._changeset_bytes(2, capacity) - one)
+            # Half for the neighbour cache, unless a superbatch of one does not fit then.
+            room = left if self.options.neighbour_cache == "off" else max(left // 2, min(left, one))
+            most = max(1, min(most, 1 + (room - one) // each))
+        return most, self._changeset_bytes(most, capacity)
+
+    def _neighbours(self, held: list[PlanItem], sample: list[PlanItem]) -> NeighbourCachePlan:
+        choice, left = self.options.neighbour_cache, self._left(held + sample)
+        if choice == "off":
+            return _NO_NEIGHBOURS
+        room = 8 * self.num_nodes + self.workload.dataset.topology_bytes if left is None else left
+        if self.budget.disk is not None:
+            room = min(room, self.budget.disk // 4 - (1 << 12))
+        making = self._left([indptr_item(self.workload)])
+        can_make = making is None or NeighbourCache.scratch_bytes(self.workload) <= making
+        if choice == "auto":
+            return NeighbourCache.plan(self.workload, max(0, room)) if can_make else _NO_NEIGHBOURS
+        wanted = parse_bytes(choice, "neighbour_cache")
+        if wanted > room or not can_make:
+            raise BudgetError(
+                f"{self.name}: neighbour cache of {choice} does not fit, {format_bytes(max(0, room))} is left"
+                + (
+                    ""
+                    if can_make
+                    else f" and making it takes {format_bytes(NeighbourCache.scratch_bytes(self.workload))}"
+                ),
+                "lower neighbour_cache or raise memory or the disk-space limit",
+            )
+        return NeighbourCache.plan(self.workload, wanted)

@@ -1,0 +1,166 @@
+"""One superbatch: its mini-batches and what was planned for them, in runtime files on disk (Section 3.1)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.changeset import Changeset
+from systems.engine.regions import Index, RegionReader, RegionWriter
+from workloads.sampling.batch import SampledBatch
+
+Ids = npt.NDArray[np.int64]
+R = TypeVar("R")
+_FIX = "make room on the disk of the results folder, or lower runtime_files or superbatch"
+
+
+class RuntimeFiles:
+    """Counts what goes to and comes from the runtime files of an epoch; any thread may."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.written = 0
+        self.read = 0
+        self.loads: dict[int, int] = {}
+
+    def wrote(self, nbytes: int) -> None:
+        """So many bytes were written."""
+        with self._lock:
+            self.written += nbytes
+
+    def loaded(self, nbytes: int, *, in_loop: bool) -> None:
+        """One read of so many bytes; `in_loop`: by the main loop, beside the reads of feature rows."""
+        with self._lock:
+            self.read += nbytes
+            if in_loop:
+                self.loads[nbytes] = self.loads.get(nbytes, 0) + 1
+
+
+@dataclass
+class Planned:
+    """What planning the changesets of a superbatch found.
+
+    Attributes:
+        misses: rows that the main loop will read.
+        filled: rows that the cache begins with.
+        evictions: rows evicted that are used again.
+    """
+
+    misses: int = 0
+    filled: int = 0
+    evictions: int = 0
+
+
+class Superbatch:
+    """Mini-batches `start` to `stop - 1` of an epoch.
+
+    Its files: `batches` (ids and adj), `changes` (slots, and what enters the cache where), `initial` (nodes that the
+    cache begins with, by slot). Written in that order, each by one thread; read by any number.
+    """
+
+    def __init__(self, folder: Path, epoch: int, number: int, start: int, stop: int, files: RuntimeFiles) -> None:
+        self.number, self.start, self.stop = number, start, stop
+        self.planned = Planned()
+        self._files = files
+        self._paths = {part: folder / f"{part}-{epoch}-{number}" for part in ("batches", "changes", "initial")}
+        self._batches: BatchReader | None = None
+        self._changes: RegionReader | None = None
+        self._initial: RegionReader | None = None
+        self._writers: list[BatchWriter | RegionWriter] = []
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def begin_sampling(self, budget_bytes: int) -> BatchWriter:
+        """Where sampled mini-batches are appended, in order."""
+        writer = BatchWriter(self._paths["batches"], budget_bytes=budget_bytes, fix=_FIX)
+        self._writers.append(writer)
+        return writer
+
+    def sampled(self, writer: BatchWriter) -> None:
+        """All mini-batches are in `writer`."""
+        index: BatchIndex = writer.close(save_index=False, sync=False)
+        self._files.wrote(index.nbytes)
+        self._batches = BatchReader(self._paths["batches"], index=index)
+
+    @property
+    def sizes(self) -> Ids:
+        """int64 [batches], nodes of each mini-batch."""
+        return _opened(self._batches).index.num_nodes
+
+    def nodes(self, i: int) -> Ids:
+        """Node ids of the superbatch's `i`-th mini-batch, for planning."""
+        nodes = _opened(self._batches).nodes(i)
+        self._files.loaded(4 * len(nodes), in_loop=False)
+        return nodes
+
+    def write_initial(self, pieces: Iterator[Ids]) -> None:
+        """Keep the nodes of the initial cache, by slot."""
+        index = self._write("initial", ((piece.astype(np.uint32), []) for piece in pieces))
+        self._initial = RegionReader(self._paths["initial"], index=index, what="initial cache, piece")
+
+    def write_changes(self, changes: Iterator[Changeset]) -> None:
+        """Keep the changesets, in order."""
+        index = self._write("changes", ((c.slots, [c.in_positions, c.in_slots]) for c in changes))
+        self._changes = RegionReader(self._paths["changes"], index=index, what="changeset")
+
+    def _write(
+        self, part: str, regions: Iterator[tuple[npt.NDArray[np.generic], list[npt.NDArray[np.int32]]]]
+    ) -> Index:
+        writer = RegionWriter(self._paths[part], fix=_FIX)
+        self._writers.append(writer)
+        for head, body in regions:
+            writer.append(head, body)
+        self._files.wrote(writer.nbytes)
+        return writer.close(save_index=False, sync=False)
+
+    def initial(self) -> list[tuple[int, int]]:
+        """(first slot, rows) of each piece of the initial cache."""
+        counts = _opened(self._initial).index["head_bytes"] // 4
+        return list(zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True))
+
+    def initial_nodes(self, piece: int) -> Ids:
+        """int64, ascending: the nodes of one piece."""
+        nodes = _opened(self._initial).head(piece).view(np.uint32).astype(np.int64)
+        self._files.loaded(4 * len(nodes), in_loop=False)
+        return nodes
+
+    def batch(self, i: int) -> SampledBatch:
+        """The superbatch's `i`-th mini-batch."""
+        batches = _opened(self._batches)
+        self._files.loaded(batches.nbytes_of(i), in_loop=True)
+        return batches.read(i)
+
+    def changeset(self, i: int) -> Changeset:
+        """What the cache does for it."""
+        reader = _opened(self._changes)
+        head, body = reader.read(i)
+        self._files.loaded(reader.nbytes_of(i), in_loop=True)
+        entering = body.view(np.int32).reshape(2, -1)
+        return Changeset(head.view(np.int32), entering[0], entering[1])
+
+    def discard(self) -> None:
+        """Close and remove its files. May be called at any time, more than once."""
+        for writer in self._writers:
+            writer.abandon()
+        for reader in (self._batches, self._changes, self._initial):
+            if reader is not None:
+                reader.close()
+        self._batches = self._changes = self._initial = None
+        for path in self._paths.values():
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _opened(reader: R | None) -> R:
+    if reader is None:
+        raise RuntimeError("the superbatch is read before it was written")
+    return reader

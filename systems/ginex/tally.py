@@ -1,0 +1,87 @@
+"""Counters of one epoch: what was hit, what was planned to miss, and what was read."""
+
+from __future__ import annotations
+
+import threading
+
+from systems.engine import ReadStats
+from systems.ginex.superbatch import RuntimeFiles
+from systems.interface import Counters
+
+
+class Tally:
+    """Added to by all threads of an epoch."""
+
+    def __init__(self, depth: int) -> None:
+        self.files = RuntimeFiles()
+        self._lock = threading.Lock()
+        self._depth = depth
+        self._reads = ReadStats()
+        self._rows = self._hits = self._misses = 0
+        self._filled = self._updated = self._evicted = self._superbatches = 0
+        self._lists = self._list_hits = 0
+
+    def sampled(self, lists: int, hits: int) -> None:
+        """A mini-batch looked at `lists` neighbour lists, `hits` of them in the neighbour cache."""
+        with self._lock:
+            self._lists += lists
+            self._list_hits += hits
+
+    def filled(self, stats: ReadStats) -> None:
+        """A piece of the initial cache was read."""
+        with self._lock:
+            self._filled += stats.rows
+            self._reads.add(stats)
+
+    def missed(self, stats: ReadStats) -> None:
+        """The misses of a mini-batch were read."""
+        with self._lock:
+            self._misses += stats.rows
+            self._reads.add(stats)
+
+    def gathered(self, rows: int, hits: int, updated: int) -> None:
+        """A mini-batch has its rows; `hits` came from the cache, `updated` entered it."""
+        with self._lock:
+            self._rows += rows
+            self._hits += hits
+            self._updated += updated
+
+    def superbatch(self, evictions: int) -> None:
+        """A superbatch is over."""
+        with self._lock:
+            self._superbatches += 1
+            self._evicted += evictions
+
+    @property
+    def misses(self) -> int:
+        """Rows read so far because they were not cached."""
+        with self._lock:
+            return self._misses
+
+    def counters(self) -> Counters:
+        """As the harness wants them."""
+        with self._lock:
+            sizes = dict(self._reads.requests_by_size)
+            for size, count in self.files.loads.items():
+                sizes[size] = sizes.get(size, 0) + count
+            loads = sum(self.files.loads.values())
+            return Counters(
+                rows=self._rows,
+                hits={"host": self._hits},
+                misses=self._misses,
+                io_requests=self._reads.requests + loads,
+                bytes_read=self._reads.bytes_read + sum(size * count for size, count in self.files.loads.items()),
+                bytes_useful=self._reads.bytes_useful,
+                requests_by_size=sizes,
+                queue_depth=self._depth,
+                observed={
+                    "superbatches": float(self._superbatches),
+                    "initial_rows": float(self._filled),
+                    "cache_updates": float(self._updated),
+                    "evictions": float(self._evicted),
+                    "neighbour_lists": float(self._lists),
+                    "neighbour_cache_hits": float(self._list_hits),
+                    "runtime_bytes_written": float(self.files.written),
+                    "runtime_bytes_read": float(self.files.read),
+                },
+            )
