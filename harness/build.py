@@ -31,6 +31,7 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0) -> Workload:
     return Workload(
         dataset=dataset,
         sampler=SamplerSpec(
+            name=config.sampler,  # type: ignore[arg-type]
             fanout=tuple(config.fanout),
             replace=config.replace,
             batch_size=config.batch_size,

@@ -33,7 +33,8 @@ _KEYS = (
 # Training alone is the same whatever the system: measured once, so that AU and SE of all share their numerator.
 _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
 _BATCH_KEYS = (
-    "dataset", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "ranks", "seed",
+    "dataset", "layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "ranks",
+    "seed",
 )  # fmt: skip
 
 

@@ -184,7 +184,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
             num_classes=dataset.num_classes,
             train_nodes=len(dataset.memmap("train")),
         ),
-        layers=len(settings.fanout),
+        layers=settings.layers or len(settings.fanout),
         device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
         isolation=isolation,
         timeout_s=parse_seconds(settings.timeout),

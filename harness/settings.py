@@ -35,7 +35,7 @@ class RunSettings(Strict):
     heads: int = Field(default=4, ge=1)
     learning_rate: float = Field(default=0.003, gt=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    sampler: Literal["neighbor"] = "neighbor"
+    sampler: Literal["neighbor", "layerwise", "shadow"] = "neighbor"
     fanout: list[int] = Field(default_factory=lambda: [10, 10, 10], min_length=1)
     replace: bool = False
     shuffle: bool = True
@@ -158,11 +158,15 @@ def check_settings(settings: RunSettings) -> None:
     """
     parse_memory(settings.memory, 1)
     parse_seconds(settings.timeout)
-    if settings.layers is not None and settings.layers != len(settings.fanout):
+    # ShaDow's subgraph may be as deep as it likes, whatever the model's layers.
+    free = settings.sampler == "shadow"
+    if settings.layers is not None and settings.layers != len(settings.fanout) and not free:
         raise InputError(
             f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops",
             "give one fan-out a layer",
         )
+    if settings.sampler == "layerwise" and settings.replace:
+        raise InputError("replace is set, and the layerwise sampler draws without replacement", "leave replace out")
     if settings.warmup >= settings.epochs:
         raise InputError(
             f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves none to measure",

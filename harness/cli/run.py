@@ -27,10 +27,12 @@ def run(
         str, typer.Option(help="768MiB (cap), 0.25x (budget, share of the features), +64MiB (budget) or none")
     ] = "none",
     model: Annotated[str, typer.Option(help="sage, gcn or gat")] = "sage",
-    layers: Annotated[int | None, typer.Option(help="as many as fanout has hops")] = None,
+    layers: Annotated[int | None, typer.Option(help="as many as fanout has hops; shadow: any number")] = None,
     hidden: Annotated[int, typer.Option(help="hidden width")] = 256,
-    fanout: Annotated[str, typer.Option(help="neighbours a hop, seed nodes' hop first")] = "10,10,10",
-    sampler: Annotated[str, typer.Option(help="neighbor")] = "neighbor",
+    fanout: Annotated[
+        str, typer.Option(help="neighbours a hop, seed nodes' hop first; layerwise: nodes a layer")
+    ] = "10,10,10",
+    sampler: Annotated[str, typer.Option(help="neighbor, layerwise or shadow")] = "neighbor",
     batch_size: Annotated[int, typer.Option(help="seed nodes a mini-batch")] = 1000,
     max_batches: Annotated[int, typer.Option(help="at most so many mini-batches an epoch; 0: all")] = 0,
     epochs: Annotated[int, typer.Option(help="epochs, warm-up among them")] = 3,

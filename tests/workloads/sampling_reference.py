@@ -57,7 +57,8 @@ def sample(
     replace: bool = False,
 ) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
     """(nodes, [(indptr, indices)] input layer first)."""
-    nodes, blocks = list(seeds), []
+    nodes = list(seeds)
+    blocks: list[tuple[list[int], list[int]]] = []
     for hop, neighbours in enumerate(fanout):
         edges = []
         for node in nodes:
