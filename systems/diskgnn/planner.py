@@ -29,6 +29,7 @@ _BOUNCE = 1 << 20
 _UNBOUNDED_PACKING = 256 << 20
 _UNBOUNDED_SHARE = 10
 _INDEX_BYTES = 64
+_WORKING = 2 << 20
 _FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
 
 
@@ -128,6 +129,7 @@ def plan_sizes(
     items = [
         PlanItem("index of chunks", _INDEX_BYTES * drawn * bounds.num_batches),
         PlanItem("sampled mini-batches", graphs * graph_bytes),
+        PlanItem("threads and address lists", _WORKING + 16 * (wanted + 1) * bounds.max_nodes),
     ]
     if single:
         one = RowReader.plan_bytes(
@@ -178,14 +180,14 @@ def fit(sizes: Sizes, curve: MissCurve) -> Fit:
     if direct < 0:
         raise _no_room("table", sizes.table_rows, curve)
     direct = min(direct, ranked)
-    buffer_rows = (sizes.table_rows - _up(direct, sizes.align)) // max(1, buffers) // sizes.align * sizes.align
+    buffer_rows = _up(max(1, curve.at(direct) + padding), sizes.align)
     if not sizes.on_device:
         return Fit(Levels(direct, 0), buffers, buffer_rows, 0, 0)
     host, staging = _best(curve, sizes.host_rows, sizes.host_cache_rows, sizes.staging, sizes.padding, 1, direct)
     if host < 0:
         raise _no_room("staging buffers", sizes.host_rows, curve)
     host = min(host, ranked - direct)
-    staging_rows = (sizes.host_rows - host) // max(1, staging)
+    staging_rows = max(1, curve.at(direct + host) + sizes.padding)
     return Fit(Levels(direct, host), buffers, buffer_rows, staging, staging_rows)
 
 
@@ -297,7 +299,7 @@ def _preparing(
     elif budget.host is None:
         memory = max(least, _UNBOUNDED_PACKING)
     else:
-        memory = max(least, budget.host - per_node.bytes - batch.bytes)
+        memory = max(least, budget.host - per_node.bytes - batch.bytes - _WORKING)
     phases = {
         "sampling": (
             indptr_item(workload),
@@ -309,7 +311,12 @@ def _preparing(
             PlanItem("access counts and ranks", AccessCounts.plan_bytes(nodes, ranked) + 4 * nodes),
             PlanItem("one mini-batch", 4 * bounds.sampled_bytes),
         ),
-        "packing": (per_node, batch, PlanItem("partition and chunk buffers", memory)),
+        "packing": (
+            per_node,
+            batch,
+            PlanItem("threads", _WORKING),
+            PlanItem("partition and chunk buffers", memory),
+        ),
     }
     for phase, items in phases.items():
         Plan(items).require(f"{NAME}, {phase} beforehand", MemoryBudget(budget.host), _FIX)
