@@ -85,7 +85,7 @@ public:
     }
 
     PackResult run() {
-        for (std::size_t p = 0; p < std::min<std::size_t>(options_.buffers, wanted_.size()); ++p) ask(p);
+        for (std::uint32_t i = 0; i < options_.buffers; ++i) ask();
         std::vector<std::thread> threads;
         for (std::uint32_t i = 0; i < options_.threads; ++i) threads.emplace_back([this] { work(); });
         for (std::size_t p = 0; p < wanted_.size(); ++p) {
@@ -165,13 +165,15 @@ private:
         return row_offset(wanted_[p].first_row) / queue_.block_bytes() * queue_.block_bytes();
     }
 
-    void ask(std::size_t p) {
+    // Gives the next partition to the queue: at the start, and whenever one has been released. Two may be released at the
+    // same time in either order; the later one's chunks have all left the earlier one by then, so that its memory is free.
+    void ask() {
+        const std::lock_guard lock(mutex_);
+        if (asked_ == wanted_.size()) return;
+        const std::size_t p = asked_++;
         const std::uint64_t begin = read_offset(p);
         const std::uint64_t need = row_offset(wanted_[p].last_row + 1) - begin;
-        const RangeQueue::Ticket ticket = queue_.submit(begin, need, {partition_memory(p), partition_bytes_});
-        const std::lock_guard lock(mutex_);
-        tickets_[p] = ticket;
-        asked_ = p + 1;
+        tickets_[p] = queue_.submit(begin, need, {partition_memory(p), partition_bytes_});
         const std::uint64_t block = queue_.block_bytes();
         result_.reads += (need + queue_.request_bytes() - 1) / queue_.request_bytes();
         result_.bytes_read += (need + block - 1) / block * block;
@@ -208,7 +210,7 @@ private:
             if (!failed_) pack(p, c, state, staging);
             state.done.store(p + 1, std::memory_order_release);
             state.done.notify_all();
-            if (left_[p].fetch_sub(1, std::memory_order_acq_rel) == 1 && p + options_.buffers < wanted_.size() && !failed_) ask(p + options_.buffers);
+            if (left_[p].fetch_sub(1, std::memory_order_acq_rel) == 1 && !failed_) ask();
         }
     }
 
