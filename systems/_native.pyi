@@ -206,3 +206,28 @@ def dense_rows(ids: Ids, num_nodes: int) -> tuple[NDArray[np.uint32], int]: ...
 def policy_misses(
     policy: str, rows: NDArray[np.uint32], begins: Ids, num_rows: int, sizes: Ids, threads: int
 ) -> NDArray[np.int64]: ...
+
+# First-layer aggregation (`systems/engine/aggregate.py`).
+def count_by_piece(sources: NDArray[np.integer[Any]], num_nodes: int, piece_rows: int, counts: Ids) -> bool: ...
+def place_by_piece(
+    sources: NDArray[np.integer[Any]],
+    indptr: Ids,
+    first_edge: int,
+    piece_rows: int,
+    next: Ids,
+    edges: NDArray[np.uint64],
+) -> bool: ...
+def count_loops(
+    sources: NDArray[np.integer[Any]], indptr: Ids, first_target: int, first_edge: int, loops: NDArray[np.int32]
+) -> bool: ...
+def add_rows(
+    edges: NDArray[np.uint64],
+    rows: NDArray[np.float32],
+    sums: NDArray[np.float32],
+    dim: int,
+    weights: NDArray[np.float32],
+    first_row: int,
+    first_target: int,
+    skip_loops: bool,
+    threads: int,
+) -> bool: ...

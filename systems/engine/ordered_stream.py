@@ -20,6 +20,7 @@ from systems.engine.memory import aligned_empty
 from systems.engine.reader import RowReader
 
 REQUEST_BYTES = 512 << 10
+_LEAST_REQUEST_BYTES = 16 << 10  # what a reader's own buffer must hold, whatever the piece
 _READERS = 2
 _DEPTH = 16
 
@@ -34,7 +35,7 @@ class OrderedReads:
 
 def ordered_stream_bytes(piece_bytes: int) -> int:
     """Bytes of host memory of an ordered stream: a piece in use, one a reader under way, and the readers' own."""
-    return (_READERS + 1) * piece_bytes + _READERS * 2 * min(REQUEST_BYTES, piece_bytes)
+    return (_READERS + 1) * piece_bytes + _READERS * 2 * _request_bytes(piece_bytes)
 
 
 def ordered_stream(
@@ -44,7 +45,7 @@ def ordered_stream(
 
     Args:
         offset: a multiple of 4096 is read straight into the pieces.
-        piece_bytes: a power of two of 4096 or more.
+        piece_bytes: any number; of a multiple of 4096 whole pieces are read straight into their place.
         reads: added to when given.
 
     Yields:
@@ -55,7 +56,7 @@ def ordered_stream(
     """
     if nbytes <= 0:
         return
-    request = min(REQUEST_BYTES, piece_bytes)
+    request = _request_bytes(piece_bytes)
     free: queue.SimpleQueue[tuple[RowReader, NDArray[np.uint8]]] = queue.SimpleQueue()
     readers = [_reader(path, offset, request) for _ in range(_READERS)]
     # A reader is lent with a place to read into; the third place is the one in use.
@@ -93,6 +94,10 @@ def ordered_stream(
             pool.shutdown(wait=True, cancel_futures=True)
             for reader in readers:
                 reader.close()
+
+
+def _request_bytes(piece_bytes: int) -> int:
+    return max(_LEAST_REQUEST_BYTES, min(REQUEST_BYTES, piece_bytes))
 
 
 def _reader(path: Path | str, offset: int, request: int) -> RowReader:
