@@ -109,8 +109,9 @@ def engine_efficiency(
     """How well the code drives the disk, with how it was found.
 
     A system that counts its own requests is held to those over its extract time, or over the time of the stage in which
-    it notes to read (`reads_in`), where that is another. Where the page cache reads, the cap's counters give requests
-    and their mean size, over the time in which sampling or extraction was going on.
+    it notes to read (`reads_in`), where that is another; `load_graph+extract`: while either was open. Where the page
+    cache reads, the cap's counters give requests and their mean size, over the time in which sampling or extraction was
+    going on.
 
     Args:
         record: the run.
@@ -127,6 +128,8 @@ def engine_efficiency(
     for epoch in record.measured:
         requests = epoch.counters.get("requests_by_size") or {}
         extract = epoch.stages_s.get(stage, 0.0)
+        if "+" in stage:
+            extract = _busy_seconds(context.spans, epoch, tuple(stage.split("+")))
         if requests and extract > 0:
             ratios.append(needed_seconds(profile, requests) / (epoch.seconds if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:

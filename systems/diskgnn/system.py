@@ -164,6 +164,7 @@ class DiskGnn(System):
         predicted = facts["predicted"]
         return {
             "io": self._reader.mode if self._reader is not None else "closed",
+            "reads_in": "load_graph+extract",
             "prepared": "reused" if self._reused else "made",
             "epochs_prepared": ", ".join(map(str, self._ready.epochs)),
             "samples": "each epoch its own" if self.options.resample_every == 1 else "replayed: not faithful",
