@@ -125,7 +125,8 @@ def _times(
         # Spread over the epoch, so that stopping early leaves a fair sample.
         for index in np.random.default_rng(0).permutation(count):
             sampled = batches.sample(epoch, int(index))
-            modelled = trainer.modelled_seconds(sampled) if emulated else None
+            # With the alias list that systems give: the device then gathers the rows before the first layer.
+            modelled = trainer.modelled_seconds(sampled, table, torch.arange(sampled.num_nodes)) if emulated else None
             steps += step_rate * _work(sampled) if modelled is None else modelled
             copies += copy_seconds(sampled.num_nodes * row_bytes)
             seen += 1
