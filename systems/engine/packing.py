@@ -95,12 +95,6 @@ class PackOptions:
     mode: Mode = "auto"
     granularity: Granularity = "logical"
 
-    @property
-    def write_bytes(self) -> int:
-        """Longest write: each thread has a buffer of it, all together about a sixteenth of the memory."""
-        share = self.memory_bytes // (16 * max(1, self.threads))
-        return min(_LONGEST_WRITE, max(_LEAST_WRITE, share // PAGE * PAGE))
-
 
 @dataclass
 class PackJob:
@@ -167,11 +161,13 @@ class PackPlan:
         groups: chunks of each pass.
         partition_rows: rows of a partition.
         buffers: partitions in memory.
+        write_bytes: longest write; each thread has a buffer of it, all together at most a sixteenth of the memory.
     """
 
     groups: list[list[int]]
     partition_rows: int
     buffers: int
+    write_bytes: int
 
 
 def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> PackPlan:
@@ -192,8 +188,11 @@ def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], opti
             f"{format_bytes(options.memory_bytes)}",
             "raise memory or lower the batch size",
         )
-    left = options.memory_bytes - options.threads * options.write_bytes
     one = 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES
+    spare = options.memory_bytes - one - _LEAST_BUFFERS * _partition_bytes(row_bytes, _LEAST_PARTITION)
+    share = min(spare, options.memory_bytes // 16) // options.threads
+    write = min(_LONGEST_WRITE, max(_LEAST_WRITE, share // PAGE * PAGE))
+    left = options.memory_bytes - options.threads * write
     room = max(one, min(left // 2, left - _LEAST_BUFFERS * _partition_bytes(row_bytes, _LEAST_PARTITION)))
     groups: list[list[int]] = []
     used = largest = 0
@@ -212,7 +211,7 @@ def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], opti
     good = max(map(len, groups), default=1) * len(groups) * _GOOD_WRITE * table_bytes // taken
     partition = min(most, max(_GOOD_PARTITION, good))
     buffers = (left - largest) // _partition_bytes(row_bytes, partition)
-    return PackPlan(groups, max(1, partition // row_bytes), max(_LEAST_BUFFERS, min(_MOST_BUFFERS, buffers)))
+    return PackPlan(groups, max(1, partition // row_bytes), max(_LEAST_BUFFERS, min(_MOST_BUFFERS, buffers)), write)
 
 
 def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[PackStats, NDArray[np.uint64]]:
@@ -271,7 +270,7 @@ def _pass(
             ids=ids,
             partition_rows=plan.partition_rows,
             buffers=plan.buffers,
-            write_bytes=options.write_bytes,
+            write_bytes=plan.write_bytes,
             threads=options.threads,
             depth=options.depth,
             request_bytes=options.request_bytes,
