@@ -189,7 +189,7 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
     """
     counts = np.zeros(parts.count * parts.count, dtype=np.int64)
     indptr = read_part(workload, "indptr")
-    for run in _edge_runs(workload, indptr, max(1 << 16, memory_bytes // 2 // parts.index_dtype.itemsize)):
+    for run in _edge_runs(workload, indptr, max(4096, memory_bytes // 2 // parts.index_dtype.itemsize)):
         with _told(workload):
             _native.count_buckets(*run, partition_of, parts.count, counts)
     return counts.reshape(parts.count, parts.count)
@@ -285,7 +285,7 @@ def _write_edges(
     """List orders and edge buckets."""
     parts = layout.parts
     itemsize = parts.index_dtype.itemsize
-    num_edges = max(1 << 16, memory_bytes // (3 * itemsize + 1))
+    num_edges = max(4096, memory_bytes // (3 * itemsize + 1))
     room = min(-(-num_edges // 1024) * 1024, max(1, workload.dataset.num_edges))
     order, sources = np.empty(room, dtype=np.uint8), np.empty(room, dtype=parts.index_dtype)
     counts = np.empty(parts.count * parts.count, dtype=np.int64)

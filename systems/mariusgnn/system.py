@@ -32,6 +32,9 @@ from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 
+_COUNT_BYTES = 64 << 20  # of edges in memory while they are counted, and
+_WRITE_BYTES = 256 << 20  # of rows or edges while they are written, where the budget is larger
+
 
 class _BufferSampler:
     """The sampler of the graph that is buffered now."""
@@ -81,7 +84,9 @@ class MariusGnn(System):
         found = artefacts.find(self.runtime.artefacts, NAME, self._key)
         if found is not None:
             return Layout.load(found.path, self._parts)
-        return Layout(self._parts, count_buckets(self.workload, self._parts, self._assign()))
+        memory = min(_COUNT_BYTES, max(1 << 20, (self.budget.host or 1 << 62) // 4))
+        counts = count_buckets(self.workload, self._parts, self._assign(), memory_bytes=memory)
+        return Layout(self._parts, counts)
 
     def _assign(self) -> npt.NDArray[np.uint8]:
         return self._parts.assign(self.workload.dataset.load("train"), self.workload.seed)
@@ -120,7 +125,7 @@ class MariusGnn(System):
         nodes = self.workload.dataset.num_nodes
         memory = max(1 << 20, self._sizes.plan.total("host") - 12 * nodes)
         write_partitions(
-            self.workload, self._layout, self._assign(), folder, memory_bytes=min(memory, 256 << 20),
+            self.workload, self._layout, self._assign(), folder, memory_bytes=min(memory, _WRITE_BYTES),
             threads=self.runtime.cores,
         )  # fmt: skip
 
