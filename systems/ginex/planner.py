@@ -25,6 +25,12 @@ from workloads.workload import Workload
 
 #: Mini-batches read from the runtime files ahead of the readers.
 LOADED = 2
+# A thread's stack and what its allocations leave behind; the loop has two beside the readers, and one that waits.
+_THREAD_BYTES = 512 << 10
+_LOOP_THREADS = 3
+# Main loop: mapped program text and the kernel's own (the paper reserves a region for such fluctuations, Section 3.5).
+_RESERVE_SHARE = 8
+_MOST_RESERVE = 128 << 20
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
@@ -204,7 +210,12 @@ class _Planner:
     def _loop_items(self, readers: int) -> list[PlanItem]:
         """Mini-batches between the runtime files and the end of their training, with their changesets."""
         one = runtime_batch_bytes(self.workload, self.bounds) + self.bounds.sampled_bytes
-        return [PlanItem("mini-batches read back", (LOADED + readers + 3) * (one + 16 * self.bounds.max_nodes))]
+        reserve = 0 if self.budget.host is None else min(self.budget.host // _RESERVE_SHARE, _MOST_RESERVE)
+        return [
+            PlanItem("mini-batches read back", (LOADED + readers + 3) * (one + 16 * self.bounds.max_nodes)),
+            PlanItem("threads of the main loop", (readers + _LOOP_THREADS) * _THREAD_BYTES),
+            PlanItem("reserve", reserve),
+        ]
 
     def _sample_items(self, samplers: int) -> list[PlanItem]:
         share = self.workload.dataset.topology_bytes if self.budget.host is None else self.budget.host // 8
