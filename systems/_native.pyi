@@ -231,3 +231,17 @@ def add_rows(
     skip_loops: bool,
     threads: int,
 ) -> bool: ...
+
+# Reordering (`systems/engine/reorder.py`).
+def scatter_rows(rows: Bytes, places: Ids, first: int, out: Bytes, threads: int) -> None: ...
+def relocate_edges(
+    sources: NDArray[np.integer[Any]],
+    indptr: Ids,
+    first_target: int,
+    first_edge: int,
+    places: Ids,
+    new_indptr: Ids,
+    first: int,
+    out: NDArray[np.integer[Any]],
+    threads: int,
+) -> bool: ...

@@ -12,6 +12,7 @@ void bind_policies(nb::module_& m);
 void bind_packing(nb::module_& m);
 void bind_ranking(nb::module_& m);
 void bind_aggregate(nb::module_& m);
+void bind_reorder(nb::module_& m);
 void bind_partition(nb::module_& m);
 void bind_edge_buckets(nb::module_& m);
 }  // namespace outcore
@@ -26,6 +27,7 @@ NB_MODULE(_native, m) {
     outcore::bind_packing(m);
     outcore::bind_ranking(m);
     outcore::bind_aggregate(m);
+    outcore::bind_reorder(m);
     outcore::bind_partition(m);
     outcore::bind_edge_buckets(m);
 }
