@@ -41,7 +41,8 @@ def test_a_system_knows_no_other_system() -> None:
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("systems."):
                     other = node.module.split(".")[1]
-                    if other in folders - {folder}:
+                    # `ginex_pg` may build on `ginex`, whose variant it is.
+                    if other in folders - {folder} and not folder.startswith(f"{other}_"):
                         crossing.append(f"{path.relative_to(ROOT)} imports systems.{other}")
     assert crossing == []
 

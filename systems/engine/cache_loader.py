@@ -1,26 +1,27 @@
 """The loader of the systems that copy rows to the device: sample, look up the cache, gather what misses, copy it.
 
-Loading a mini-batch takes one of the device table's buffers. With one buffer loading waits until the mini-batch before
-was trained, as DGL's loader has it; with more of them sampling, loading and training overlap (PaGraph, Section 3.3).
+Only so many mini-batches may be between the start of their loading and the end of their training: with one, loading
+waits until the mini-batch before was trained, as DGL's loader has it; with more, sampling, loading and training overlap
+(PaGraph, Section 3.3). Rows that miss the cache go into a ring of rows beside it.
 """
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.device_cache import DeviceCache, Lookup
+from systems.engine.device_cache import DeviceCache, Lookup, RowRing
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.host_features import HostFeatures
 from systems.engine.pipeline import Channel, Drained, Pipeline, Stopped
 from systems.interface import Batch, Counters, Runtime, StageClock
-from workloads.accelerator import Event
 from workloads.errors import BudgetError
 from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch
@@ -34,15 +35,16 @@ class Gathered:
     """A mini-batch whose missing rows are in host memory.
 
     Attributes:
-        buffer: the device table's buffer that is kept for it.
-        rows: [m, dim], the rows of `found.misses`; a table of its own, or the buffer itself (`in_place`).
+        rows: [m, dim], the rows of `found.misses`; None where they are in the device's table already, from `start` on.
+        start: first row of the ring that they are in.
+        on_copied: called when they have been copied away.
     """
 
     sampled: SampledBatch
     found: Lookup
-    buffer: int
-    rows: torch.Tensor
-    in_place: bool = False
+    rows: torch.Tensor | None
+    start: int = 0
+    on_copied: Callable[[], None] | None = None
 
 
 class Gatherer(ABC):
@@ -58,8 +60,10 @@ class Gatherer(ABC):
         """Mini-batches `start` and after of `epoch` come next, with these seed nodes."""
 
     @abstractmethod
-    def gathered(self, sampled: Iterator[SampledBatch], take: Callable[[], int]) -> Iterator[Gathered]:
-        """Every mini-batch of `sampled` with its missing rows; before each, a buffer is taken."""
+    def gathered(
+        self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
+    ) -> Iterator[Gathered]:
+        """Every mini-batch of `sampled` with its missing rows; before each, `take` waits until it may be loaded."""
 
     def counts(self, counters: Counters) -> None:  # noqa: B027 - rows in memory are nobody's reads
         """Add what it read for the epoch that ran last."""
@@ -73,12 +77,12 @@ class HostGatherer(Gatherer):
 
     Args:
         threads: that gather one mini-batch.
-        buffers, rows: of the device table: as many mini-batches are staged, each of at most so many rows.
+        staging: staging buffers, each of `rows` rows: one is filled while another is copied away.
     """
 
     def __init__(
         self, features: HostFeatures, cache: DeviceCache, runtime: Runtime, clock: StageClock, *, threads: int,
-        buffers: int, rows: int,
+        staging: int, rows: int,
     ) -> None:  # fmt: skip
         self._features = features
         self._cache = cache
@@ -87,36 +91,46 @@ class HostGatherer(Gatherer):
         source = features.source
         self._staging: list[torch.Tensor] = []
         if runtime.accelerator.kind != "cpu":
-            for _ in range(buffers):
+            for _ in range(staging):
                 raw = runtime.accelerator.host_buffer(rows * source.row_bytes)
                 self._staging.append(raw.view(torch_dtype(source.dtype)).view(rows, source.dim))
 
-    def gathered(self, sampled: Iterator[SampledBatch], take: Callable[[], int]) -> Iterator[Gathered]:
+    def gathered(
+        self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
+    ) -> Iterator[Gathered]:
         """Gathers on the thread that asks."""
+        free: Channel[torch.Tensor] = pipe.channel(max(1, len(self._staging)))
+        for buffer in self._staging:
+            free.put(0, buffer)
         while True:
-            buffer = take()
+            take()
             structure = next(sampled, None)
             if structure is None:
                 return
+            found = self._cache.lookup(structure.nodes)
+            count = len(found.misses)
+            if self._staging:
+                _, buffer = free.get()
+                rows = buffer[:count]
+                item = Gathered(structure, found, rows, on_copied=partial(_put_back, free, buffer))
+            else:
+                start = ring.take(count)
+                rows = self._cache.buffer(start, count)
+                item = Gathered(structure, found, None, start)
             with self._clock.stage("extract", structure.index):
-                found = self._cache.lookup(structure.nodes)
-                target = self._staging[buffer] if self._staging else self._cache.buffer(buffer)
-                rows = target[: len(found.misses)]
                 self._features.gather(structure.nodes[found.misses], rows.numpy(), self._threads)
-            yield Gathered(structure, found, buffer, rows, in_place=not self._staging)
+            yield item
 
     def close(self) -> None:
         """Let go of the staging buffers."""
         self._staging.clear()
 
 
-@dataclass
-class _Copied:
-    """A mini-batch that is on its way to the device, since `start` (monotonic seconds)."""
-
-    batch: Batch
-    event: Event | None
-    start: float
+def _put_back(free: Channel[Any], item: object) -> None:
+    try:
+        free.put(0, item)
+    except Stopped:
+        pass  # the epoch was abandoned; the next one starts with all of them
 
 
 class CacheLoader:
@@ -126,8 +140,8 @@ class CacheLoader:
         name: prefix of thread names.
         sample: one mini-batch; any thread calls it.
         features: where the cache is filled from; None where there is no cache.
-        buffers: mini-batches between the start of their loading and the end of their training.
-        buffer_rows: rows of the largest mini-batch that was planned for.
+        ahead: mini-batches between the start of their loading and the end of their training.
+        largest: rows of the largest mini-batch that was planned for.
         workers: sampling threads, and
         waiting: sampled mini-batches that may wait.
         threads: that fill the cache.
@@ -137,7 +151,7 @@ class CacheLoader:
 
     def __init__(
         self, name: str, runtime: Runtime, clock: StageClock, sample: Sample, cache: DeviceCache | None,
-        gatherer: Gatherer | None, features: HostFeatures | None, *, buffers: int, buffer_rows: int, workers: int,
+        gatherer: Gatherer | None, features: HostFeatures | None, *, ahead: int, largest: int, workers: int,
         waiting: int, threads: int, tier: str, aggregated: bool = False,
     ) -> None:  # fmt: skip
         self._name = name
@@ -147,8 +161,8 @@ class CacheLoader:
         self._cache = cache
         self._gatherer = gatherer
         self._features = features
-        self._buffers = buffers
-        self._buffer_rows = buffer_rows
+        self._ahead = ahead
+        self._largest = largest
         self._workers = workers
         self._waiting = waiting
         self._threads = threads
@@ -184,15 +198,18 @@ class CacheLoader:
                 for structure in pipe.results(sampled):
                     yield Batch(structure, None)
                 return
-            free: Channel[int] = pipe.channel(self._buffers)
-            for number in range(self._buffers):
-                free.put(number, number)
+            assert self._cache is not None
+            turns: Channel[int] = pipe.channel(self._ahead)
+            for number in range(self._ahead):
+                turns.put(number, number)
+            ring = RowRing(self._cache.buffer_rows)
+            pipe.on_stop(ring.stop)
             self._gatherer.begin(k, seeds, start)
-            gathered = self._gatherer.gathered(self._checked(sampled), lambda: free.get()[1])
-            copied: Channel[_Copied] = pipe.channel(1)
+            gathered = self._gatherer.gathered(pipe, self._checked(sampled), turns.get, ring)
+            loaded: Channel[Gathered] = pipe.channel(1)
             ready: Channel[Batch] = pipe.channel(1)
-            pipe.stage("extract", 1, lambda _, item: self._copy(item, free), gathered, copied)
-            pipe.stage("transfer", 1, lambda _, item: self._arrive(item), copied, ready)
+            pipe.stage("extract", 1, lambda _, item: item, gathered, loaded)
+            pipe.stage("transfer", 1, lambda _, item: self._transfer(item, turns, ring), loaded, ready)
             yield from pipe.results(ready)
 
     def _checked(self, sampled: Channel[SampledBatch]) -> Iterator[SampledBatch]:
@@ -201,49 +218,45 @@ class CacheLoader:
                 _, structure = sampled.get()
             except Drained:
                 return
-            if structure.num_nodes > self._buffer_rows:
+            if structure.num_nodes > self._largest:
                 raise BudgetError(
                     f"mini-batch {structure.index} of epoch {structure.epoch} has {structure.num_nodes} nodes, "
-                    f"the plan holds {self._buffer_rows}",
+                    f"the plan holds {self._largest}",
                     "report this: the bound of the largest mini-batch is wrong",
                 )
             yield structure
 
-    def _copy(self, item: Gathered, free: Channel[int]) -> _Copied:
-        self._rows += item.sampled.num_nodes
-        self._loaded += len(item.found.misses)
-        start = time.monotonic()
-        table, rows, event = self._place(item)
+    def _transfer(self, item: Gathered, turns: Channel[int], ring: RowRing) -> Batch:
+        sampled, count = item.sampled, len(item.found.misses)
+        self._rows += sampled.num_nodes
+        self._loaded += count
+        table, rows, held = self._place(item, ring)
 
         def give_back() -> None:
-            try:
-                free.put(0, item.buffer)
-            except Stopped:
-                pass  # the epoch was abandoned; the next one starts with all buffers
+            if held is not None:
+                ring.give_back(held, count)
+            _put_back(turns, 0)
 
-        batch = Batch(item.sampled, table, rows, first_layer_aggregated=self._aggregated, on_release=give_back)
-        return _Copied(batch, event, start)
+        return Batch(sampled, table, rows, first_layer_aggregated=self._aggregated, on_release=give_back)
 
-    def _place(self, item: Gathered) -> tuple[Table, torch.Tensor | None, Event | None]:
-        """Bring the missing rows to the device: the batch's table, its alias list, and the copy under way."""
+    def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
+        """Bring the missing rows to the device: the batch's table, its alias list, and where in the ring they are."""
         assert self._cache is not None
-        cache, alias = self._cache, item.found.alias
-        if self._runtime.accelerator.kind == "cpu" and not cache.rows and not item.in_place:
-            return item.rows, None, None
-        buffer = cache.buffer(item.buffer)
-        event = None
-        if not item.in_place:
-            event = self._runtime.accelerator.copy(buffer, item.rows, batch=item.sampled.index)
+        cache, alias, misses = self._cache, item.found.alias, item.found.misses
+        start = item.start
+        if item.rows is not None:
+            if self._runtime.accelerator.kind == "cpu" and not cache.rows:
+                return item.rows, None, None
+            start = ring.take(len(misses))
+            index = item.sampled.index
+            with self._clock.stage("transfer", index):
+                self._runtime.accelerator.copy(cache.buffer(start, len(misses)), item.rows, batch=index).wait()
+            if item.on_copied is not None:
+                item.on_copied()
         if not cache.rows:
-            return buffer, None, event
-        alias[item.found.misses] = cache.first_row(item.buffer) + np.arange(len(item.found.misses))
-        return cache.table, torch.from_numpy(alias), event
-
-    def _arrive(self, copied: _Copied) -> Batch:
-        if copied.event is not None:
-            copied.event.wait()
-            self._clock.add("transfer", copied.batch.sampled.index, copied.start, time.monotonic())
-        return copied.batch
+            return cache.buffer(start, len(misses)), None, start
+        alias[misses] = cache.rows + start + np.arange(len(misses))
+        return cache.table, torch.from_numpy(alias), start
 
     def counters(self, row_bytes: int) -> Counters:
         """Counts of the epoch that ran last."""

@@ -19,20 +19,21 @@ from pydantic import Field, field_validator
 from systems.engine import ranking
 from systems.engine.artefacts import Prepared, identity, prepare
 from systems.engine.bounds import Bounds, batch_bounds
-from systems.engine.cache_loader import CacheLoader, Gatherer, HostGatherer
-from systems.engine.device_cache import CacheSizes, DeviceCache, check_share, fill_item, plan_cache
+from systems.engine.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
+from systems.engine.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.host_features import HostFeatures, HostStore, RowFile, feature_rows
 from systems.engine.topology import DatasetFiles, indptr_item, mapped_sampler, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler, make_seed_plan
-from workloads.sampling.neighbor import NeighborSampler
 from workloads.units import format_bytes, parse_bytes
 
 Ids = npt.NDArray[np.int64]
 RankingName = ranking.Method
 # A node's score while it is ranked, and its order, with the copies that sorting makes.
 _RANKING_BYTES = 40
+# The least it reads the graph with.
+_RANKING_BUFFERS = 3 << 20
 
 
 class SamplingOptions(Options):
@@ -124,7 +125,7 @@ class CachedSystem(System):
     _loader: CacheLoader | None = None
     _cache: DeviceCache | None = None
     _features: HostFeatures | None = None
-    _prepared: Prepared | None = None
+    _prepared: tuple[Prepared, ...] = ()
 
     @property
     def _mapped(self) -> bool:
@@ -148,27 +149,30 @@ class CachedSystem(System):
         return asked or (2 if self._mapped else 1) * self.runtime.cores
 
     @property
-    def _buffers_wanted(self) -> int:
-        """Buffers of the device table; 1: loading waits for training."""
+    def _ahead(self) -> int:
+        """Mini-batches between the start of their loading and the end of their training; 1: loading waits."""
         return 1
 
     @property
-    def _buffers(self) -> int:
-        """As many as are wanted, fewer where they do not fit on the device."""
-        limits = [limit for limit in (self.budget.device, self.runtime.accelerator.memory_bytes) if limit is not None]
-        one = max(1, self._bounds.max_nodes * self._rows.row_bytes)
-        return max(1, min([self._buffers_wanted, *(limit // one for limit in limits)]))
+    def _buffers(self) -> float:
+        """Largest mini-batches that the device holds beside the cache; 0: as many as are of use."""
+        return 1
 
     @property
-    def _ahead(self) -> int:
-        """Mini-batches between the start of their loading and the end of their training."""
-        return self._buffers
+    def _staging(self) -> int:
+        """Staging buffers between host memory and the device."""
+        return min(2, self._ahead)
+
+    @property
+    def _largest_on_device(self) -> int:
+        """Rows of a mini-batch that may have to be copied to the device."""
+        return self._bounds.max_nodes
 
     @cached_property
     def _bounds(self) -> Bounds:
         return batch_bounds(self.workload)
 
-    @cached_property
+    @property
     def _rows(self) -> RowFile:
         """The rows that mini-batches are made of; `+pp` systems have others."""
         return feature_rows(self.workload)
@@ -191,15 +195,13 @@ class CachedSystem(System):
         """Host memory between the features and the device."""
         if self.runtime.accelerator.kind == "cpu":
             return ()
-        return (PlanItem("staging buffers", self._buffers * self._bounds.max_nodes * self._rows.row_bytes),)
+        return (PlanItem("staging buffers", self._staging * self._bounds.max_nodes * self._rows.row_bytes),)
 
     @cached_property
     def _host_items(self) -> tuple[PlanItem, ...]:
         items = self._topology_items()
         if self.runtime.stages != "sample":
             items += (*HostFeatures.items(self._rows, self._store), *self._staging_items())
-            if self._caches and self.runtime.accelerator.kind != "cpu":
-                items += (fill_item(self._rows),)
         return items
 
     @property
@@ -216,7 +218,7 @@ class CachedSystem(System):
         options = self.options
         return plan_cache(
             self.info.name, self.runtime.accelerator, self._rows, self.budget, host_left=left,
-            buffers=self._buffers, buffer_rows=self._bounds.max_nodes,
+            largest=self._largest_on_device, buffers=self._buffers,
             wanted=options.cache if isinstance(options, CacheOptions) else "0x",
             reserve=options.reserve if isinstance(options, CacheOptions) else "auto",
         )  # fmt: skip
@@ -230,24 +232,26 @@ class CachedSystem(System):
             if self._caches and self._mapped:
                 # Before any of the others is there; what it takes beyond them.
                 planned = sum(item.bytes for item in items if item.tier == "host")
-                items += (PlanItem("ranking", max(0, _RANKING_BYTES * self._rows.num_rows - planned)),)
+                wanted = _RANKING_BYTES * self._rows.num_rows + _RANKING_BUFFERS
+                items += (PlanItem("ranking", max(0, wanted - planned)),)
         budget = replace(self.budget, host=None) if self.ignores_host_budget else self.budget
         return Plan(items).require(self.info.name, budget, "raise memory, or lower cache, batch size or fan-out")
 
     def prepare(self) -> None:
         """Rank the nodes, load or map graph and features; the cache is filled after the first mini-batch."""
+        self._prepared = ()
         if self.runtime.stages == "sample":
-            self._loader = self._make_loader(self._make_sampler(), None)
+            self._loader = self._make_loader(self._make_sample(), None)
             return
-        self._rows.check()
+        feature_rows(self.workload).check()
         chosen = self._rank()
         self._prepare_rows()
-        sampler = self._make_sampler()
+        sample = self._make_sample()
         self._features = self._make_features()
         self._cache = DeviceCache(
             self.runtime.accelerator, self._sizes, lambda k: highest(chosen, k) if chosen else np.empty(0, np.int64)
         )
-        self._loader = self._make_loader(sampler, self._make_gatherer(self._features, self._cache))
+        self._loader = self._make_loader(sample, self._make_gatherer(self._features, self._cache))
 
     def _rank(self) -> Prepared | None:
         """The order in which rows are cached, where any may be."""
@@ -255,30 +259,31 @@ class CachedSystem(System):
         if not isinstance(options, CacheOptions) or not self._sizes.most_rows:
             return None
         budget = None if self.ignores_host_budget else self.budget.host
-        self._prepared = ranked(self, options.ranking, budget)
-        return self._prepared
+        order = ranked(self, options.ranking, budget)
+        self._prepared += (order,)
+        return order
 
     def _prepare_rows(self) -> None:
         """Offline work on the rows themselves."""
 
     @property
     def _hops(self) -> int:
-        """Hops of a mini-batch: the first layer of a `+pp` system needs none."""
-        return len(self.workload.sampler.fanout) - self.aggregated
+        """Hops of a mini-batch; the first layer of a `+pp` system needs none."""
+        return len(self.workload.sampler.fanout)
 
     def _check_files(self) -> None:
         self._files = DatasetFiles(self.workload, ["indices", "labels"])
         self._files.check()
 
-    def _make_sampler(self) -> NeighborSampler:
+    def _make_sample(self) -> Sample:
         dataset = self.workload.dataset
         self._check_files()
         if self._mapped:
-            return mapped_sampler(self.workload)
+            return mapped_sampler(self.workload, hops=self._hops).sample
         return make_sampler(
             self.workload, indptr=dataset.load("indptr"), indices=dataset.load("indices"),
             labels=dataset.load("labels"), hops=self._hops,
-        )  # fmt: skip
+        ).sample  # fmt: skip
 
     def _make_features(self) -> HostFeatures | None:
         return HostFeatures(self._rows, self._store)
@@ -286,19 +291,19 @@ class CachedSystem(System):
     def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
         assert features is not None
         return HostGatherer(
-            features, cache, self.runtime, self.clock, threads=self._threads, buffers=self._buffers,
+            features, cache, self.runtime, self.clock, threads=self._threads, staging=self._staging,
             rows=self._bounds.max_nodes,
         )  # fmt: skip
 
-    def _make_loader(self, sampler: NeighborSampler, gatherer: Gatherer | None) -> CacheLoader:
-        def sample(epoch: int, index: int, nodes: Ids) -> SampledBatch:
+    def _make_loader(self, sample: Sample, gatherer: Gatherer | None) -> CacheLoader:
+        def checked(epoch: int, index: int, nodes: Ids) -> SampledBatch:
             if self._mapped:
                 self._files.check()
-            return sampler.sample(epoch, index, nodes)
+            return sample(epoch, index, nodes)
 
         return self.loader(
-            self.info.name, self.runtime, self.clock, sample, self._cache, gatherer, self._features,
-            buffers=self._ahead, buffer_rows=self._bounds.max_nodes, workers=self._workers, waiting=self._waiting,
+            self.info.name, self.runtime, self.clock, checked, self._cache, gatherer, self._features,
+            ahead=self._ahead, largest=self._bounds.max_nodes, workers=self._workers, waiting=self._waiting,
             threads=self._threads, tier=self._features.tier() if self._features else "",
             aggregated=self.aggregated,
         )  # fmt: skip
@@ -314,22 +319,22 @@ class CachedSystem(System):
         return self._loader.counters(self._rows.row_bytes) if self._loader is not None else Counters()
 
     def files(self) -> list[Path]:
-        """What was prepared."""
-        return sorted(self._prepared.path.iterdir()) if self._prepared is not None else []
+        """What was prepared, to be read again."""
+        return [file for prepared in self._prepared for file in sorted(prepared.path.iterdir())]
 
     def notes(self) -> dict[str, str]:
         """The cache as it is, and how the rows are held."""
         found = {
             "features": "in host memory" if not self._mapped else "memory-mapped, read-ahead off",
-            "loading": "overlaps training" if self._buffers > 1 else "waits for training",
+            "loading": "overlaps training" if self._ahead > 1 else "waits for training",
         }
         if self._cache is not None and self._caches:
             cached = self._cache.rows
             found["device_cache"] = (
                 f"{cached} of {self._rows.num_rows} rows, {format_bytes(cached * self._rows.row_bytes)}"
             )
-        if self._prepared is not None:
-            found["prepared"] = "reused" if self._prepared.reused else "made"
+        if self._prepared:
+            found["prepared"] = "reused" if all(prepared.reused for prepared in self._prepared) else "made"
         return found
 
     def close(self) -> None:

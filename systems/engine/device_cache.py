@@ -8,6 +8,8 @@ rows of one table, so nothing is assembled. On the processor the host's memory i
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ import torch
 
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.host_features import HostFeatures, RowFile
+from systems.engine.pipeline import Stopped
 from systems.interface import MemoryBudget, PlanItem, Tier
 from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
@@ -30,7 +33,7 @@ _PAGE = 4096
 # PaGraph keeps 1 GB of an 11 GB device free for what training takes now and then (Section 4).
 _RESERVE_SHARE = 11
 _RESERVE_MOST = 1 << 30
-_FILL_BYTES = 8 << 20
+_FILL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ class CacheSizes:
     Attributes:
         source: the rows that it caches.
         most_rows: cache rows at most; how many there are is found after the first mini-batch.
-        buffers: mini-batches whose misses the table holds beside the cache, and
-        buffer_rows: rows of each.
+        buffer_rows: rows beside the cache, for misses.
         reserve_bytes: device memory to leave free.
         limit_bytes: device memory there is, None where nothing bounds it.
         tier: of the table in a plan.
@@ -49,7 +51,6 @@ class CacheSizes:
 
     source: RowFile
     most_rows: int
-    buffers: int
     buffer_rows: int
     reserve_bytes: int
     limit_bytes: int | None
@@ -57,8 +58,8 @@ class CacheSizes:
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of all buffers."""
-        return self.buffers * self.buffer_rows * self.source.row_bytes
+        """Bytes of the rows beside the cache."""
+        return self.buffer_rows * self.source.row_bytes
 
     def items(self) -> tuple[PlanItem, ...]:
         """Its part of a plan: buffers, cache, and on the host the map from nodes to cache rows."""
@@ -66,7 +67,10 @@ class CacheSizes:
             PlanItem("device buffers", self.buffer_bytes, self.tier),
             PlanItem("device cache", _whole_pages(self.most_rows * self.source.row_bytes), self.tier),
         )
-        return (*found, PlanItem("cache map", 4 * self.source.num_rows)) if self.most_rows else found
+        if not self.most_rows:
+            return found
+        filling = min(_FILL_BYTES, self.most_rows * self.source.row_bytes) if self.tier == "device" else 0
+        return (*found, PlanItem("cache map", 4 * self.source.num_rows), PlanItem("cache filling", filling))
 
 
 def check_share(value: str) -> str:
@@ -98,8 +102,8 @@ def plan_cache(
     source: RowFile,
     budget: MemoryBudget,
     *,
-    buffers: int,
-    buffer_rows: int,
+    largest: int,
+    buffers: float = 1,
     wanted: str = "auto",
     reserve: str = "auto",
     host_left: int | None = None,
@@ -108,6 +112,9 @@ def plan_cache(
 
     Args:
         system: name for errors.
+        largest: rows of the largest mini-batch; 0: no buffer is needed.
+        buffers: how many of those the device is to hold beside the cache, at least one; 0: two, or one where two take
+            more than a quarter of the device.
         wanted: `auto`: all that is left of the device; or as `check_share` has it.
         reserve: `auto`: an eleventh of the device, 1 GiB at most (PaGraph's 1 GB of 11 GB); or a size.
         host_left: what the plan leaves of the host budget, which is the cache's on the processor; None unlimited.
@@ -119,11 +126,13 @@ def plan_cache(
     limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
     limit = None if on_host or not limits else min(limits)
     row = max(1, source.row_bytes)
-    table = buffers * buffer_rows * row
+    roomy = limit is None or 2 * largest * row <= limit / 4
+    buffer_rows = max(largest, int(largest * (buffers or (2 if roomy else 1))))
+    table = buffer_rows * row
     if limit is not None and _whole_pages(table) > limit:
         raise BudgetError(
-            f"{system}: device buffers need {format_bytes(table)} for {buffers} mini-batches of {buffer_rows} rows, "
-            f"the device has {format_bytes(limit)}",
+            f"{system}: device buffers need {format_bytes(table)} for {buffer_rows} rows (the largest mini-batch has "
+            f"{largest}), the device has {format_bytes(limit)}",
             "raise device memory, or lower device_buffers, batch size or fan-out",
         )
     kept = 0
@@ -143,7 +152,7 @@ def plan_cache(
                 f"left after {format_bytes(table)} of buffers and a reserve of {format_bytes(kept)}",
                 "lower cache or reserve, or raise device memory",
             )
-    return CacheSizes(source, rows, buffers, buffer_rows, kept, limit, "host" if on_host else "device")
+    return CacheSizes(source, rows, buffer_rows, kept, limit, "host" if on_host else "device")
 
 
 @dataclass(frozen=True)
@@ -157,6 +166,63 @@ class Lookup:
 
     alias: Ids
     misses: Ids
+
+
+class RowRing:
+    """Hands out runs of neighbouring buffer rows in turn; they are given back in about the same order.
+
+    A run as long as the ring is had once all others are back, so nobody waits for ever.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._changed = threading.Condition()
+        self._runs: deque[list[int]] = deque()  # [start, count, whether it is still held], oldest first
+        self._stopped = False
+
+    def take(self, count: int) -> int:
+        """The first of `count` rows, waiting until they are free.
+
+        Raises:
+            ValueError: the ring is shorter than that.
+            Stopped: the pipeline ended.
+        """
+        if count > self._capacity:
+            raise ValueError(f"{count} rows of a ring of {self._capacity}")
+        with self._changed:
+            while not self._stopped and (start := self._place(count)) is None:
+                self._changed.wait()
+            if self._stopped or start is None:
+                raise Stopped
+            if count:
+                self._runs.append([start, count, 1])
+            return start
+
+    def _place(self, count: int) -> int | None:
+        if not self._runs:
+            return 0
+        first, (start, length, _) = self._runs[0][0], self._runs[-1]
+        end = start + length
+        if start >= first:
+            # The held rows are in one piece: behind it there is room to the ring's end, before it from its beginning.
+            return end if end + count <= self._capacity else 0 if count <= first else None
+        return end if end + count <= first else None
+
+    def give_back(self, start: int, count: int) -> None:
+        """A run of `take` is free again."""
+        if not count:
+            return
+        with self._changed:
+            next(run for run in self._runs if run == [start, count, 1])[2] = 0
+            while self._runs and not self._runs[0][2]:
+                self._runs.popleft()
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Wake who waits; `take` raises Stopped from now on."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
 
 class DeviceCache:
@@ -184,17 +250,17 @@ class DeviceCache:
 
     def _allocate(self, cached: int) -> torch.Tensor:
         sizes = self._sizes
-        rows = cached + sizes.buffers * sizes.buffer_rows
-        return self._accelerator.allocate(rows, sizes.source.dim, torch_dtype(sizes.source.dtype))
+        return self._accelerator.allocate(cached + sizes.buffer_rows, sizes.source.dim, torch_dtype(sizes.source.dtype))
 
-    def buffer(self, number: int) -> torch.Tensor:
-        """Buffer `number`: [buffer_rows, dim], a view of the table."""
-        first = self.first_row(number)
-        return self.table[first : first + self._sizes.buffer_rows]
+    @property
+    def buffer_rows(self) -> int:
+        """Rows of the table beside the cache."""
+        return self._sizes.buffer_rows
 
-    def first_row(self, number: int) -> int:
-        """The table row with which buffer `number` begins."""
-        return self.rows + number * self._sizes.buffer_rows
+    def buffer(self, start: int, count: int) -> torch.Tensor:
+        """`count` rows of the buffers from `start` on, [count, dim], a view of the table."""
+        first = self.rows + start
+        return self.table[first : first + count]
 
     def lookup(self, nodes: Ids) -> Lookup:
         """Which of `nodes` (int64 [n]) are cached, and where."""
@@ -252,11 +318,6 @@ class DeviceCache:
         """Give the table back. May be called more than once."""
         self._release()
         self._slot_of = None
-
-
-def fill_item(source: RowFile) -> PlanItem:
-    """What filling a cache that is not on the host stages through."""
-    return PlanItem("cache filling", min(_FILL_BYTES, source.nbytes))
 
 
 def free_bytes(accelerator: Accelerator, limit: int | None) -> int | None:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 from pydantic import Field
 
-from systems.engine.cache_loader import Gathered, Gatherer
+from systems.engine.cache_loader import Gathered, Gatherer, Sample
 from systems.engine.cached_system import CachedSystem
-from systems.engine.device_cache import DeviceCache
+from systems.engine.device_cache import DeviceCache, RowRing
 from systems.engine.dgl_bridge import (
     DglSampled,
     TakesSampled,
@@ -27,11 +27,11 @@ from systems.engine.dgl_bridge import (
     require_dgl,
 )
 from systems.engine.host_features import HostFeatures
+from systems.engine.pipeline import Pipeline
 from systems.interface import Counters, Options, PlanItem, StageClock
 from workloads.errors import BudgetError, InputError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler
-from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -98,7 +98,9 @@ class DglGatherer(Gatherer):
         if start == 0 and not isinstance(self._storage, torch.Tensor):
             self._storage.begin()
 
-    def gathered(self, sampled: Iterator[SampledBatch], take: Callable[[], int]) -> Iterator[Gathered]:
+    def gathered(
+        self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
+    ) -> Iterator[Gathered]:
         """Every mini-batch with the rows that DGL gathered."""
         epoch, seeds, start = self._begun
         found = []
@@ -122,14 +124,14 @@ class DglGatherer(Gatherer):
             self._dgl, self._graph, seeds, sampler, storage if isinstance(storage, torch.Tensor) else storage.fetch
         )
         while True:
-            # First the buffer: DGL loads the next mini-batch when the one before was trained.
-            buffer = take()
+            # DGL loads the next mini-batch when the one before was trained.
+            take()
             gathered = next(rows, None)
             if gathered is None:
                 return
             assert sampler.last is not None
             self._clock.add("extract", sampler.last.index, sampler.ready_at, time.monotonic())
-            yield Gathered(sampler.last, found.pop(), buffer, gathered)
+            yield Gathered(sampler.last, found.pop(), gathered)
 
     def counts(self, counters: Counters) -> None:
         """What a storage of ours read."""
@@ -165,13 +167,9 @@ class DglSystem(CachedSystem):
         return bool(getattr(self.options, "sampler", "outcore") == "dgl")
 
     @property
-    def _buffers(self) -> int:
-        """None on the processor without a cache: the tensor that DGL gathered into is the mini-batch's table."""
-        return 0 if self.runtime.accelerator.kind == "cpu" and not self._caches else super()._buffers
-
-    @property
-    def _ahead(self) -> int:
-        return 1
+    def _largest_on_device(self) -> int:
+        """Nothing on the processor without a cache: the tensor that DGL gathered into is the mini-batch's table."""
+        return 0 if self.runtime.accelerator.kind == "cpu" and not self._caches else super()._largest_on_device
 
     @property
     def _index_bytes(self) -> int:
@@ -182,7 +180,7 @@ class DglSystem(CachedSystem):
         """DGL gathers into a new tensor for each mini-batch; torch may still hold the one before."""
         return (PlanItem("rows gathered by DGL", 2 * self._bounds.max_nodes * self._rows.row_bytes),)
 
-    def _make_sampler(self) -> NeighborSampler:
+    def _make_sample(self) -> Sample:
         dgl = require_dgl(self.info.name)
         dataset, mapped = self.workload.dataset, self._mapped
         if self._dgl_samples and self.runtime.stages == "sample":
@@ -195,19 +193,24 @@ class DglSystem(CachedSystem):
                 "use host_store=memory, sampler=outcore, or a dataset with int64 indices",
             )
         if mapped:
-            sampler = super()._make_sampler()
+            sample = super()._make_sample()
             # Our sampler reads the map; DGL asks its graph for nothing but how many nodes there are.
             self._graph = nodes_only(dgl, dataset.num_nodes)
             if self._dgl_samples:
                 self._graph = dgl_graph(dgl, dataset.load("indptr"), dataset.memmap("indices"))
                 self._labels = dataset.memmap("labels")
-            return sampler
+            return sample
         self._check_files()
         indptr, labels = dataset.load("indptr"), dataset.load("labels")
         indices = dataset.load("indices").astype(np.int64, copy=False)
         self._graph = dgl_graph(dgl, indptr, indices)
         self._labels = labels if self._dgl_samples else None
-        return make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, hops=self._hops)
+        return self._sample_of(indptr, indices, labels)
+
+    def _sample_of(
+        self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
+    ) -> Sample:
+        return make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, hops=self._hops).sample
 
     def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
         return DglGatherer(

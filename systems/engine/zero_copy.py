@@ -14,10 +14,10 @@ import torch
 
 from systems.engine.cache_loader import CacheLoader, Gathered, Gatherer
 from systems.engine.cached_system import CachedSystem
-from systems.engine.device_cache import DeviceCache
+from systems.engine.device_cache import DeviceCache, RowRing
 from systems.engine.host_features import HostFeatures
+from systems.engine.pipeline import Pipeline
 from systems.interface import PlanItem, StageClock
-from workloads.accelerator import Event
 from workloads.feature_table import SplitTable, Table
 from workloads.sampling.batch import SampledBatch
 
@@ -38,11 +38,12 @@ class Lookups(Gatherer):
         step = max(1, _TOUCH_BYTES // max(1, source.row_bytes)) if features.store == "mapped" else 0
         self._touched = np.empty((step, source.dim), source.dtype)
 
-    def gathered(self, sampled: Iterator[SampledBatch], take: Callable[[], int]) -> Iterator[Gathered]:
+    def gathered(
+        self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
+    ) -> Iterator[Gathered]:
         """Every mini-batch with its places and no rows."""
-        nothing = torch.empty(0)
         while True:
-            number = take()
+            take()
             structure = next(sampled, None)
             if structure is None:
                 return
@@ -53,13 +54,13 @@ class Lookups(Gatherer):
                     for begin in range(0, len(cold), len(self._touched)):
                         part = cold[begin : begin + len(self._touched)]
                         self._features.gather(part, self._touched, self._threads)
-            yield Gathered(structure, found, number, nothing, in_place=True)
+            yield Gathered(structure, found, None)
 
 
 class ZeroCopyLoader(CacheLoader):
     """A loader whose tables are split: the cache's rows, then all rows of the host."""
 
-    def _place(self, item: Gathered) -> tuple[Table, torch.Tensor | None, Event | None]:
+    def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
         assert self._cache is not None and self._features is not None
         alias, misses = item.found.alias, item.found.misses
         alias[misses] = self._cache.rows + item.sampled.nodes[misses]
@@ -72,7 +73,7 @@ class ZeroCopySystem(CachedSystem):
     loader: ClassVar[type[CacheLoader]] = ZeroCopyLoader
 
     @property
-    def _buffers(self) -> int:
+    def _largest_on_device(self) -> int:
         return 0
 
     @property

@@ -14,8 +14,12 @@ class PaGraphOptions(CacheOptions):
     """Options of `pagraph`."""
 
     pipeline: bool = Field(True, description="load a mini-batch while others are trained (Section 3.3)")
-    device_buffers: int = Field(
-        3, ge=1, le=64, description="mini-batches on the device with pipelining, fewer where they do not fit"
+    device_buffers: float = Field(
+        0,
+        ge=0,
+        le=64,
+        description="largest mini-batches that the device holds beside the cache, at least one; 0: two, or one where "
+        "two take more than a quarter of the device",
     )
 
 
@@ -33,5 +37,10 @@ class PaGraph(CachedSystem):
     options: PaGraphOptions
 
     @property
-    def _buffers_wanted(self) -> int:
+    def _ahead(self) -> int:
+        # One trained, one ready, one copied and two gathered: the ring of rows and the staging buffers say how many.
+        return 5 if self.options.pipeline else 1
+
+    @property
+    def _buffers(self) -> float:
         return self.options.device_buffers if self.options.pipeline else 1
