@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def bench(
     experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML; else a profile")] = None,
-    profile: Annotated[str, typer.Option(help="smoke, quick, standard or paper")] = "quick",
+    profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
     figures: Annotated[str, typer.Option(help="headline, all, none, or ids separated by commas")] = "headline",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
