@@ -245,3 +245,23 @@ def relocate_edges(
     out: NDArray[np.integer[Any]],
     threads: int,
 ) -> bool: ...
+
+# Partitioning (`systems/engine/partition.py`).
+def partition_greedily(
+    indptr: Ids,
+    indices: NDArray[np.integer[Any]],
+    train: Ids,
+    hops: int,
+    given: Ids,
+    members: NDArray[np.uint64],
+    threads: int,
+) -> Ids: ...
+def count_accesses(
+    indptr: Ids,
+    indices: NDArray[np.integer[Any]],
+    train: Ids,
+    partition_of: Ids,
+    hops: int,
+    members: NDArray[np.uint64],
+    threads: int,
+) -> tuple[int, int]: ...
