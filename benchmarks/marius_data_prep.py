@@ -37,7 +37,7 @@ def main() -> int:
     options.add_argument("--dim", default="128")
     options.add_argument("--partitions", type=int, default=32)
     options.add_argument("--buffer", type=int, default=8)
-    options.add_argument("--depth", type=int, default=16)
+    options.add_argument("--depth", type=int, default=32)
     args = options.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as name:
         root = Path(name)

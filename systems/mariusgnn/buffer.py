@@ -15,7 +15,7 @@ from systems.engine.memory import aligned_empty
 from systems.engine.partitioned import FEATURES, TOPOLOGY, Layout
 from systems.engine.reader import ReadStats, RowReader
 from systems.mariusgnn.options import MariusOptions
-from systems.mariusgnn.planner import Sizes, reader_arguments
+from systems.mariusgnn.planner import Sizes, depths, reader_arguments
 from workloads.errors import DataIOError
 
 _FEATURE_UNIT = 128 << 20  # of rows read in one call: between two of them a signal is heard
@@ -38,8 +38,9 @@ class PartitionBuffer:
         parts = layout.parts
         self._layout, self._capacity = layout, sizes.capacity
         self._request_bytes = options.request_bytes
-        self._topology = RowReader(folder / TOPOLOGY, **reader_arguments(options))
-        self._rows = RowReader(folder / FEATURES, **reader_arguments(options)) if features else None
+        rows, lists = depths(options)
+        self._topology = RowReader(folder / TOPOLOGY, **reader_arguments(lists))
+        self._rows = RowReader(folder / FEATURES, **reader_arguments(rows)) if features else None
         self.mode = self._topology.mode
         self._slots: list[int] = [-1] * sizes.capacity  # partition in each slot
         self._nodes = np.empty((sizes.capacity, parts.size), dtype=np.int64)

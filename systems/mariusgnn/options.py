@@ -28,7 +28,9 @@ class MariusOptions(Options):
     gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
     prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
     request_bytes: int = Field(1 << 20, ge=4096, le=1 << 24, description="bytes of one read of a partition or buckets")
-    io_depth: int = Field(16, ge=1, le=1024, description="reads of partitions kept in flight")
+    io_depth: int = Field(
+        32, ge=2, le=1024, description="reads kept in flight: three of four for rows, the others for edge buckets"
+    )
     batch_slack: float = Field(
         1.25,
         ge=1,

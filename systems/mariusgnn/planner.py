@@ -69,8 +69,14 @@ def unit_bytes(layout: Layout, capacity: int) -> int:
 
 
 def reader_bytes(options: MariusOptions) -> int:
-    """Bounce buffers of the two readers, for rows of features and for topology."""
-    return 2 * RowReader.plan_bytes(**reader_arguments(options))
+    """Bounce buffers of the two readers."""
+    return sum(RowReader.plan_bytes(**reader_arguments(depth)) for depth in depths(options))
+
+
+def depths(options: MariusOptions) -> tuple[int, int]:
+    """Reads in flight of rows, and of lists and edge buckets."""
+    topology = max(1, options.io_depth // 4)
+    return options.io_depth - topology, topology
 
 
 class ReaderArguments(TypedDict):
@@ -83,9 +89,9 @@ class ReaderArguments(TypedDict):
     max_request_bytes: int
 
 
-def reader_arguments(options: MariusOptions) -> ReaderArguments:
+def reader_arguments(depth: int) -> ReaderArguments:
     """Arguments of both readers; reads land in place, so their own buffers only see what ends within a block."""
-    return {"data_offset": 0, "num_rows": 0, "row_bytes": 4096, "depth": options.io_depth, "max_request_bytes": 65536}
+    return {"data_offset": 0, "num_rows": 0, "row_bytes": 4096, "depth": depth, "max_request_bytes": 65536}
 
 
 def plan_sizes(
