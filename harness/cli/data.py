@@ -1,4 +1,4 @@
-"""`outcore data`: make, import, list, describe, verify and remove datasets."""
+"""`outcore data`: make, import, list, describe, trace, verify and remove datasets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.cli.data_trace import trace
 from harness.cli.data_view import dataset_as_dict, print_dataset, print_list
 from harness.cli.stage_progress import StageProgress
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
@@ -19,7 +20,8 @@ from workloads.errors import DatasetError, InputError
 from workloads.manifest import MANIFEST_NAME, Manifest
 from workloads.units import parse_bytes, parse_count
 
-app = typer.Typer(help="Make, import, list, describe, verify and remove datasets.", no_args_is_help=True)
+app = typer.Typer(help="Make, import, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
+app.command()(trace)
 
 Root = Annotated[Path, typer.Option("--data-root", envvar="OUTCORE_DATA", help="folder that holds the datasets")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]

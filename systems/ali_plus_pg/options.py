@@ -26,8 +26,9 @@ class AliPlusPgOptions(Options):
         "features without one); or a size such as 32MiB",
     )
     tune_batches: int = Field(0, ge=0, description="mini-batches of the first epoch that `auto` simulates; 0: all")
-    sampling_workers: int = Field(
-        0, ge=0, le=256, description="threads that sample and wait for pages of uncached lists; 0: twice the cores"
+    sampling_workers: int = Field(0, ge=0, le=256, description="mini-batches sampled beside each other; 0: one a core")
+    list_threads: int = Field(
+        8, ge=1, le=256, description="threads that share each of them and wait for pages of uncached lists"
     )
     prefetch: int = Field(1, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
     extractors: int = Field(

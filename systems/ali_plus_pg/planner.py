@@ -129,8 +129,8 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
 
 
 def sampling_workers(runtime: Runtime, options: AliPlusPgOptions) -> int:
-    """Sampling threads: more than cores, since they wait for pages."""
-    return options.sampling_workers or 2 * runtime.cores
+    """Mini-batches sampled beside each other."""
+    return options.sampling_workers or runtime.cores
 
 
 def _cache_bytes(workload: Workload, budget: MemoryBudget, options: AliPlusPgOptions, used: int) -> int:

@@ -95,7 +95,10 @@ class AliPlusPg(System):
         indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
         advise_random(indices)
         advise_random(labels)
-        sampler = make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, cached=cached)
+        sampler = make_sampler(
+            self.workload, indptr=indptr, indices=indices, labels=labels, cached=cached,
+            threads=self.options.list_threads,
+        )  # fmt: skip
         ranking = self._ranking(self._shares.rows)
         workers = sampling_workers(self.runtime, self.options)
         self._loader = GatherLoader(
@@ -143,11 +146,12 @@ class AliPlusPg(System):
             )
             for part in parts
         ]  # fmt: skip
-        workers = sampling_workers(self.runtime, self.options)
         indices, labels = workload.dataset.memmap("indices"), workload.dataset.memmap("labels")
         advise_random(indices)
         advise_random(labels)
-        sampler = make_sampler(workload, indptr=indptr, indices=indices, labels=labels, threads=workers)
+        sampler = make_sampler(
+            workload, indptr=indptr, indices=indices, labels=labels, threads=self.options.list_threads
+        )
         seeds = make_seed_plan(workload).batches(0)[: self.options.tune_batches or None]
         with RowReader(workload.dataset.file("features"), **reader_arguments(workload, self.options)) as reader:
             forecasts = split_tuner.forecast(

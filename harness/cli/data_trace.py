@@ -1,0 +1,150 @@
+"""`outcore data trace`: the row accesses of a workload, and what each cache policy makes of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from workloads.dataset import Dataset, find_dataset
+from workloads.errors import InputError
+from workloads.units import format_bytes, format_count, parse_bytes, parse_count
+
+DEFAULT_SIZES = "0.1%,0.5%,1%,2%,5%,10%,20%,50%"
+
+
+def trace(
+    name: Annotated[str, typer.Argument(help="the dataset's name, or the path of its folder")],
+    policies: Annotated[str, typer.Option(help="of belady, lru, fifo, lfu, clock, sieve, s3-fifo, degree")] = "all",
+    sizes: Annotated[
+        str, typer.Option(help="of the cache: shares of the feature table (5%), bytes (64MiB) or rows (100k)")
+    ] = DEFAULT_SIZES,
+    sampler: Annotated[str, typer.Option(help="neighbor, layerwise or shadow")] = "neighbor",
+    fanout: Annotated[str, typer.Option(help="neighbours a node and hop, like 10,10,10")] = "10,10,10",
+    batch_size: Annotated[int, typer.Option(help="seed nodes a mini-batch")] = 1000,
+    max_batches: Annotated[int, typer.Option(help="at most so many mini-batches an epoch; 0: all")] = 0,
+    epochs: Annotated[int, typer.Option(help="epochs, one after the other through the same cache")] = 1,
+    seed: Annotated[int, typer.Option(help="of sampling and shuffling")] = 0,
+    threads: Annotated[int, typer.Option(help="that sample and simulate")] = 2,
+    data_root: Annotated[
+        Path, typer.Option("--data-root", envvar="OUTCORE_DATA", help="folder that holds the datasets")
+    ] = Path("data"),
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="say more: how long each policy took")] = False,
+) -> None:
+    """Sample the mini-batches of a workload and show each cache policy's miss ratio by cache size.
+
+    Rows of a mini-batch are asked for once each. `reads` counts missed rows and those that a static cache is filled
+    with. Holds the trace in memory: 12 bytes an access.
+    """
+    from systems.engine.policies import POLICIES, RowTrace, compare
+    from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+    dataset = find_dataset(name, data_root)
+    chosen = list(POLICIES) if policies == "all" else [policy.strip() for policy in policies.split(",")]
+    for policy in chosen:
+        if policy not in POLICIES:
+            raise InputError(f"there is no policy {policy!r}", f"choose of {', '.join(POLICIES)}")
+    if epochs < 1 or threads < 1 or batch_size < 1:
+        raise InputError("epochs, threads and batch size are 1 or more", "raise the one that is not")
+    hops = _fanout(fanout)
+    rows = _rows(sizes, dataset)
+    spec = SamplerSpec(name=sampler, fanout=hops, batch_size=batch_size, max_batches=max_batches)  # type: ignore[arg-type]
+    workload = Workload(dataset, spec, ModelSpec(layers=len(hops)), seed=seed)
+    from harness.cli.common import Progress
+
+    progress = Progress(quiet=quiet or as_json, verbose=verbose)
+    progress(f"sampling {epochs} epoch{'s' if epochs > 1 else ''}")
+    recorded = RowTrace.record(workload, epochs, threads=threads)
+    found, took = [], {}
+    for policy in chosen:
+        progress(f"simulating {policy}")
+        start = time.monotonic()
+        found += compare(workload, recorded, [policy], rows, threads=threads)
+        took[policy] = time.monotonic() - start
+    progress.done()
+    if as_json:
+        from harness.cli.common import print_json
+
+        print_json(
+            {
+                "dataset": dataset.name,
+                "fingerprint": dataset.fingerprint,
+                "sampler": {
+                    "name": sampler,
+                    "fanout": list(hops),
+                    "batch_size": batch_size,
+                    "max_batches": max_batches,
+                },
+                "epochs": epochs,
+                "seed": seed,
+                "batches": len(recorded.begins) - 1,
+                "accesses": recorded.accesses,
+                "unique_rows": recorded.num_rows,
+                "row_bytes": _row_bytes(dataset),
+                "sizes": rows,
+                "policies": [
+                    {
+                        "policy": entry.policy,
+                        "misses": entry.misses.tolist(),
+                        "fills": entry.fills.tolist(),
+                        "miss_ratio": entry.ratio.tolist(),
+                        "seconds": took[entry.policy],
+                    }
+                    for entry in found
+                ],
+            }
+        )
+        return
+    _print(dataset, recorded.accesses, recorded.num_rows, rows, found, took if verbose else {})
+
+
+def _print(
+    dataset: Dataset, accesses: int, unique: int, rows: Sequence[int], found: Sequence[Any], took: dict[str, float]
+) -> None:
+    from rich.table import Table
+
+    from harness.cli.table import console
+
+    title = f"{dataset.name}: {format_count(accesses)} row accesses, {format_count(unique)} rows; miss ratio"
+    table = Table("cache", "rows", *(entry.policy for entry in found), title=title)
+    for index, size in enumerate(rows):
+        ratios = (f"{entry.ratio[index]:.4f}" for entry in found)
+        table.add_row(format_bytes(size * _row_bytes(dataset)), format_count(size), *ratios)
+    if took:
+        table.add_row("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found))
+    console().print(table)
+
+
+def _row_bytes(dataset: Dataset) -> int:
+    return dataset.dim * dataset.feature_dtype.itemsize
+
+
+def _fanout(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--fanout is {text!r}", "give one whole number a hop, like 10,10,10") from None
+
+
+def _rows(text: str, dataset: Dataset) -> list[int]:
+    """Cache sizes in rows, ascending, each once."""
+    found = set()
+    for part in (part.strip() for part in text.split(",")):
+        if part.endswith("%"):
+            try:
+                share = float(part[:-1]) / 100
+            except ValueError:
+                raise InputError(f"--sizes has {part!r}", "write a share like 5%") from None
+            found.add(round(share * dataset.num_nodes))
+        elif part.lower().endswith("b"):
+            found.add(parse_bytes(part, "--sizes") // max(1, _row_bytes(dataset)))
+        else:
+            found.add(parse_count(part, "--sizes"))
+    if min(found) < 0:
+        raise InputError(f"--sizes is {text!r}", "give sizes of 0 or more")
+    return sorted(found)
