@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,10 @@ from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
 from systems.engine.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.host_features import HostFeatures, HostStore, RowFile, feature_rows
-from systems.engine.topology import DatasetFiles, indptr_item, mapped_sampler, sampling_items
+from systems.engine.topology import DatasetFiles, indptr_item, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.units import format_bytes, parse_bytes
 
 Ids = npt.NDArray[np.int64]
@@ -226,9 +226,10 @@ class CachedSystem(System):
     def plan(self) -> Plan:
         """Graph and features where they are loaded, mini-batches under way, the device table at its largest."""
         self.ignores_host_budget = not self._mapped
+        self._check_workload()
         items = self._host_items
         if self.runtime.stages != "sample":
-            items += self._sizes.items()
+            items += (*self._sizes.items(), *self._prepared_items())
             if self._caches and self._mapped:
                 # Before any of the others is there; what it takes beyond them.
                 planned = sum(item.bytes for item in items if item.tier == "host")
@@ -237,9 +238,17 @@ class CachedSystem(System):
         budget = replace(self.budget, host=None) if self.ignores_host_budget else self.budget
         return Plan(items).require(self.info.name, budget, "raise memory, or lower cache, batch size or fan-out")
 
+    def _check_workload(self) -> None:
+        """Refuse what the system cannot do."""
+
+    def _prepared_items(self) -> tuple[PlanItem, ...]:
+        """What preparation leaves on disk, where it is much."""
+        return ()
+
     def prepare(self) -> None:
         """Rank the nodes, load or map graph and features; the cache is filled after the first mini-batch."""
         self._prepared = ()
+        self._check_workload()
         if self.runtime.stages == "sample":
             self._loader = self._make_loader(self._make_sample(), None)
             return
@@ -278,12 +287,17 @@ class CachedSystem(System):
     def _make_sample(self) -> Sample:
         dataset = self.workload.dataset
         self._check_files()
-        if self._mapped:
-            return mapped_sampler(self.workload, hops=self._hops).sample
-        return make_sampler(
-            self.workload, indptr=dataset.load("indptr"), indices=dataset.load("indices"),
-            labels=dataset.load("labels"), hops=self._hops,
-        ).sample  # fmt: skip
+        if not self._mapped:
+            return self._sample_of(dataset.load("indptr"), dataset.load("indices"), dataset.load("labels"))
+        indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
+        advise_random(indices)
+        advise_random(labels)
+        return self._sample_of(dataset.load("indptr"), indices, labels)
+
+    def _sample_of(
+        self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], labels: npt.NDArray[np.int64]
+    ) -> Sample:
+        return make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, hops=self._hops).sample
 
     def _make_features(self) -> HostFeatures | None:
         return HostFeatures(self._rows, self._store)

@@ -31,7 +31,6 @@ from systems.engine.pipeline import Pipeline
 from systems.interface import Counters, Options, PlanItem, StageClock
 from workloads.errors import BudgetError, InputError
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import make_sampler
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -206,11 +205,6 @@ class DglSystem(CachedSystem):
         self._graph = dgl_graph(dgl, indptr, indices)
         self._labels = labels if self._dgl_samples else None
         return self._sample_of(indptr, indices, labels)
-
-    def _sample_of(
-        self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
-    ) -> Sample:
-        return make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, hops=self._hops).sample
 
     def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
         return DglGatherer(

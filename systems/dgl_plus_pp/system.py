@@ -1,0 +1,27 @@
+"""DGL with the first layer aggregated beforehand (PaGraph, Section 5.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.cached_system import LoaderOptions
+from systems.engine.dgl_system import DglSystem
+from systems.engine.first_layer import FirstLayerSystem
+from systems.interface import SystemInfo
+
+
+class DglPPOptions(LoaderOptions):
+    """Options of `dgl+pp`; its oracle is of our sampler's draws."""
+
+
+class DglPP(FirstLayerSystem, DglSystem):
+    """`dgl` whose rows are first-layer aggregates."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="dgl+pp",
+        paper="pagraph",
+        summary="DGL's loader with the first layer aggregated beforehand over all neighbours",
+        devices=("cpu", "emulated"),
+        faithful=False,
+        options=DglPPOptions,
+    )

@@ -1,0 +1,22 @@
+"""PaGraph with the first layer aggregated beforehand (Section 5.1): wider rows, a hop less."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.first_layer import FirstLayerSystem
+from systems.interface import SystemInfo
+from systems.pagraph.system import PaGraph, PaGraphOptions
+
+
+class PaGraphPP(FirstLayerSystem, PaGraph):
+    """`pagraph` whose rows are first-layer aggregates."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="pagraph+pp",
+        paper="pagraph",
+        summary="pagraph with the first layer aggregated beforehand over all neighbours",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=False,
+        options=PaGraphOptions,
+    )
