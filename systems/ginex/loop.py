@@ -18,6 +18,7 @@ from systems.engine import ReadStats, RowReader
 from systems.engine.changeset import Changeset, copy_rows
 from systems.engine.gather_loader import Tables, torch_dtype
 from systems.engine.pipeline import Channel, Pipeline, Stopped
+from systems.engine.row_ring import RowRing
 from systems.ginex.planner import LOADED
 from systems.ginex.policy import Policy
 from systems.ginex.superbatch import Superbatch
@@ -74,11 +75,13 @@ class MainLoop:
     """Trains superbatches; holds the batch inputs and the device's tables, not the cache.
 
     Args:
+        input_rows: that batch inputs have in host memory together.
+        tables: those on the device.
         copy_threads: that copy rows between cache and batch inputs.
     """
 
     def __init__(
-        self, name: str, accelerator: Accelerator, clock: StageClock, readers: Readers, tables: Tables,
+        self, name: str, accelerator: Accelerator, clock: StageClock, readers: Readers, input_rows: int, tables: Tables,
         copy_threads: int,
     ) -> None:  # fmt: skip
         self._name = name
@@ -88,9 +91,8 @@ class MainLoop:
         self._tables = tables
         self._threads = copy_threads
         dtype = torch_dtype(tables.dtype)
-        self._host = [
-            accelerator.host_buffer(tables.nbytes).view(dtype).view(tables.rows, tables.dim) for _ in range(tables.host)
-        ]
+        memory = accelerator.host_buffer(input_rows * tables.dim * tables.dtype.itemsize)
+        self._inputs = memory.view(dtype).view(input_rows, tables.dim)
         self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
 
     def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:
@@ -112,7 +114,8 @@ class MainLoop:
         loaded: Channel[_Loaded] = pipe.channel(LOADED, ordered=True)
         read: Channel[_Loaded] = pipe.channel(max(1, len(self._readers)), ordered=True)
         ready: Channel[Batch] = pipe.channel(1)
-        free = _filled(pipe, self._host)
+        inputs = RowRing(self._inputs)
+        pipe.on_stop(inputs.stop)
         turnstile = pipe.turnstile()
         before = tally.misses
 
@@ -122,11 +125,10 @@ class MainLoop:
                 return _Loaded(sampled, policy.changeset(superbatch, i, sampled))
 
         def fetch(i: int, batch: _Loaded) -> _Loaded:
-            # In order, so that a later mini-batch never has the buffer that the next one to be trained waits for.
+            # In order, so that a later mini-batch never has the rows that the next one to be trained waits for.
             turnstile.enter(i)
-            _, table = free.get()
+            batch.rows = table = self._take(inputs, batch.sampled)
             turnstile.leave()
-            batch.rows = self._fitting(batch.sampled, table)
             with self._clock.stage("extract", batch.sampled.index):
                 missing = np.flatnonzero(batch.change.slots < 0)
                 if len(missing):
@@ -135,8 +137,9 @@ class MainLoop:
 
         def gather(i: int, batch: _Loaded) -> Batch:
             self._gather(batch, cache, tally)
-            table, sampled = batch.rows, batch.sampled
-            return Batch(sampled, table, on_release=lambda: _give_back(free, table))
+            table = batch.rows
+            assert table is not None
+            return Batch(batch.sampled, table, on_release=lambda: inputs.give_back(table))
 
         pipe.stage("load", 1, load, range(len(superbatch)), loaded)
         pipe.stage("read", len(self._readers), fetch, loaded, read)
@@ -155,14 +158,14 @@ class MainLoop:
                 f"{superbatch.planned.misses} were planned"
             )
 
-    def _fitting(self, sampled: SampledBatch, table: Table) -> Table:
+    def _take(self, inputs: RowRing, sampled: SampledBatch) -> Table:
         if sampled.num_nodes > self._tables.rows:
             raise BudgetError(
                 f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
                 f"{self._tables.rows}",
                 "report this: the bound of the largest mini-batch is wrong",
             )
-        return table
+        return inputs.take(sampled.num_nodes)
 
     def _gather(self, batch: _Loaded, cache: Table, tally: Tally) -> None:
         """Cached rows join those read; then the cache takes what shall enter, from the batch input (Figure 11)."""
@@ -181,7 +184,7 @@ class MainLoop:
         index = batch.sampled.index
         assert isinstance(batch.table, torch.Tensor)
         with self._clock.stage("transfer", index):
-            self._accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
+            self._accelerator.copy(table, batch.table, batch=index).wait()
         batch.release()
         return Batch(batch.sampled, table, on_release=lambda: _give_back(free, table))
 
@@ -190,7 +193,7 @@ class MainLoop:
         for table in self._device:
             self._accelerator.free(table)
         self._device.clear()
-        self._host.clear()
+        self._inputs = torch.empty(0, 1)
 
 
 def _filled(pipe: Pipeline, tables: list[Table]) -> Channel[Table]:
@@ -200,9 +203,7 @@ def _filled(pipe: Pipeline, tables: list[Table]) -> Channel[Table]:
     return channel
 
 
-def _give_back(free: Channel[Table], table: Table | None) -> None:
-    if table is None:
-        return
+def _give_back(free: Channel[Table], table: Table) -> None:
     try:
         free.put(0, table)
     except Stopped:

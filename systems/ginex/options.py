@@ -37,8 +37,12 @@ class GinexOptions(Options):
         description="threads that sample, a mini-batch each; 0: twice the cores, fewer in little memory",
     )
     readers: int = Field(3, ge=1, le=64, description="mini-batches whose misses are read beside each other")
-    batch_buffers: int = Field(
-        0, ge=0, le=64, description="batch inputs in host memory; 0: readers + 2, fewer where memory is scarce"
+    batch_inputs: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="mini-batches of mean size whose rows fit in host memory beside the cache; 0: "
+        "readers + 2, fewer where memory is scarce",
     )
     device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
     gather_threads: int = Field(0, ge=0, le=256, description="threads that copy cached rows; 0: one for each core")

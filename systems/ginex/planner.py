@@ -20,16 +20,18 @@ from systems.engine.topology import indptr_item, row_bytes, sampling_items
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
+from workloads.sampling.make import largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 
 #: Mini-batches read from the runtime files ahead of the readers.
-LOADED = 2
+LOADED = 1
 # A thread's stack and what its allocations leave behind; the loop has two beside the readers, and one that waits.
 _THREAD_BYTES = 512 << 10
 _LOOP_THREADS = 3
 # Main loop: mapped program text and the kernel's own (the paper reserves a region for such fluctuations, Section 3.5).
-_RESERVE_SHARE = 8
+_RESERVE_SHARE = 16
+_LEAST_RESERVE = 4 << 20
 _MOST_RESERVE = 128 << 20
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
@@ -57,7 +59,8 @@ class Sizes:
         neighbours: plan of the neighbour cache; empty: none.
         samplers: threads that sample.
         readers: mini-batches read beside each other.
-        tables: batch inputs on the host, and tables on the device.
+        input_rows: that batch inputs have in host memory together.
+        tables: those on the device.
         plan: all buffers: those always held, and those of the larger of the two stages.
     """
 
@@ -67,6 +70,7 @@ class Sizes:
     neighbours: NeighbourCachePlan
     samplers: int
     readers: int
+    input_rows: int
     tables: Tables
     plan: Plan
 
@@ -111,11 +115,15 @@ class _Planner:
     def sizes(self) -> Sizes:
         disk, per_batch = self._runtime_files()
         samplers = self._samplers()
-        buffers, tables = self._tables()
-        readers = min(self.options.readers, buffers)
+        input_rows, readers = self._inputs()
+        tables = self._device_tables()
         held = [indptr_item(self.workload)]
         if not self.sampling_only:
-            held += [*tables.items(), PlanItem("reader buffers", readers * self._reader_bytes())]
+            held += [
+                PlanItem("batch inputs", input_rows * row_bytes(self.workload)),
+                PlanItem("reader buffers", readers * self._reader_bytes()),
+                PlanItem("device feature tables", tables.device * tables.nbytes, "device"),
+            ]
         loop = self._loop_items(readers)
         sample = self._sample_items(samplers)
         self._require(held + loop)
@@ -138,7 +146,7 @@ class _Planner:
             on_disk.append(PlanItem("neighbour cache file", neighbours.nbytes + (1 << 12), "disk"))
         plans = [self._require([*held, *stage, *on_disk]) for stage in (sample, loop)]
         plan = max(plans, key=lambda found: found.total("host"))
-        return Sizes(superbatch, disk, capacity, neighbours, samplers, readers, tables, plan)
+        return Sizes(superbatch, disk, capacity, neighbours, samplers, readers, input_rows, tables, plan)
 
     def _require(self, items: list[PlanItem], fix: str = "raise memory or lower batch size or fan-out") -> Plan:
         return Plan(tuple(items)).require(self.name, self.budget, fix)
@@ -177,29 +185,27 @@ class _Planner:
             count -= 1
         return count
 
-    def _tables(self) -> tuple[int, Tables]:
-        """Batch inputs: as many as wanted, fewer where they would leave the cache less than themselves."""
+    def _device_tables(self) -> Tables:
         dataset = self.workload.dataset
-        buffers = self.options.batch_buffers or self.options.readers + 2
-
-        def tables(count: int) -> Tables:
-            return plan_tables(
-                self.name, self.runtime.accelerator, rows=self.bounds.max_nodes, dim=dataset.dim,
-                dtype=dataset.feature_dtype, host=count, device=self.options.device_buffers,
-                device_budget=self.budget.device,
-            )  # fmt: skip
-
         if self.sampling_only:
-            return 1, Tables(self.bounds.max_nodes, dataset.dim, dataset.feature_dtype, 0, 0)
-        found = tables(buffers)
-        while not self.options.batch_buffers and buffers > 1:
-            readers = min(self.options.readers, buffers)
-            items = [indptr_item(self.workload), *self._loop_items(readers)]
-            left = self._left(items)
-            if left is None or 2 * (buffers * found.nbytes + readers * self._reader_bytes()) <= left:
-                break
-            buffers -= 1
-        return buffers, tables(buffers)
+            return Tables(self.bounds.max_nodes, dataset.dim, dataset.feature_dtype, 0, 0)
+        return plan_tables(
+            self.name, self.runtime.accelerator, rows=self.bounds.max_nodes, dim=dataset.dim,
+            dtype=dataset.feature_dtype, host=1, device=self.options.device_buffers, device_budget=self.budget.device,
+        )  # fmt: skip
+
+    def _inputs(self) -> tuple[int, int]:
+        """Rows of batch inputs, and readers: as many as wanted, fewer where the cache would have less than they."""
+        mean = int(largest_batch(self.workload).nodes_by_batch.mean()) + 1
+        batches = self.options.batch_inputs or self.options.readers + 2
+        while True:
+            rows = max(self.bounds.max_nodes, batches * mean)
+            readers = min(self.options.readers, batches)
+            left = self._left([indptr_item(self.workload), *self._loop_items(readers)])
+            taken = rows * row_bytes(self.workload) + readers * self._reader_bytes()
+            if self.options.batch_inputs or left is None or 2 * taken <= left or batches == 1:
+                return rows, readers
+            batches -= 1
 
     def _reader_bytes(self) -> int:
         return RowReader.plan_bytes(
@@ -210,11 +216,15 @@ class _Planner:
     def _loop_items(self, readers: int) -> list[PlanItem]:
         """Mini-batches between the runtime files and the end of their training, with their changesets."""
         one = runtime_batch_bytes(self.workload, self.bounds) + self.bounds.sampled_bytes
-        reserve = 0 if self.budget.host is None else min(self.budget.host // _RESERVE_SHARE, _MOST_RESERVE)
+        # Being loaded, loaded, being read, read, and (gathered, transferred), ready, trained.
+        under_way = 1 + LOADED + 2 * readers + (5 if self.runtime.accelerator.kind != "cpu" else 3)
+        reserve = 0
+        if self.budget.host is not None:
+            reserve = max(min(self.budget.host // 8, _LEAST_RESERVE), self.budget.host // _RESERVE_SHARE)
         return [
-            PlanItem("mini-batches read back", (LOADED + readers + 3) * (one + 16 * self.bounds.max_nodes)),
+            PlanItem("mini-batches read back", under_way * one),
             PlanItem("threads of the main loop", (readers + _LOOP_THREADS) * _THREAD_BYTES),
-            PlanItem("reserve", reserve),
+            PlanItem("reserve", min(reserve, _MOST_RESERVE)),
         ]
 
     def _sample_items(self, samplers: int) -> list[PlanItem]:
@@ -267,8 +277,10 @@ class _Planner:
         if not self.options.superbatch and left is not None:
             one = self._changeset_bytes(1, capacity)
             each = max(1, self._changeset_bytes(2, capacity) - one)
-            # Half for the neighbour cache, unless a superbatch of one does not fit then.
-            room = left if self.options.neighbour_cache == "off" else max(left // 2, min(left, one))
+            # Larger superbatches are always better (Section 3.5); but half is the neighbour cache's where it is of use.
+            table = 8 * self.num_nodes
+            useful = self.options.neighbour_cache != "off" and left // 2 >= 2 * table
+            room = max(left // 2, min(left, one)) if useful else left
             most = max(1, min(most, 1 + (room - one) // each))
         return most, self._changeset_bytes(most, capacity)
 

@@ -18,7 +18,7 @@ import torch
 from systems.engine import RowReader
 from systems.engine.bounds import batch_bounds
 from systems.engine.gather_loader import torch_dtype
-from systems.engine.memory import aligned_empty
+from systems.engine.memory import aligned_empty, give_back_free_memory
 from systems.engine.neighbour_cache import NeighbourCache
 from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.topology import DatasetFiles, row_bytes
@@ -86,7 +86,8 @@ class Ginex(System):
         self._readers = Readers(self._make_reader, sizes.readers)
         self._mode = self._readers.mode
         self._loop = MainLoop(
-            self.info.name, self.runtime.accelerator, self.clock, self._readers, sizes.tables,
+            self.info.name, self.runtime.accelerator, self.clock, self._readers, sizes.input_rows,
+            sizes.tables,
             options.gather_threads or self.runtime.cores,
         )  # fmt: skip
 
@@ -143,6 +144,8 @@ class Ginex(System):
                 self._sample(pipe, epoch, seeds, sampling, tally)
             for _ in pipe.results(planned):
                 pass
+        # What sampling and planning had is the feature cache's now.
+        give_back_free_memory()
 
     def _sample(self, pipe: Pipeline, epoch: int, seeds: list[Seeds], superbatch: Superbatch, tally: Tally) -> None:
         sampler = self._sampler()
@@ -189,6 +192,8 @@ class Ginex(System):
             self._loop.fill(pipe, cache, self._policy, superbatch, tally)
         with self._pipe("loop") as pipe:
             yield from self._loop.run(pipe, cache, self._policy, superbatch, tally)
+        del cache, memory
+        give_back_free_memory()
         tally.superbatch(superbatch.planned.evictions)
 
     def _pipe(self, stage: str) -> Pipeline:
@@ -212,7 +217,8 @@ class Ginex(System):
             "superbatch": f"{sizes.superbatch} mini-batches",
             "feature_cache": f"{sizes.capacity} rows, {self.options.policy}",
             "neighbour_cache": "off",
-            "batch_inputs": f"{sizes.tables.host} on the host, {sizes.tables.device} on the device",
+            "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, {sizes.tables.device} device tables",
+            "reads_in": "switch+extract",
         }
         prepared = self._neighbours.prepared if self._neighbours is not None else None
         if prepared is not None:
