@@ -18,7 +18,7 @@ import torch
 
 from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.interface import Batch, PlanItem, Runtime, StageClock
-from workloads.accelerator import Accelerator
+from workloads.accelerator import Accelerator, aligned_host_tensor
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.neighbor import NeighborSampler
@@ -179,7 +179,9 @@ class GatherLoader:
 
         if not front or tables.device:
             alone = [allocate(tables.rows) for _ in range(tables.host)]
-            return [HostTable(one, one, 0) for one in alone], allocate(front)
+            # A cache that is copied from by the processor alone need not be pinned.
+            cache = aligned_host_tensor(front * row).view(dtype).view(front, tables.dim)
+            return [HostTable(one, one, 0) for one in alone], cache
         whole = allocate(front + tables.host * tables.rows)
         firsts = [front + number * tables.rows for number in range(tables.host)]
         return [HostTable(whole[first : first + tables.rows], whole, first) for first in firsts], whole[:front]
