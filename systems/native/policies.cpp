@@ -5,7 +5,10 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <exception>
+#include <mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -265,16 +268,25 @@ std::vector<std::int64_t> policy_misses(Policy policy, const AccessTrace& trace,
         return misses;
     }
     std::atomic<std::size_t> taken{0};
+    std::mutex guard;
+    std::exception_ptr failure;
     const auto work = [&] {
-        for (std::size_t i = taken++; i < sizes.size(); i = taken++) {
-            const auto size = static_cast<std::uint64_t>(std::max<std::int64_t>(0, sizes[i]));
-            misses[i] = static_cast<std::int64_t>(demand_misses(policy, trace, size));
+        try {
+            for (std::size_t i = taken++; i < sizes.size(); i = taken++) {
+                const auto size = static_cast<std::uint64_t>(std::max<std::int64_t>(0, sizes[i]));
+                misses[i] = static_cast<std::int64_t>(demand_misses(policy, trace, size));
+            }
+        } catch (...) {  // no memory: the caller is to hear of it, not the runtime
+            const std::scoped_lock lock(guard);
+            failure = std::current_exception();
         }
     };
-    std::vector<std::jthread> others;
-    for (unsigned t = 1; t < std::min<std::size_t>(threads, sizes.size()); ++t) others.emplace_back(work);
-    work();
-    others.clear();
+    {
+        std::vector<std::jthread> others;
+        for (unsigned t = 1; t < std::min<std::size_t>(threads, sizes.size()); ++t) others.emplace_back(work);
+        work();
+    }
+    if (failure) std::rethrow_exception(failure);
     return misses;
 }
 
