@@ -175,6 +175,30 @@ class DglSystem(CachedSystem):
         """DGL is given int64 ids."""
         return 8 * self.workload.dataset.num_edges
 
+    @property
+    def _converted(self) -> bool:
+        """DGL samples, and what could be mapped for it has 32-bit ids."""
+        return self._dgl_samples and self._mapped and self.workload.dataset.index_dtype != np.int64
+
+    def _topology_items(self) -> tuple[PlanItem, ...]:
+        items = super()._topology_items()
+        if self._mapped and self._dgl_samples:
+            items += (PlanItem("indptr of DGL", 8 * (self.workload.dataset.num_nodes + 1)),)
+        return (*items, PlanItem("indices of DGL", self._index_bytes)) if self._converted else items
+
+    def _check_workload(self) -> None:
+        super()._check_workload()
+        if self._dgl_samples and self.workload.sampler.name != "neighbor":
+            raise InputError(
+                f"{self.info.name}: sampler=dgl is DGL's neighbour sampler, and the workload's is "
+                f"{self.workload.sampler.name}",
+                "use sampler=outcore",
+            )
+        if self._dgl_samples and self.runtime.stages == "sample":
+            raise InputError(
+                f"{self.info.name}: sampling alone times our sampler, and sampler is dgl", "use sampler=outcore"
+            )
+
     def _staging_items(self) -> tuple[PlanItem, ...]:
         """DGL gathers into a new tensor for each mini-batch; torch may still hold the one before."""
         return (PlanItem("rows gathered by DGL", 2 * self._bounds.max_nodes * self._rows.row_bytes),)
@@ -182,21 +206,13 @@ class DglSystem(CachedSystem):
     def _make_sample(self) -> Sample:
         dgl = require_dgl(self.info.name)
         dataset, mapped = self.workload.dataset, self._mapped
-        if self._dgl_samples and self.runtime.stages == "sample":
-            raise InputError(
-                f"{self.info.name}: sampling alone times our sampler, and sampler is dgl", "use sampler=outcore"
-            )
-        if mapped and self._dgl_samples and dataset.index_dtype != np.int64:
-            raise InputError(
-                f"{self.info.name}: DGL needs 64-bit ids, and {dataset.name} has {dataset.index_dtype} to map",
-                "use host_store=memory, sampler=outcore, or a dataset with int64 indices",
-            )
         if mapped:
             sample = super()._make_sample()
             # Our sampler reads the map; DGL asks its graph for nothing but how many nodes there are.
             self._graph = nodes_only(dgl, dataset.num_nodes)
             if self._dgl_samples:
-                self._graph = dgl_graph(dgl, dataset.load("indptr"), dataset.memmap("indices"))
+                indices = dataset.load("indices") if self._converted else dataset.memmap("indices")
+                self._graph = dgl_graph(dgl, dataset.load("indptr"), indices)
                 self._labels = dataset.memmap("labels")
             return sample
         self._check_files()
