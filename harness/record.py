@@ -70,6 +70,7 @@ class RunConfig(_Part):
     keep_order: bool = False
     seed: int = 0
     verify: bool = False
+    test_nodes: int = 0
     timeout_s: float = 3600.0
     options: dict[str, Any] = Field(default_factory=dict)
     experiment: str = ""

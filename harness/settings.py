@@ -53,6 +53,7 @@ class RunSettings(Strict):
     keep_order: bool = False
     seed: int = Field(default=0, ge=0)
     verify: bool = False
+    test_nodes: int = Field(default=0, ge=0)
     timeout: float | str = 3600.0
     options: dict[str, Any] = Field(default_factory=dict)
 
@@ -171,6 +172,11 @@ def check_settings(settings: RunSettings) -> None:
         raise InputError(
             f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves none to measure",
             "raise epochs or lower warmup",
+        )
+    if settings.test_nodes and (settings.stages != "all" or settings.device.startswith("emulated:")):
+        raise InputError(
+            f"test_nodes is {settings.test_nodes}, and nothing is really trained",
+            "use device cpu or cuda and stages all",
         )
     if settings.device_memory is not None:
         parse_bytes(settings.device_memory, "device_memory")

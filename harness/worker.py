@@ -91,6 +91,11 @@ class Run:
         finally:
             self._system.close()
             self._accelerator.close()
+        if config.test_nodes:
+            from harness.accuracy import accuracy_on_test_nodes
+
+            accuracy = accuracy_on_test_nodes(self._workload, self._trainer, config.test_nodes)
+            notes = {**notes, "test_accuracy": f"{accuracy:.6f}"}
         self._joint.gather(None)  # nobody says `done` before the last rank is
         self._joint.send(Done(notes=notes))
 

@@ -43,6 +43,7 @@ def run(
     disk_class: Annotated[str, typer.Option(help="SSD class of the run: none, NAME or NAME/k")] = "none",
     stages: Annotated[str, typer.Option(help="all, sample or sample+extract")] = "all",
     verify: Annotated[bool, typer.Option("--verify", help="feature digests in every epoch")] = False,
+    test_nodes: Annotated[int, typer.Option(help="test accuracy over so many test nodes after the last epoch")] = 0,
     keep_order: Annotated[bool, typer.Option("--keep-order", help="train batches in the seed plan's order")] = False,
     timeout: Annotated[str, typer.Option(help="end the run after this, like 600s or 2h")] = "3600s",
     cores: Annotated[int, typer.Option(help="processor cores for the run; 0: all")] = 0,
@@ -68,7 +69,8 @@ def run(
             "sampler": sampler, "batch_size": batch_size, "max_batches": max_batches, "epochs": epochs,
             "warmup": warmup, "device": device, "device_memory": device_memory, "isolation": isolation,
             "disk_class": disk_class, "stages": stages, "verify": verify, "keep_order": keep_order,
-            "timeout": timeout, "cores": cores, "ranks": ranks, "seed": seed, "options": parse_options(option or []),
+            "test_nodes": test_nodes, "timeout": timeout, "cores": cores, "ranks": ranks, "seed": seed,
+            "options": parse_options(option or []),
         },
         "",
     )  # fmt: skip

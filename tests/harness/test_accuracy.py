@@ -1,0 +1,42 @@
+"""Test accuracy is that of the trained model on the dataset's test nodes, and only of models that were trained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from harness.accuracy import TEST_EPOCH, accuracy_on_test_nodes
+from harness.experiment import RunSettings, check_settings
+from workloads.accelerator import make_accelerator
+from workloads.dataset import Dataset
+from workloads.errors import InputError
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.training import Trainer
+from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+
+def test_accuracy_is_the_models_on_the_test_nodes(tiny_dataset: Dataset) -> None:
+    """One batch of all test nodes, scored by hand; many small ones have other draws and come close."""
+    spec = ModelSpec(layers=2, hidden=16, learning_rate=0.01)
+    workload = Workload(tiny_dataset, SamplerSpec(fanout=(-1, -1), batch_size=5000), spec)
+    trainer = Trainer(spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu"))
+    sampler, features = make_sampler(workload), torch.from_numpy(np.asarray(tiny_dataset.load("features")))
+    for epoch in range(5):
+        for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
+            batch = sampler.sample(epoch, index, seeds)
+            trainer.step(batch, features, torch.from_numpy(batch.nodes))
+    test = tiny_dataset.load("test")
+    batch = sampler.sample(TEST_EPOCH, 0, test)
+    with torch.no_grad():
+        scores = trainer.model(features, batch.blocks, torch.from_numpy(batch.nodes))  # type: ignore[misc]
+    right = scores.argmax(1).numpy() == tiny_dataset.load("labels")[test]
+    assert accuracy_on_test_nodes(workload, trainer, len(test)) == pytest.approx(right.mean())
+    assert accuracy_on_test_nodes(workload, trainer, 3) == pytest.approx(right[:3].mean())
+    assert 0 < right.mean() < 1
+
+
+@pytest.mark.parametrize("setting", [{"stages": "sample"}, {"device": "emulated:a10g", "device_memory": "1GiB"}])
+def test_accuracy_needs_real_training(setting: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="nothing is really trained"):
+        check_settings(RunSettings.model_validate({"dataset": "d", "test_nodes": 10, **setting}))
