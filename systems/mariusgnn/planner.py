@@ -118,7 +118,10 @@ def plan_sizes(
             )
         chosen = sized(capacity)
     else:
+        # All of them may fit where one fewer does not: their mini-batches are known without slack.
         low, high = least, parts.count
+        if _fits(sized(high).plan, budget):
+            low = high
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if _fits(sized(middle).plan, budget) else (low, middle - 1)
