@@ -16,11 +16,12 @@ import numpy as np
 from systems.diskgnn.layout import ColdSamples, Placement, Segment, Shape, segment_bytes, segments, unpacked
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.planner import NAME, Fit, Sizes, fit
-from systems.diskgnn.ranking import AccessCounts, Ids, Slots, miss_curve, slots_of
+from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
 from systems.diskgnn.search import Prediction, Search, Space, feature_reads
 from systems.diskgnn.structure import Levels, address_arrays, graph_arrays
 from systems.engine.artefacts import Prepared, identity, prepare
 from systems.engine.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.memory import give_back_free_memory
 from systems.engine.minhash import simulate_reads
 from systems.engine.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
 from systems.engine.packing import RowTable
@@ -57,6 +58,12 @@ class Ready:
     fit: Fit
     facts: dict[str, Any]
     reused: bool
+
+    def single_reads(self, epoch: int) -> ReadStats:
+        """What reading single rows for sampled epoch `epoch` will count."""
+        content = self.facts["single_reads"][str(epoch)]
+        by_size = {int(size): count for size, count in content["requests_by_size"].items()}
+        return ReadStats(**{**content, "requests_by_size": by_size})
 
     def chunk(self, epoch: int, batch: int) -> int:
         """Number of the chunk of mini-batch `batch` of sampled epoch `epoch`."""
@@ -114,10 +121,12 @@ class Episodes:
         samples = folder / "samples"
         counts = AccessCounts(dataset.num_nodes)
         graph_bytes, index = self._sample(samples, epochs, counts)
+        give_back_free_memory()
         with _reading(samples, index) as reader:
             with self._clock.stage("inspect"):
                 slots, found = self._rank(reader, counts)
                 del counts
+                give_back_free_memory()
                 layout = _Layout(self, ColdSamples(reader, slots), slots, found.levels, graph_bytes, index)
                 prediction = layout.search()
             with self._clock.stage("pack"), self._writer(folder) as writer:
@@ -130,6 +139,7 @@ class Episodes:
                 if found.levels.host:
                     writer.add_rows(HOST, ranked[found.levels.direct :])
                 del ranked, layout
+                give_back_free_memory()
                 stats = writer.pack("individual" if options.packing == "individual" else "batched")
         return {
             "num_batches": len(index) // len(epochs),
@@ -176,7 +186,7 @@ class Episodes:
         """Slots of the rows that are held in memory, hottest first, and how many of them on which level."""
         sizes, nodes = self._sizes, self._workload.dataset.num_nodes
         if self._runtime.stages == "sample":
-            return np.zeros(nodes, dtype=np.int32), Fit(Levels(0, 0), 0, 0, 0, 0)
+            return by_node(nodes), Fit(Levels(0, 0), 0, 0, 0, 0)
         ranked = counts.hottest(sizes.table_rows + sizes.host_rows)
         slots = slots_of(ranked, nodes)
         curve = miss_curve((samples.nodes(batch) for batch in range(len(samples))), slots, len(ranked))
@@ -208,7 +218,7 @@ class _Layout:
         self._slots = slots
         self._levels = levels
         self._row = row_bytes(episodes._workload)
-        self._where = np.zeros(len(slots), dtype=np.int32)
+        self._where = by_node(len(slots))
         self._sampling_only = episodes._runtime.stages == "sample"
         self._graph_bytes = graph_bytes
         self._accesses = int(index.num_nodes.sum())
@@ -266,6 +276,7 @@ class _Layout:
         orders: list[Ids] = []
         disk = rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row)
         read = useful = 0
+        singles: dict[int, ReadStats] = {}
         for order, placements in self._segments(prediction):
             orders.append(order)
             for placement in placements:
@@ -275,7 +286,9 @@ class _Layout:
                     arrays |= address_arrays(batch.nodes, placement, self._slots, self._levels)
                 writer.append(placement.packed, arrays)
                 disk += packed_bytes(len(placement.packed), self._row, arrays_bytes(arrays))
-                part = feature_reads(placement, self._row, self._episodes.simulate)
+                single = self._episodes.simulate(placement.rows) if len(placement.rows) else ReadStats()
+                singles.setdefault(batch.epoch, ReadStats()).add(single)
+                part = feature_reads(placement, self._row, single)
                 read, useful = read + part[0], useful + part[1]
         shared = np.concatenate(orders)
         if len(shared):
@@ -286,6 +299,7 @@ class _Layout:
             "predicted": predicted.as_dict(),
             "search_s": self.search_seconds,
             "shared_rows": len(shared),
+            "single_reads": {str(epoch): asdict(stats) for epoch, stats in singles.items()},
         }
 
 

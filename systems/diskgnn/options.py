@@ -59,6 +59,9 @@ class DiskGnnOptions(Options):
     )
     request_bytes: int = Field(1 << 20, ge=4096, le=1 << 24, description="a read of a packed chunk")
     request_depth: int = Field(16, ge=1, le=256, description="reads of packed chunks in flight")
+    read_ahead_bytes: int = Field(
+        8 << 20, ge=0, description="rows of small mini-batches asked for beyond the queues, to keep the disk busy"
+    )
     packing_memory: str = Field(
         "auto", description="memory for packing: `auto` (the budget, 256MiB without), or a size"
     )

@@ -30,6 +30,7 @@ _UNBOUNDED_PACKING = 256 << 20
 _UNBOUNDED_SHARE = 10
 _INDEX_BYTES = 64
 _WORKING = 2 << 20
+_AHEAD = 12
 _FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
 
 
@@ -45,6 +46,7 @@ class Sizes:
         host_cache_rows: of them cached, as the user wants it; None: as many as there is room for.
         buffers: mini-batches' buffers in the table, at most.
         staging: staging buffers, at most; 0 on the processor.
+        ahead_rows: rows of mini-batches asked for at a time, for the disk's sake.
         graphs: chunks' graphs held at a time.
         graph_bytes: room for one.
         padding: rows that a buffer needs beside those of its mini-batch, since packed rows arrive in whole pages.
@@ -60,6 +62,7 @@ class Sizes:
     host_cache_rows: int | None
     buffers: int
     staging: int
+    ahead_rows: int
     graphs: int
     graph_bytes: int
     padding: int
@@ -71,7 +74,10 @@ class Sizes:
 
     def key(self) -> dict[str, Any]:
         """What decides the levels of an episode, for its artefact's identity."""
-        names = ("on_device", "table_rows", "direct_rows", "host_rows", "host_cache_rows", "buffers", "staging")
+        names = (
+            "on_device", "table_rows", "direct_rows", "host_rows", "host_cache_rows", "buffers", "staging", "graphs",
+            "ahead_rows",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
 
@@ -125,7 +131,9 @@ def plan_sizes(
     if runtime.stages == "sample":
         single = False
     wanted = options.queue + 2 if options.pipeline else 1
-    graphs = _graphs(wanted + (options.queue if on_device and options.pipeline else 0), graph_bytes, budget.host)
+    usual = wanted + (options.queue if on_device and options.pipeline else 0)
+    ahead = options.read_ahead_bytes // row if options.pipeline else 0
+    graphs = _graphs(usual, usual + (_AHEAD if ahead else 0), graph_bytes, budget.host)
     items = [
         PlanItem("index of chunks", _INDEX_BYTES * drawn * bounds.num_batches),
         PlanItem("sampled mini-batches", graphs * graph_bytes),
@@ -161,8 +169,8 @@ def plan_sizes(
     beyond = max(0, preparing - training)
     plan = Plan((*items, PlanItem("preparation beyond that", beyond), disk)).require(NAME, budget, _FIX)
     return Sizes(
-        on_device, table_rows, direct, host_rows, host_cache, buffers, staging, graphs, graph_bytes, padding, align,
-        packing, single, bounds, plan,
+        on_device, table_rows, direct, host_rows, host_cache, buffers, staging, ahead, graphs, graph_bytes, padding,
+        align, packing, single, bounds, plan,
     )  # fmt: skip
 
 
@@ -176,14 +184,20 @@ def fit(sizes: Sizes, curve: MissCurve) -> Fit:
     """
     ranked = int(curve.sizes[-1])
     padding = 0 if sizes.on_device else sizes.padding
-    direct, buffers = _best(curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, padding, sizes.align, 0)
+    ahead = 0 if sizes.on_device else sizes.ahead_rows
+    direct, buffers = _best(
+        curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, padding, sizes.align, 0, ahead, sizes.graphs
+    )
     if direct < 0:
         raise _no_room("table", sizes.table_rows, curve)
     direct = min(direct, ranked)
     buffer_rows = _up(max(1, curve.at(direct) + padding), sizes.align)
     if not sizes.on_device:
         return Fit(Levels(direct, 0), buffers, buffer_rows, 0, 0)
-    host, staging = _best(curve, sizes.host_rows, sizes.host_cache_rows, sizes.staging, sizes.padding, 1, direct)
+    most = sizes.graphs - buffers
+    host, staging = _best(
+        curve, sizes.host_rows, sizes.host_cache_rows, sizes.staging, sizes.padding, 1, direct, sizes.ahead_rows, most
+    )
     if host < 0:
         raise _no_room("staging buffers", sizes.host_rows, curve)
     host = min(host, ranked - direct)
@@ -192,17 +206,24 @@ def fit(sizes: Sizes, curve: MissCurve) -> Fit:
 
 
 def _best(
-    curve: MissCurve, rows: int, wanted: int | None, most: int, padding: int, align: int, offset: int
-) -> tuple[int, int]:
-    """Rows cached and buffers; (-1, 1) where there is no room."""
-    for buffers in range(most, 0, -1):
+    curve: MissCurve, rows: int, wanted: int | None, usual: int, padding: int, align: int, offset: int,
+    ahead_rows: int, most: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows cached and buffers; (-1, 1) where there is no room.
+
+    Half of the rows may go to the usual number of buffers. Where mini-batches are small more of them have to be asked
+    for at a time to keep the disk busy: up to `ahead_rows` in all, with a sixth of the rows.
+    """
+    for buffers in range(max(usual, most), 0, -1):
         found = curve.largest_cache(rows, buffers, padding, align, offset)
-        if found >= 0 and wanted is not None:
-            found = min(found, wanted)
-        if found >= 0 and (buffers == 1 or 2 * buffers * (curve.at(offset + found) + padding) <= rows):
-            return found, buffers
-        if found >= 0 and wanted is not None and found == wanted:
-            return found, buffers
+        if found < 0:
+            continue
+        cached = found if wanted is None else min(found, wanted)
+        taken = buffers * _up(curve.at(offset + cached) + padding, align)
+        if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):
+            continue
+        if buffers == 1 or 2 * taken <= rows or cached == wanted:
+            return cached, buffers
     return -1, 1
 
 
@@ -212,9 +233,11 @@ def _no_room(what: str, rows: int, curve: MissCurve) -> BudgetError:
     )
 
 
-def _graphs(wanted: int, graph_bytes: int, host: int | None) -> int:
-    """As many chunks' graphs as a quarter of the budget holds, one at least."""
-    return wanted if host is None else max(1, min(wanted, host // 4 // graph_bytes))
+def _graphs(usual: int, most: int, graph_bytes: int, host: int | None) -> int:
+    """The usual number of graphs where a quarter of the budget holds them, the most where an eighth does, or one."""
+    if host is None:
+        return most
+    return max(1, min(usual, host // 4 // graph_bytes), min(most, host // 8 // graph_bytes))
 
 
 def _device_rows(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from systems.engine.memory import aligned_empty
 from systems.engine.ranking import top
 
 Ids = npt.NDArray[np.int64]
@@ -17,11 +18,16 @@ Slots = npt.NDArray[np.int32]
 _POINTS = 256
 
 
+def by_node(num_nodes: int) -> Slots:
+    """int32 [num_nodes] of zeros, in memory that goes back to the kernel when it is freed."""
+    return aligned_empty(4 * num_nodes).view(np.int32)
+
+
 class AccessCounts:
     """A counter for each node; 4 bytes a node."""
 
     def __init__(self, num_nodes: int) -> None:
-        self.counts = np.zeros(num_nodes, dtype=np.int32)
+        self.counts = by_node(num_nodes)
 
     @staticmethod
     def plan_bytes(num_nodes: int, ranked: int) -> int:
@@ -40,7 +46,8 @@ class AccessCounts:
 
 def slots_of(ranked: Ids, num_nodes: int) -> Slots:
     """int32 [num_nodes]: a node's place in the ranking, -1 for those that are not in it."""
-    slots = np.full(num_nodes, -1, dtype=np.int32)
+    slots = by_node(num_nodes)
+    slots.fill(-1)
     slots[ranked] = np.arange(len(ranked), dtype=np.int32)
     return slots
 

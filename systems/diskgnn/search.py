@@ -188,7 +188,8 @@ class Search:
         return Prediction(prediction.shape, prediction.disk_bytes, read, useful)
 
     def _reads(self, placement: Placement) -> tuple[int, int]:
-        return feature_reads(placement, self._space.row_bytes, self._simulate)
+        single = self._simulate(placement.rows) if len(placement.rows) else ReadStats()
+        return feature_reads(placement, self._space.row_bytes, single)
 
     def _too_small(self, rows: int) -> BudgetError:
         least, limit = self._space.of(rows), self._space.limit or 0
@@ -199,11 +200,10 @@ class Search:
         )
 
 
-def feature_reads(placement: Placement, row_bytes: int, simulate: Simulate) -> tuple[int, int]:
-    """Bytes of feature rows that a mini-batch reads, and those that it wants."""
+def feature_reads(placement: Placement, row_bytes: int, single: ReadStats) -> tuple[int, int]:
+    """Bytes of feature rows that a mini-batch reads, `single` of them one by one, and those that it wants."""
     packed = -(-len(placement.packed) * row_bytes // _PAGE) * _PAGE
-    single = simulate(placement.rows).bytes_read if len(placement.rows) else 0
-    return packed + single, (len(placement.packed) + len(placement.rows)) * row_bytes
+    return packed + single.bytes_read, (len(placement.packed) + len(placement.rows)) * row_bytes
 
 
 def _thresholds(length: int) -> Iterable[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from systems import _native
 from systems.diskgnn.buffers import DeviceMemory, HostMemory, Memory
@@ -15,7 +15,7 @@ from systems.diskgnn.pipeline import Trainer
 from systems.diskgnn.planner import Sizes, plan_sizes
 from systems.diskgnn.tally import Tally
 from systems.engine.packed_store import PackedReader, row_pieces
-from systems.engine.reader import RowReader
+from systems.engine.reader import ReadStats, RowReader
 from systems.engine.topology import DatasetFiles, row_bytes
 from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
 
@@ -149,6 +149,18 @@ class DiskGnn(System):
         if self._tally is None or self._reader is None:
             return Counters()
         return self._tally.counters(self._reader.counters())
+
+    def simulated(self, epoch: int) -> ReadStats:
+        """What the reads of `epoch` will count, from its plan alone; for epochs of the episode in use."""
+        assert self._ready is not None and self._reader is not None
+        drawn = self._drawn(epoch)
+        parts: tuple[Literal["features", "structure"], ...] = ("features", "structure")
+        if self.runtime.stages == "sample":
+            parts = ("structure",)
+        total = self._ready.single_reads(drawn)
+        chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
+        total.add(self._reader.simulate(chunks, parts=parts))
+        return total
 
     def files(self) -> list[Path]:
         """Files of the episode that is in use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import os
 from pathlib import Path
@@ -43,6 +44,17 @@ def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
     memory = np.frombuffer(mapping, dtype=np.uint8)
     start = -memory.__array_interface__["data"][0] % alignment
     return memory[start : start + nbytes]
+
+
+def give_back_free_memory() -> None:
+    """Return what the process has freed to the kernel; for between phases that need large arrays.
+
+    Once an array of some MiB has been freed glibc keeps arrays up to that size on its heap, and up to twice as much of
+    freed heap to itself, which counts against a memory cap all the same.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # glibc
+        trim(0)
 
 
 def madvise(array: Array, advice: Advice) -> None:
