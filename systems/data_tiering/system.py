@@ -1,14 +1,35 @@
-"""Data tiering: rows are ranked by how often sampling is expected to ask for them; hot ones live on the device."""
+"""Data tiering: rows are ranked by how often sampling is expected to ask for them; hot ones live on the device.
+
+Graph and rows are reordered by score, so that an id below a bound is a hot row's and no map is needed (Section 3.2).
+Mini-batches stay the workload's: the sampler draws by the original ids, which it keeps.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import threading
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from systems.engine.cached_system import CacheOptions, RankingName
+from systems.engine.artefacts import Prepared, identity, prepare
+from systems.engine.cache_loader import Sample
+from systems.engine.cached_system import CacheOptions, RankingName, highest
+from systems.engine.host_features import RowFile, feature_rows
+from systems.engine.reorder import ReorderFacts, reorder
 from systems.engine.zero_copy import ZeroCopySystem
-from systems.interface import SystemInfo
+from systems.interface import PlanItem, SystemInfo
+from workloads.dataset import Dataset
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+# Two deep: a dataset's writer locks the folder above it, and the artefact's own is locked while it is made.
+_FOLDER = Path("reordered") / "dataset"
 
 
 class DataTieringOptions(CacheOptions):
@@ -16,6 +37,9 @@ class DataTieringOptions(CacheOptions):
 
     ranking: RankingName = Field(
         "weighted-reverse-pagerank", description="which rows are hot: those of highest score (Section 3.1)"
+    )
+    reorder: bool = Field(
+        True, description="reorder graph and rows by score (Section 3.2); False keeps them and maps hot nodes to rows"
     )
 
 
@@ -31,3 +55,90 @@ class DataTiering(ZeroCopySystem):
         options=DataTieringOptions,
     )
     options: DataTieringOptions
+
+    _reordered: Dataset | None = None
+    _order: Ids | None = None
+
+    @property
+    def _keeps_map(self) -> bool:
+        return not self.options.reorder
+
+    @property
+    def _reorders(self) -> bool:
+        return self.options.reorder and self.runtime.stages != "sample" and self._sizes.most_rows > 0
+
+    @property
+    def _dataset(self) -> Dataset:
+        return self._reordered or self.workload.dataset
+
+    @property
+    def _rows(self) -> RowFile:
+        return feature_rows(replace(self.workload, dataset=self._dataset))
+
+    def _prepared_items(self) -> tuple[PlanItem, ...]:
+        if not self._reorders:
+            return ()
+        dataset, order = self.workload.dataset, 8 * self.workload.dataset.num_nodes
+        return (
+            PlanItem("original ids", order),
+            PlanItem("reordered dataset", dataset.total_bytes + order, "disk"),
+        )
+
+    def _prepare_rows(self) -> None:
+        """Reorder, out of core within the host budget, unless an earlier run did."""
+        self._reordered = self._order = None
+        if not self._reorders:
+            return
+        workload, ranked = self.workload, self._prepared[-1]
+        self._order = highest(ranked, workload.dataset.num_nodes)
+        order = self._order
+
+        def make(folder: Path) -> dict[str, Any]:
+            facts = ReorderFacts()
+            (folder / _FOLDER).parent.mkdir()
+            reorder(
+                workload.dataset, order, folder / _FOLDER, threads=self.runtime.cores, facts=facts,
+                budget_bytes=None if self.ignores_host_budget else self.budget.host,
+            )  # fmt: skip
+            return asdict(facts)
+
+        key = identity(workload, ranking=self.options.ranking)
+        made = prepare(self.runtime.artefacts, "reordered", key, make, disk_budget=self.budget.disk)
+        self._prepared += (made,)
+        self._reordered = Dataset.open(made.path / _FOLDER)
+
+    def _cached_rows(self, order: Prepared | None, k: int) -> Ids:
+        return np.arange(k, dtype=np.int64) if self._order is not None else super()._cached_rows(order, k)
+
+    def _sample_of(self, indptr: Ids, indices: npt.NDArray[Any], labels: Ids) -> Sample:
+        """Mini-batches of the reordered graph, with original ids for the draws and `local` ones for the rows."""
+        if self._order is None or self._reordered is None:
+            return super()._sample_of(indptr, indices, labels)
+        sampler = make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, names=self._order)
+        seeds = _Epochs(replace(self.workload, dataset=self._reordered))
+
+        def sample(epoch: int, index: int, nodes: Ids) -> SampledBatch:
+            return sampler.sample(epoch, index, nodes, local_seeds=seeds.of(epoch, index))
+
+        return sample
+
+    def close(self) -> None:
+        """As the base; and let go of the order."""
+        super().close()
+        self._order = None
+
+
+class _Epochs:
+    """Seed nodes of a workload's mini-batches, an epoch at a time; any thread asks."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._plan = make_seed_plan(workload)
+        self._lock = threading.Lock()
+        self._epoch, self._seeds = -1, list[Ids]()
+
+    def of(self, epoch: int, index: int) -> Ids:
+        """int64 [n], in the reordered graph's ids."""
+        with self._lock:
+            if epoch != self._epoch:
+                self._epoch, self._seeds = epoch, self._plan.batches(epoch)
+            return self._seeds[index]

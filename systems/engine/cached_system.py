@@ -24,6 +24,7 @@ from systems.engine.device_cache import CacheSizes, DeviceCache, check_share, pl
 from systems.engine.host_features import HostFeatures, HostStore, RowFile, feature_rows
 from systems.engine.topology import DatasetFiles, indptr_item, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System
+from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.units import format_bytes, parse_bytes
@@ -205,6 +206,11 @@ class CachedSystem(System):
         return items
 
     @property
+    def _keeps_map(self) -> bool:
+        """Whether only a map tells which rows are cached; not where they are the first ones."""
+        return True
+
+    @property
     def _caches(self) -> bool:
         return isinstance(self.options, CacheOptions)
 
@@ -220,7 +226,7 @@ class CachedSystem(System):
             self.info.name, self.runtime.accelerator, self._rows, self.budget, host_left=left,
             largest=self._largest_on_device, buffers=self._buffers,
             wanted=options.cache if isinstance(options, CacheOptions) else "0x",
-            reserve=options.reserve if isinstance(options, CacheOptions) else "auto",
+            reserve=options.reserve if isinstance(options, CacheOptions) else "auto", keeps_map=self._keeps_map,
         )  # fmt: skip
 
     def plan(self) -> Plan:
@@ -242,7 +248,7 @@ class CachedSystem(System):
         """Refuse what the system cannot do."""
 
     def _prepared_items(self) -> tuple[PlanItem, ...]:
-        """What preparation leaves on disk, where it is much."""
+        """What preparation leaves, on disk and in memory."""
         return ()
 
     def prepare(self) -> None:
@@ -257,9 +263,7 @@ class CachedSystem(System):
         self._prepare_rows()
         sample = self._make_sample()
         self._features = self._make_features()
-        self._cache = DeviceCache(
-            self.runtime.accelerator, self._sizes, lambda k: highest(chosen, k) if chosen else np.empty(0, np.int64)
-        )
+        self._cache = DeviceCache(self.runtime.accelerator, self._sizes, lambda k: self._cached_rows(chosen, k))
         self._loader = self._make_loader(sample, self._make_gatherer(self._features, self._cache))
 
     def _rank(self) -> Prepared | None:
@@ -272,6 +276,10 @@ class CachedSystem(System):
         self._prepared += (order,)
         return order
 
+    def _cached_rows(self, order: Prepared | None, k: int) -> Ids:
+        """The `k` rows to cache, int64 [k]."""
+        return highest(order, k) if order is not None else np.empty(0, np.int64)
+
     def _prepare_rows(self) -> None:
         """Offline work on the rows themselves."""
 
@@ -280,12 +288,17 @@ class CachedSystem(System):
         """Hops of a mini-batch; the first layer of a `+pp` system needs none."""
         return len(self.workload.sampler.fanout)
 
+    @property
+    def _dataset(self) -> Dataset:
+        """Where graph and labels are read from."""
+        return self.workload.dataset
+
     def _check_files(self) -> None:
-        self._files = DatasetFiles(self.workload, ["indices", "labels"])
+        self._files = DatasetFiles(replace(self.workload, dataset=self._dataset), ["indices", "labels"])
         self._files.check()
 
     def _make_sample(self) -> Sample:
-        dataset = self.workload.dataset
+        dataset = self._dataset
         self._check_files()
         if not self._mapped:
             return self._sample_of(dataset.load("indptr"), dataset.load("indices"), dataset.load("labels"))
@@ -334,7 +347,7 @@ class CachedSystem(System):
 
     def files(self) -> list[Path]:
         """What was prepared, to be read again."""
-        return [file for prepared in self._prepared for file in sorted(prepared.path.iterdir())]
+        return [file for prepared in self._prepared for file in sorted(prepared.path.rglob("*")) if file.is_file()]
 
     def notes(self) -> dict[str, str]:
         """The cache as it is, and how the rows are held."""

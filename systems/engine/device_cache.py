@@ -47,6 +47,7 @@ class CacheSizes:
         reserve_bytes: device memory to leave free.
         limit_bytes: device memory there is, None where nothing bounds it.
         tier: of the table in a plan.
+        keeps_map: a map from nodes to cache rows is kept; without one the cached nodes are those of the lowest ids.
     """
 
     source: RowFile
@@ -55,6 +56,7 @@ class CacheSizes:
     reserve_bytes: int
     limit_bytes: int | None
     tier: Tier
+    keeps_map: bool = True
 
     @property
     def buffer_bytes(self) -> int:
@@ -70,7 +72,8 @@ class CacheSizes:
         if not self.most_rows:
             return found
         filling = min(_FILL_BYTES, self.most_rows * self.source.row_bytes) if self.tier == "device" else 0
-        return (*found, PlanItem("cache map", 4 * self.source.num_rows), PlanItem("cache filling", filling))
+        mapping = 4 * self.source.num_rows if self.keeps_map else 0
+        return (*found, PlanItem("cache map", mapping), PlanItem("cache filling", filling))
 
 
 def check_share(value: str) -> str:
@@ -107,6 +110,7 @@ def plan_cache(
     wanted: str = "auto",
     reserve: str = "auto",
     host_left: int | None = None,
+    keeps_map: bool = True,
 ) -> CacheSizes:
     """Size a device cache.
 
@@ -118,6 +122,7 @@ def plan_cache(
         wanted: `auto`: all that is left of the device; or as `check_share` has it.
         reserve: `auto`: an eleventh of the device, 1 GiB at most (PaGraph's 1 GB of 11 GB); or a size.
         host_left: what the plan leaves of the host budget, which is the cache's on the processor; None unlimited.
+        keeps_map: as of `CacheSizes`.
 
     Raises:
         BudgetError: the buffers, or a cache of the size that was asked for, do not fit.
@@ -152,7 +157,7 @@ def plan_cache(
                 f"left after {format_bytes(table)} of buffers and a reserve of {format_bytes(kept)}",
                 "lower cache or reserve, or raise device memory",
             )
-    return CacheSizes(source, rows, buffer_rows, kept, limit, "host" if on_host else "device")
+    return CacheSizes(source, rows, buffer_rows, kept, limit, "host" if on_host else "device", keeps_map)
 
 
 @dataclass(frozen=True)
@@ -264,6 +269,8 @@ class DeviceCache:
 
     def lookup(self, nodes: Ids) -> Lookup:
         """Which of `nodes` (int64 [n]) are cached, and where."""
+        if not self._sizes.keeps_map:
+            return Lookup(np.where(nodes < self.rows, nodes, -1), np.flatnonzero(nodes >= self.rows))
         if self._slot_of is None:
             return Lookup(np.full(len(nodes), -1, dtype=np.int64), np.arange(len(nodes), dtype=np.int64))
         alias = self._slot_of[nodes].astype(np.int64)
@@ -292,6 +299,8 @@ class DeviceCache:
         self.table = self._allocate(len(nodes))
         self.rows = len(nodes)
         self._fill(nodes, features, threads)
+        if not sizes.keeps_map:
+            return
         slot_of = np.full(sizes.source.num_rows, -1, dtype=np.int32)
         slot_of[nodes] = np.arange(len(nodes), dtype=np.int32)
         self._slot_of = slot_of

@@ -47,10 +47,11 @@ class Lookups(Gatherer):
             structure = next(sampled, None)
             if structure is None:
                 return
-            found = self._cache.lookup(structure.nodes)
+            rows = structure.nodes if structure.local is None else structure.local
+            found = self._cache.lookup(rows)
             if len(self._touched):
                 with self._clock.stage("extract", structure.index):
-                    cold = structure.nodes[found.misses]
+                    cold = rows[found.misses]
                     for begin in range(0, len(cold), len(self._touched)):
                         part = cold[begin : begin + len(self._touched)]
                         self._features.gather(part, self._touched, self._threads)
@@ -58,13 +59,17 @@ class Lookups(Gatherer):
 
 
 class ZeroCopyLoader(CacheLoader):
-    """A loader whose tables are split: the cache's rows, then all rows of the host."""
+    """A loader whose tables are split: the cache's rows, then those of the host."""
 
     def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
         assert self._cache is not None and self._features is not None
+        hot, host = self._cache.rows, self._features.tensor
+        if item.sampled.local is not None:
+            # Reordered: the rows of the lowest ids are on the device, so an id is its row in the table.
+            return SplitTable(self._cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
         alias, misses = item.found.alias, item.found.misses
-        alias[misses] = self._cache.rows + item.sampled.nodes[misses]
-        return SplitTable(self._cache.table, self._features.tensor), torch.from_numpy(alias), None
+        alias[misses] = hot + item.sampled.nodes[misses]
+        return SplitTable(self._cache.table, host), torch.from_numpy(alias), None
 
 
 class ZeroCopySystem(CachedSystem):

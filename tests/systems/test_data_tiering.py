@@ -34,13 +34,12 @@ def test_mini_batches_are_the_oracles(tiny_dataset: Dataset, name: str, device: 
             assert order == list(range(20))
 
 
-def device_rows(system: System, epoch: int = 1) -> set[int]:
-    """Rows of the device's part, over the epoch's tables."""
+def parts(system: System, epoch: int = 1) -> set[tuple[int, int]]:
+    """Rows of the device's part and of the host's, over the epoch's tables."""
     found = set()
     for batch in system.epoch(epoch):
         assert isinstance(batch.table, SplitTable)
-        found.add(len(batch.table.device))
-        assert len(batch.table.host) == 2000
+        found.add((len(batch.table.device), len(batch.table.host)))
         batch.release()
     return found
 
@@ -49,7 +48,7 @@ def device_rows(system: System, epoch: int = 1) -> set[int]:
 def test_uva_has_nothing_on_the_device(tiny_dataset: Dataset, device: str) -> None:
     with running("uva", workload_of(tiny_dataset), device=device) as system:
         assert system.plan().total("device") == 0
-        assert device_rows(system) == {0}
+        assert parts(system) == {(0, 2000)}
         counters = system.counters()
         assert counters.hits == {"device": 0, "host": counters.rows}
         assert counters.bytes_loaded == counters.rows * ROW
@@ -67,16 +66,20 @@ def test_data_tiering_without_hot_rows_is_uva(tiny_dataset: Dataset, device: str
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("method", get_args(RankingName))
-def test_hot_rows_are_those_of_highest_score(tiny_dataset: Dataset, device: str, method: RankingName) -> None:
+@pytest.mark.parametrize("reorder", [True, False])
+def test_hot_rows_are_those_of_highest_score(
+    tiny_dataset: Dataset, device: str, method: RankingName, reorder: bool
+) -> None:
     workload = workload_of(tiny_dataset)
     hot = ranking.top(ranking.scores(workload, method), 200)
     sampler, rows, hits = make_sampler(workload), 0, 0
     for index, seeds in enumerate(make_seed_plan(workload).batches(1)):
         nodes = sampler.sample(1, index, seeds).nodes
         rows, hits = rows + len(nodes), hits + int(np.isin(nodes, hot).sum())
-    with running("data-tiering", workload, device=device, cache="0.1x", ranking=method) as system:
-        run(system, 0)
-        assert device_rows(system) == {200}
+    with running("data-tiering", workload, device=device, cache="0.1x", ranking=method, reorder=reorder) as system:
+        assert run(system, 0)[:2] == reference(workload)
+        # Reordered, an id is a row of the two parts together; else the host's part has every row at its id.
+        assert parts(system) == {(200, 1800 if reorder else 2000)}
         counters = system.counters()
     assert counters.hits == {"device": hits, "host": rows - hits}
     assert counters.bytes_loaded == (rows - hits) * ROW
@@ -107,7 +110,21 @@ def test_hot_rows_take_the_device_but_for_the_reserve(tiny_dataset: Dataset) -> 
         "data-tiering", workload_of(tiny_dataset), device="emulated:null", device_bytes=1 << 16, reserve="16KiB"
     ) as system:
         run(system)
-        assert device_rows(system) == {(48 << 10) // ROW}
+        hot = (48 << 10) // ROW
+        assert parts(system) == {(hot, 2000 - hot)}
+
+
+def test_the_reordered_graph_needs_no_map_and_is_kept_on_disk(tiny_dataset: Dataset) -> None:
+    found = {}
+    for reorder in (True, False):
+        with running("data-tiering", workload_of(tiny_dataset), cache="0.1x", reorder=reorder) as system:
+            plan = system.plan()
+            found[reorder] = {item.name: item.bytes for item in plan.items if item.bytes}
+            files = {file.name for file in system.files()}
+            assert ("indices.npy" in files) == reorder
+            assert system.notes()["prepared"] == "made"
+    assert "cache map" not in found[True] and "cache map" in found[False]
+    assert found[True]["reordered dataset"] >= tiny_dataset.total_bytes and "reordered dataset" not in found[False]
 
 
 def test_more_hot_rows_than_the_device_holds_are_refused(tiny_dataset: Dataset) -> None:
