@@ -1,0 +1,191 @@
+"""`diskgnn`: faithful on every level, each mechanism seen in its counters, reads as simulated, budgets named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.check.case import Case
+from harness.check.data import make_dataset
+from systems.diskgnn.options import DiskGnnOptions
+from systems.diskgnn.system import DiskGnn
+from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
+from tests.systems.support_systems import reference, run, workload_of
+from workloads.accelerator import make_accelerator
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError
+from workloads.workload import Workload
+
+# Of a table of 3000 rows of 508 bytes, which straddle blocks and pages.
+CASE = Case("diskgnn", nodes=3000, edges=30000, train=300, dim=127)
+NO_CACHES = {"device_cache": "off", "host_cache": "off"}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return make_dataset(tmp_path_factory.mktemp("diskgnn"), CASE)
+
+
+@pytest.fixture(scope="module")
+def workload(dataset: Dataset) -> Workload:
+    return workload_of(dataset, batch_size=10)
+
+
+@contextmanager
+def prepared(
+    workload: Workload,
+    root: Path,
+    *,
+    device: str = "cpu",
+    device_bytes: int = 320 << 10,
+    budget: MemoryBudget | None = None,
+    epochs: int = 0,
+    **options: Any,
+) -> Iterator[DiskGnn]:
+    accelerator = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
+    runtime = Runtime(accelerator, DiskProfile(), root / "artefacts", root / "scratch", 2, epochs=epochs)
+    chosen = DiskGnnOptions(**options)
+    system = DiskGnn(workload, runtime, budget or MemoryBudget(None), chosen, StageClock())
+    try:
+        system.plan()
+        system.prepare()
+        yield system
+    finally:
+        system.close()
+        accelerator.close()
+
+
+ABLATION: dict[str, dict[str, Any]] = {
+    "naive": {**NO_CACHES, "packing": "off", "disk_cache": "off"},
+    "+device cache": {"host_cache": "off", "packing": "off", "disk_cache": "off"},
+    "+host cache": {"host_cache": "64KiB", "packing": "off", "disk_cache": "off"},
+    "+packing": {"host_cache": "64KiB", "disk_cache": "off"},
+    "+disk cache": {"host_cache": "64KiB", "disk_limit": "1.8x"},
+    "packed one by one": {"host_cache": "64KiB", "packing": "individual"},
+    "without pipeline": {"host_cache": "64KiB", "pipeline": False},
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("name", ABLATION)
+def test_every_level_of_the_ablation_is_faithful_and_reads_as_simulated(
+    name: str, device: str, workload: Workload, tmp_path: Path
+) -> None:
+    with prepared(workload, tmp_path, device=device, epochs=2, **ABLATION[name]) as system:
+        for epoch in range(2):
+            assert run(system, epoch)[:2] == reference(workload, epoch)
+            counters, simulated = system.counters(), system.simulated(epoch)
+            assert counters.io_requests == simulated.requests
+            assert counters.bytes_read == simulated.bytes_read
+            assert counters.requests_by_size == simulated.requests_by_size
+            assert sum(counters.hits.values()) + counters.misses == counters.rows
+
+
+def test_each_level_shows_in_its_counter(workload: Workload, tmp_path: Path) -> None:
+    seen = {}
+    for name, options in ABLATION.items():
+        with prepared(workload, tmp_path, device="emulated:null", epochs=2, **options) as system:
+            run(system)
+            seen[name] = system.counters()
+    naive, device, host = seen["naive"], seen["+device cache"], seen["+host cache"]
+    packing, disk = seen["+packing"], seen["+disk cache"]
+    assert naive.hits == {"device": 0, "host": 0} and naive.misses == naive.rows
+    assert device.hits["device"] > 0 and device.hits["host"] == 0
+    assert host.hits["host"] > 0 and host.bytes_read < device.bytes_read < naive.bytes_read
+    # Packing changes how rows are read, not which.
+    assert packing.misses == host.misses
+    assert packing.io_requests < host.io_requests / 10 and packing.bytes_read < host.bytes_read
+    assert packing.hits["disk_cache"] == 0 < disk.hits["disk_cache"]
+    assert disk.misses + disk.hits["disk_cache"] == packing.misses
+    assert disk.bytes_useful == packing.bytes_useful
+    # Whoever packed it and whether stages overlap changes no read at all.
+    assert seen["packed one by one"] == packing
+    assert seen["without pipeline"].misses <= packing.misses  # fewer buffers leave more rows to the caches
+
+
+def test_caches_hold_the_rows_that_are_asked_for_most(workload: Workload, tmp_path: Path) -> None:
+    with prepared(workload, tmp_path, epochs=1, host_cache="64KiB") as system:
+        times: dict[int, int] = {}
+        for batch in system.epoch(0):
+            assert batch.rows is not None
+            for node in batch.sampled.nodes.tolist():
+                times[node] = times.get(node, 0) + 1
+            batch.release()
+        cached = (64 << 10) // 508
+        best = sum(sorted(times.values(), reverse=True)[:cached])
+        assert system.counters().hits["host"] == best
+
+
+def test_minhash_order_reads_less_than_the_order_of_ids(workload: Workload, tmp_path: Path) -> None:
+    read = {}
+    for hashes in (0, 2):
+        with prepared(
+            workload, tmp_path, epochs=1, **NO_CACHES, segment=5, hashes=hashes, io_granularity="4096"
+        ) as system:
+            assert run(system)[:2] == reference(workload)
+            read[hashes] = system.counters().bytes_read
+    assert read[2] < read[0]
+
+
+def test_replayed_samples_are_one_epochs_and_said_so(workload: Workload, tmp_path: Path) -> None:
+    assert DiskGnn.is_faithful(DiskGnnOptions())
+    for every, drawn in ((2, [0, 0, 2]), (0, [0, 0, 0])):
+        options = DiskGnnOptions(resample_every=every)
+        assert not DiskGnn.is_faithful(options)
+        with prepared(workload, tmp_path, epochs=3, resample_every=every) as system:
+            nodes = []
+            for epoch in range(3):
+                batches = []
+                for batch in system.epoch(epoch):
+                    assert batch.sampled.epoch == epoch
+                    batches.append(batch.sampled.nodes.copy())
+                    batch.release()
+                nodes.append(b"".join(part.tobytes() for part in batches))
+            assert [nodes.index(nodes[drawn[epoch]]) for epoch in range(3)] == [drawn.index(d) for d in drawn]
+            assert "not faithful" in system.notes()["samples"]
+
+
+def test_an_epoch_that_nobody_announced_is_prepared_when_it_comes(workload: Workload, tmp_path: Path) -> None:
+    with prepared(workload, tmp_path, host_cache="64KiB") as system:
+        assert system.notes()["epochs_prepared"] == "0"
+        system.clock.drain()
+        assert run(system, 0)[:2] == reference(workload, 0)
+        assert {span.stage for span in system.clock.drain()} == {"load_graph", "extract", "assemble"}
+        assert run(system, 1)[:2] == reference(workload, 1)
+        stages = {span.stage for span in system.clock.drain()}
+        assert {"sample", "inspect", "pack", "switch"} < stages
+    with prepared(workload, tmp_path, epochs=3) as system:
+        assert system.notes()["epochs_prepared"] == "0, 1, 2"
+        system.clock.drain()
+        assert run(system, 2)[:2] == reference(workload, 2)
+        assert "pack" not in {span.stage for span in system.clock.drain()}
+
+
+def test_a_run_within_a_small_budget_is_faithful_and_plans_within_it(workload: Workload, tmp_path: Path) -> None:
+    host = 8 << 20
+    budget = MemoryBudget(host, 320 << 10)
+    for device in ("cpu", "emulated:null"):
+        with prepared(workload, tmp_path, device=device, budget=budget, epochs=2) as system:
+            assert system.plan().total("host") <= host
+            assert run(system, 1)[:2] == reference(workload, 1)
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("samplers|access counts|sampled mini-batches", {"budget": MemoryBudget(100_000)}),
+        ("device table", {"device": "emulated:null", "device_bytes": 4096}),
+        ("device_cache of 310KiB", {"device": "emulated:null", "device_cache": "310KiB"}),
+        ("host_cache of 1GiB", {"budget": MemoryBudget(8 << 20), "host_cache": "1GiB"}),
+        ("partition and chunk buffers", {"budget": MemoryBudget(8 << 20), "packing_memory": "1GiB"}),
+    ],
+)
+def test_the_part_that_does_not_fit_is_named(
+    message: str, arguments: dict[str, Any], workload: Workload, tmp_path: Path
+) -> None:
+    with pytest.raises(BudgetError, match=message), prepared(workload, tmp_path, **arguments):
+        pass
