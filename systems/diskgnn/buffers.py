@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.diskgnn.planner import Fit, Sizes
+from systems.diskgnn.fit import Fit
+from systems.diskgnn.planner import Sizes
 from systems.diskgnn.structure import Addresses
 from systems.engine.arrays import as_rows
 from systems.engine.gather import gather

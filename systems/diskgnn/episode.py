@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from systems.diskgnn.fit import Fit, fit
 from systems.diskgnn.layout import ColdSamples, Placement, Segment, Shape, segment_bytes, segments, unpacked
 from systems.diskgnn.options import DiskGnnOptions
-from systems.diskgnn.planner import NAME, Fit, Sizes, fit
+from systems.diskgnn.planner import NAME, Sizes
 from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
 from systems.diskgnn.search import Prediction, Search, Space, feature_reads
 from systems.diskgnn.structure import Levels, address_arrays, graph_arrays

@@ -1,4 +1,4 @@
-"""Sizes of DiskGNN's levels and buffers: bounds from workload and budget first, exact ones once rows are ranked.
+"""Bounds of DiskGNN's levels and buffers from workload and budget; `fit.py` has them exactly, once rows are ranked.
 
 While it trains DiskGNN needs no graph in memory, only its caches and the mini-batches under way; while it prepares it
 needs the graph and no caches. The plan is the larger of the two.
@@ -6,13 +6,12 @@ needs the graph and no caches. The plan is the larger of the two.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from systems.diskgnn.layout import segment_bytes
 from systems.diskgnn.options import DiskGnnOptions
-from systems.diskgnn.ranking import AccessCounts, MissCurve
-from systems.diskgnn.structure import Levels
+from systems.diskgnn.ranking import AccessCounts
 from systems.engine.batch_store import BatchWriter
 from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.packed_store import PackedWriter, slot_rows
@@ -31,7 +30,7 @@ _UNBOUNDED_SHARE = 10
 _INDEX_BYTES = 64
 _WORKING = 2 << 20
 _AHEAD = 12
-_FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
+FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
 
 
 @dataclass(frozen=True)
@@ -81,34 +80,6 @@ class Sizes:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Exact sizes of an episode.
-
-    Attributes:
-        levels: rows in memory.
-        buffers: mini-batches' buffers in the table.
-        buffer_rows: rows of each.
-        staging: staging buffers.
-        staging_rows: rows of each.
-    """
-
-    levels: Levels
-    buffers: int
-    buffer_rows: int
-    staging: int
-    staging_rows: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> Fit:
-        """From plain data."""
-        return cls(**{**content, "levels": Levels(**content["levels"])})
-
-
 def plan_sizes(
     workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, drawn: int
 ) -> Sizes:
@@ -125,7 +96,7 @@ def plan_sizes(
     on_device = runtime.accelerator.kind != "cpu"
     padding = _PAGE // row + 2
     align = 1 if on_device else slot_rows(row)
-    graph_bytes = _up(bounds.sampled_bytes + 16 * bounds.max_nodes, _PAGE) + 2 * _PAGE
+    graph_bytes = rounded_up(bounds.sampled_bytes + 16 * bounds.max_nodes, _PAGE) + 2 * _PAGE
     limit = options.limit_bytes(workload.dataset.feature_bytes, budget.disk)
     single = options.packing == "off" or (limit is not None and options.disk_cache == "auto")
     if runtime.stages == "sample":
@@ -159,78 +130,19 @@ def plan_sizes(
             PlanItem("device table", table_rows * row, "device"),
         ]
         host_rows, host_cache = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, staging, 1)
-        items.append(PlanItem("host cache and staging buffers", _up(host_rows * row, _PAGE)))
+        items.append(PlanItem("host cache and staging buffers", rounded_up(host_rows * row, _PAGE)))
     else:
         buffers, staging = min(wanted, graphs), 0
         host_rows = 0
         table_rows, direct = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, buffers, align)
-        items.append(PlanItem("host cache and buffers", _up(table_rows * row, _PAGE)))
+        items.append(PlanItem("host cache and buffers", rounded_up(table_rows * row, _PAGE)))
     training = sum(item.bytes for item in items if item.tier == "host")
     beyond = max(0, preparing - training)
-    plan = Plan((*items, PlanItem("preparation beyond that", beyond), disk)).require(NAME, budget, _FIX)
+    plan = Plan((*items, PlanItem("preparation beyond that", beyond), disk)).require(NAME, budget, FIX)
     return Sizes(
         on_device, table_rows, direct, host_rows, host_cache, buffers, staging, ahead, graphs, graph_bytes, padding,
         align, packing, single, bounds, plan,
     )  # fmt: skip
-
-
-def fit(sizes: Sizes, curve: MissCurve) -> Fit:
-    """Exact sizes once it is known how many rows each mini-batch still needs: the most rows cached that leave room.
-
-    More buffers are taken only where they leave half of the rows to the cache.
-
-    Raises:
-        BudgetError: not even one mini-batch fits (an epoch larger than any that was looked at before).
-    """
-    ranked = int(curve.sizes[-1])
-    padding = 0 if sizes.on_device else sizes.padding
-    ahead = 0 if sizes.on_device else sizes.ahead_rows
-    direct, buffers = _best(
-        curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, padding, sizes.align, 0, ahead, sizes.graphs
-    )
-    if direct < 0:
-        raise _no_room("table", sizes.table_rows, curve)
-    direct = min(direct, ranked)
-    buffer_rows = _up(max(1, curve.at(direct) + padding), sizes.align)
-    if not sizes.on_device:
-        return Fit(Levels(direct, 0), buffers, buffer_rows, 0, 0)
-    most = sizes.graphs - buffers
-    host, staging = _best(
-        curve, sizes.host_rows, sizes.host_cache_rows, sizes.staging, sizes.padding, 1, direct, sizes.ahead_rows, most
-    )
-    if host < 0:
-        raise _no_room("staging buffers", sizes.host_rows, curve)
-    host = min(host, ranked - direct)
-    staging_rows = max(1, curve.at(direct + host) + sizes.padding)
-    return Fit(Levels(direct, host), buffers, buffer_rows, staging, staging_rows)
-
-
-def _best(
-    curve: MissCurve, rows: int, wanted: int | None, usual: int, padding: int, align: int, offset: int,
-    ahead_rows: int, most: int,
-) -> tuple[int, int]:  # fmt: skip
-    """Rows cached and buffers; (-1, 1) where there is no room.
-
-    Half of the rows may go to the usual number of buffers. Where mini-batches are small more of them have to be asked
-    for at a time to keep the disk busy: up to `ahead_rows` in all, with a sixth of the rows.
-    """
-    for buffers in range(max(usual, most), 0, -1):
-        found = curve.largest_cache(rows, buffers, padding, align, offset)
-        if found < 0:
-            continue
-        cached = found if wanted is None else min(found, wanted)
-        taken = buffers * _up(curve.at(offset + cached) + padding, align)
-        if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):
-            continue
-        if buffers == 1 or 2 * taken <= rows or cached == wanted:
-            return cached, buffers
-    return -1, 1
-
-
-def _no_room(what: str, rows: int, curve: MissCurve) -> BudgetError:
-    return BudgetError(
-        f"{NAME}: {what} of {rows} rows cannot hold the largest mini-batch ({int(curve.misses[0])} rows)", _FIX
-    )
 
 
 def _graphs(usual: int, most: int, graph_bytes: int, host: int | None) -> int:
@@ -272,7 +184,7 @@ def _host_rows(
     buffers: int, align: int,
 ) -> tuple[int, int | None]:  # fmt: skip
     """Rows of host cache and buffers together, and those that the user wants cached."""
-    buffer = _up(largest, align)
+    buffer = rounded_up(largest, align)
     left: int | None = None
     if budget.host is not None:
         left = (budget.host - sum(item.bytes for item in items if item.tier == "host")) // _PAGE * _PAGE // row
@@ -281,20 +193,20 @@ def _host_rows(
                 f"{NAME}: buffer of the largest mini-batch needs {format_bytes(buffer * row)}, "
                 f"{format_bytes(max(0, left * row))} is left of the {format_bytes(budget.host)} host budget after "
                 f"{', '.join(f'{item.name} ({format_bytes(item.bytes)})' for item in items if item.tier == 'host')}",
-                _FIX,
+                FIX,
             )
     if options.host_cache == "auto":
         cached = nodes // _UNBOUNDED_SHARE if left is None else nodes
-        rows = _up(cached, align) + buffers * buffer
+        rows = rounded_up(cached, align) + buffers * buffer
         return (rows if left is None else min(left, rows)), None
     wanted = 0 if options.host_cache == "off" else parse_bytes(options.host_cache, "host_cache") // row
-    if left is not None and _up(wanted, align) + buffer > left:
+    if left is not None and rounded_up(wanted, align) + buffer > left:
         raise BudgetError(
             f"{NAME}: host_cache of {options.host_cache} leaves no room for a mini-batch of {largest} rows in the "
             f"{format_bytes(left * row)} that is left of the host budget",
             "lower host_cache or raise memory",
         )
-    rows = _up(wanted, align) + buffers * buffer
+    rows = rounded_up(wanted, align) + buffers * buffer
     return (rows if left is None else min(left, rows)), wanted
 
 
@@ -342,9 +254,10 @@ def _preparing(
         ),
     }
     for phase, items in phases.items():
-        Plan(items).require(f"{NAME}, {phase} beforehand", MemoryBudget(budget.host), _FIX)
+        Plan(items).require(f"{NAME}, {phase} beforehand", MemoryBudget(budget.host), FIX)
     return max(Plan(items).total("host") for items in phases.values()), memory
 
 
-def _up(value: int, align: int) -> int:
+def rounded_up(value: int, align: int) -> int:
+    """The least multiple of `align` from `value` on."""
     return -(-value // align) * align

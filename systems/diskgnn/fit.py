@@ -1,0 +1,98 @@
+"""Exact sizes of DiskGNN's levels and buffers, once rows are ranked: as many rows cached as leave room for others."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from systems.diskgnn.planner import FIX, NAME, Sizes, rounded_up
+from systems.diskgnn.ranking import MissCurve
+from systems.diskgnn.structure import Levels
+from workloads.errors import BudgetError
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Exact sizes of an episode.
+
+    Attributes:
+        levels: rows in memory.
+        buffers: mini-batches' buffers in the table.
+        buffer_rows: rows of each.
+        staging: staging buffers.
+        staging_rows: rows of each.
+    """
+
+    levels: Levels
+    buffers: int
+    buffer_rows: int
+    staging: int
+    staging_rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> Fit:
+        """From plain data."""
+        return cls(**{**content, "levels": Levels(**content["levels"])})
+
+
+def fit(sizes: Sizes, curve: MissCurve) -> Fit:
+    """Exact sizes once it is known how many rows each mini-batch still needs: the most rows cached that leave room.
+
+    More buffers are taken only where they leave half of the rows to the cache.
+
+    Raises:
+        BudgetError: not even one mini-batch fits (an epoch larger than any that was looked at before).
+    """
+    ranked = int(curve.sizes[-1])
+    padding = 0 if sizes.on_device else sizes.padding
+    ahead = 0 if sizes.on_device else sizes.ahead_rows
+    direct, buffers = _best(
+        curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, padding, sizes.align, 0, ahead, sizes.graphs
+    )
+    if direct < 0:
+        raise _no_room("table", sizes.table_rows, curve)
+    direct = min(direct, ranked)
+    buffer_rows = rounded_up(max(1, curve.at(direct) + padding), sizes.align)
+    if not sizes.on_device:
+        return Fit(Levels(direct, 0), buffers, buffer_rows, 0, 0)
+    most = sizes.graphs - buffers
+    host, staging = _best(
+        curve, sizes.host_rows, sizes.host_cache_rows, sizes.staging, sizes.padding, 1, direct, sizes.ahead_rows, most
+    )
+    if host < 0:
+        raise _no_room("staging buffers", sizes.host_rows, curve)
+    host = min(host, ranked - direct)
+    staging_rows = max(1, curve.at(direct + host) + sizes.padding)
+    return Fit(Levels(direct, host), buffers, buffer_rows, staging, staging_rows)
+
+
+def _best(
+    curve: MissCurve, rows: int, wanted: int | None, usual: int, padding: int, align: int, offset: int,
+    ahead_rows: int, most: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows cached and buffers; (-1, 1) where there is no room.
+
+    Half of the rows may go to the usual number of buffers. Where mini-batches are small more of them have to be asked
+    for at a time to keep the disk busy: up to `ahead_rows` in all, with a sixth of the rows.
+    """
+    for buffers in range(max(usual, most), 0, -1):
+        found = curve.largest_cache(rows, buffers, padding, align, offset)
+        if found < 0:
+            continue
+        cached = found if wanted is None else min(found, wanted)
+        taken = buffers * rounded_up(curve.at(offset + cached) + padding, align)
+        if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):
+            continue
+        if buffers == 1 or 2 * taken <= rows or cached == wanted:
+            return cached, buffers
+    return -1, 1
+
+
+def _no_room(what: str, rows: int, curve: MissCurve) -> BudgetError:
+    return BudgetError(
+        f"{NAME}: {what} of {rows} rows cannot hold the largest mini-batch ({int(curve.misses[0])} rows)", FIX
+    )
