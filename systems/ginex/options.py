@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from systems.interface import Options
 from workloads.units import parse_bytes
@@ -64,3 +64,9 @@ class GinexOptions(Options):
             except Exception as error:
                 raise ValueError(f"{error}{''.join(f', or {word}' for word in words)}") from None
         return value
+
+    @model_validator(mode="after")
+    def _static_is_filled(self) -> GinexOptions:
+        if self.policy == "static" and not self.prefill:
+            raise ValueError("policy static has nothing but its fill: leave prefill on")
+        return self

@@ -141,6 +141,8 @@ class Ginex(System):
             else:
                 planned.close()
             if sampling is not None:
+                if planning is not None and policy is not None:
+                    tally.overlapped()
                 self._sample(pipe, epoch, seeds, sampling, tally)
             for _ in pipe.results(planned):
                 pass
@@ -172,6 +174,7 @@ class Ginex(System):
 
     def _sampler(self) -> NeighborSampler:
         """A sampler for one superbatch, with the neighbour cache, read from its file as the paper has it."""
+        self._topology.check()
         dataset = self.workload.dataset
         indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
         advise_random(indices)

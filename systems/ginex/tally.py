@@ -18,7 +18,7 @@ class Tally:
         self._depth = depth
         self._reads = ReadStats()
         self._rows = self._hits = self._misses = 0
-        self._filled = self._updated = self._evicted = self._superbatches = 0
+        self._filled = self._updated = self._evicted = self._superbatches = self._overlapped = 0
         self._lists = self._list_hits = 0
 
     def sampled(self, lists: int, hits: int) -> None:
@@ -52,6 +52,11 @@ class Tally:
             self._superbatches += 1
             self._evicted += evictions
 
+    def overlapped(self) -> None:
+        """A superbatch's changesets were planned while another was sampled."""
+        with self._lock:
+            self._overlapped += 1
+
     @property
     def misses(self) -> int:
         """Rows read so far because they were not cached."""
@@ -76,6 +81,7 @@ class Tally:
                 queue_depth=self._depth,
                 observed={
                     "superbatches": float(self._superbatches),
+                    "overlapped_superbatches": float(self._overlapped),
                     "initial_rows": float(self._filled),
                     "cache_updates": float(self._updated),
                     "evictions": float(self._evicted),
