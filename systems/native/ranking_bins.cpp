@@ -113,6 +113,7 @@ void add_along(std::span<const BinnedEdges* const> chunks, std::span<const doubl
     if (chunks.empty()) return;
     const Binning binning = chunks.front()->binning_;
     constexpr std::uint32_t low = (std::uint32_t{1} << Binning::local_bits) - 1;
+    constexpr std::ptrdiff_t ahead = 16;
     TaskPool::shared().run(binning.bins(), 1, threads, [&](std::size_t from, std::size_t to) {
         for (std::size_t bin = from; bin < to; ++bin) {
             double* const sum = sums.data() + bin * binning.span;
@@ -122,7 +123,13 @@ void add_along(std::span<const BinnedEdges* const> chunks, std::span<const doubl
                     const double* const value = values.data() + part.target;
                     const std::uint32_t* edge = chunk->edges_ + part.begin + begins[0];
                     const std::uint32_t* const end = chunk->edges_ + part.begin + begins[1];
-                    for (; edge != end; ++edge) sum[*edge & low] += value[*edge >> Binning::local_bits];
+                    const auto add = [&] { sum[*edge & low] += value[*edge >> Binning::local_bits]; };
+                    // A bin is larger than the second-level cache of most cores: its sums are asked for ahead.
+                    for (; end - edge > ahead; ++edge) {
+                        __builtin_prefetch(sum + (edge[ahead] & low), 1);
+                        add();
+                    }
+                    for (; edge != end; ++edge) add();
                     begins += binning.bins() + 1;
                 }
             }
