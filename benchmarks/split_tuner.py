@@ -40,9 +40,9 @@ def main() -> int:
     parser.add_argument("--nodes", default="2M")
     parser.add_argument("--edges", default="40M")
     parser.add_argument("--dim", default="128")
-    parser.add_argument("--memory", default="+96MiB")
+    parser.add_argument("--memory", default="+64MiB")
     parser.add_argument("--disk-class", default="aws-nvme/16")
-    parser.add_argument("--batches", default="20", help="mini-batches an epoch")
+    parser.add_argument("--batches", default="40", help="mini-batches an epoch")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def main() -> int:
             for split, seen in seconds.items():
                 record = outcore(
                     root, "run", "ali+pg", "--dataset", "g", "--memory", options.memory, "--device", "emulated:null",
-                    "--device-memory", "64MiB", "--batch-size", "50", "--max-batches", options.batches, "--epochs", "3",
+                    "--device-memory", "32MiB", "--batch-size", "50", "--max-batches", options.batches, "--epochs", "2",
                     "--disk-class", options.disk_class, "-o", f"split={split}",
                 )  # fmt: skip
                 if record["status"] != "ok":
