@@ -29,6 +29,10 @@ def trace(
     epochs: Annotated[int, typer.Option(help="epochs, one after the other through the same cache")] = 1,
     seed: Annotated[int, typer.Option(help="of sampling and shuffling")] = 0,
     threads: Annotated[int, typer.Option(help="that sample and simulate")] = 2,
+    fills: Annotated[
+        bool,
+        typer.Option("--fills/--no-fills", help="count what a static cache is filled with as missed, in the table"),
+    ] = True,
     data_root: Annotated[
         Path, typer.Option("--data-root", envvar="OUTCORE_DATA", help="folder that holds the datasets")
     ] = Path("data"),
@@ -38,8 +42,8 @@ def trace(
 ) -> None:
     """Sample the mini-batches of a workload and show each cache policy's miss ratio by cache size.
 
-    Rows of a mini-batch are asked for once each. `reads` counts missed rows and those that a static cache is filled
-    with. Holds the trace in memory: 12 bytes an access.
+    Rows of a mini-batch are asked for once each. Every cache starts empty but a static one, whose rows are read
+    beforehand: counted too, all are measured alike. Holds the trace in memory: 12 bytes an access.
     """
     from systems.engine.policies import POLICIES, RowTrace, compare
     from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -100,20 +104,22 @@ def trace(
             }
         )
         return
-    _print(dataset, recorded.accesses, recorded.num_rows, rows, found, took if verbose else {})
+    _print(dataset, recorded, rows, found, took if verbose else {}, fills)
 
 
 def _print(
-    dataset: Dataset, accesses: int, unique: int, rows: Sequence[int], found: Sequence[Any], took: dict[str, float]
+    dataset: Dataset, recorded: Any, rows: Sequence[int], found: Sequence[Any], took: dict[str, float], fills: bool
 ) -> None:
     from rich.table import Table
 
     from harness.cli.table import console
 
-    title = f"{dataset.name}: {format_count(accesses)} row accesses, {format_count(unique)} rows; miss ratio"
+    counts = f"{format_count(recorded.accesses)} row accesses, {format_count(recorded.num_rows)} rows"
+    title = f"{dataset.name}: {counts}; miss ratio{', fills of static caches counted' if fills else ''}"
     table = Table("cache", "rows", *(entry.policy for entry in found), title=title)
     for index, size in enumerate(rows):
-        ratios = (f"{entry.ratio[index]:.4f}" for entry in found)
+        missed = ((entry.reads if fills else entry.misses)[index] for entry in found)
+        ratios = (f"{count / max(1, recorded.accesses):.4f}" for count in missed)
         table.add_row(format_bytes(size * _row_bytes(dataset)), format_count(size), *ratios)
     if took:
         table.add_row("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found))

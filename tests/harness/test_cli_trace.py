@@ -52,6 +52,13 @@ def test_people_get_a_table(root: Path) -> None:
     assert code == 0 and "belady" in output and "degree" in output and "seconds" in output
 
 
+def test_static_caches_are_measured_like_the_others(root: Path) -> None:
+    """All 2,000 rows cached beforehand: no miss, but 2,000 reads."""
+    chosen = ("--policies", "degree", "--sizes", "2000", "--fanout", "5,5", "-q")
+    assert "0.0000" not in trace(root, *chosen)[1]
+    assert "0.0000" in trace(root, *chosen, "--no-fills")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(("--policies", "magic"), "no policy 'magic'"), (("--sizes", "x%"), "--sizes"), (("--fanout", "a"), "--fanout")],
