@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from systems.engine.direct_files import io_failed, open_direct, write_at
 from systems.engine.memory import aligned_empty
 from workloads.errors import BudgetError, DataIOError
 from workloads.units import format_bytes
@@ -74,9 +75,9 @@ class RegionWriter:
         self._fd: int | None = None
         self.nbytes = 0
         try:
-            self._fd = _open_direct(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        except OSError as error:
-            raise self._failed(error) from error
+            self._fd = open_direct(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        except DataIOError as error:
+            raise self._advised(error) from error
 
     @property
     def memory_bytes(self) -> int:
@@ -120,10 +121,10 @@ class RegionWriter:
             xxhash.xxh3_64_intdigest(region[start:total].data),
         )
         try:
-            _write_all(self._fd, region, self.nbytes)
-        except OSError as error:
+            write_at(self._fd, region, self.nbytes, self.path)
+        except DataIOError as error:
             self.abandon()
-            raise self._failed(error) from error
+            raise self._advised(error) from error
         self._entries.append((self.nbytes, head.nbytes, total - start, count, *digests))
         self.nbytes += size
 
@@ -156,7 +157,7 @@ class RegionWriter:
                 digest = xxhash.xxh3_64_digest(data)
                 index_path(self.path).write_bytes(_MAGIC + digest + data)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._advised(io_failed(self.path, self.nbytes, error.errno or 0, writing=True)) from error
         return index
 
     def abandon(self) -> None:
@@ -168,15 +169,10 @@ class RegionWriter:
             with contextlib.suppress(OSError):
                 self.path.unlink()
 
-    def _failed(self, error: OSError) -> DataIOError:
-        code = error.errno or 0
-        return DataIOError(
-            f"writing {self.path} failed at offset {self.nbytes}: {os.strerror(code)}",
-            path=str(self.path),
-            offset=self.nbytes,
-            errno=code,
-            fix=self._fix if code in (errno.ENOSPC, errno.EDQUOT) else "check the device",
-        )
+    def _advised(self, error: DataIOError) -> DataIOError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.fix = self._fix
+        return error
 
 
 class RegionReader:
@@ -197,13 +193,12 @@ class RegionReader:
         self._fd: int | None = None
         try:
             self.index: Index = _load_index(self.path) if index is None else index
-            self._fd = _open_direct(self.path, os.O_RDONLY)
         except OSError as error:
-            code = error.errno or 0
-            raise DataIOError(
-                f"cannot open {error.filename or path}: {os.strerror(code)}", path=str(error.filename or path),
-                errno=code, fix="check that it is there and can be read",
-            ) from error  # fmt: skip
+            raise _cannot_open(index_path(self.path), error.errno or 0) from error
+        try:
+            self._fd = open_direct(self.path, os.O_RDONLY)
+        except DataIOError as error:
+            raise _cannot_open(self.path, error.errno) from error
 
     def __len__(self) -> int:
         return len(self.index)
@@ -275,19 +270,13 @@ class RegionReader:
         )
 
 
-def _open_direct(path: Path, flags: int) -> int:
-    try:
-        return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        return os.open(path, flags | os.O_CLOEXEC, 0o644)  # a file system without direct I/O
-
-
-def _write_all(fd: int, data: Bytes, offset: int) -> None:
-    done = 0
-    while done < data.nbytes:
-        done += os.pwritev(fd, [data[done:].data], offset + done)
+def _cannot_open(path: Path, code: int) -> DataIOError:
+    return DataIOError(
+        f"cannot open {path}: {os.strerror(code)}",
+        path=str(path),
+        errno=code,
+        fix="check that it is there and can be read",
+    )
 
 
 def _flat(array: NDArray[Any]) -> Bytes:
