@@ -71,11 +71,10 @@ class FirstLayerSystem(CachedSystem):
     def _check_workload(self) -> None:
         super()._check_workload()
         aggregated_width(self.workload.model, self.workload.dataset.dim)
-        if self.workload.sampler.name != "neighbor":
+        if self.workload.sampler.name == "shadow":
             raise InputError(
-                f"{self.info.name}: the first hop is left out, which only a neighbour sampler allows, not "
-                f"{self.workload.sampler.name}",
-                "use sampler neighbor",
+                f"{self.info.name}: the hop of the first layer is left out, and shadow's layers share one subgraph",
+                "use sampler neighbor or layerwise",
             )
 
     def _prepared_items(self) -> tuple[PlanItem, ...]:

@@ -28,20 +28,18 @@ def mapped_sampler(
     *,
     read_ahead: bool = False,
     indptr: npt.NDArray[np.int64] | None = None,
-    hops: int | None = None,
 ) -> NeighborSampler:
     """A sampler with `indptr` in memory and `indices` and labels memory-mapped, without read-ahead unless asked for.
 
     Args:
         indptr: int64 [num_nodes + 1] where it is in memory already.
-        hops: as of `make_sampler`.
     """
     dataset = workload.dataset
     indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
     if not read_ahead:
         advise_random(indices)
         advise_random(labels)
-    return make_sampler(workload, indptr=indptr, indices=indices, labels=labels, hops=hops)
+    return make_sampler(workload, indptr=indptr, indices=indices, labels=labels)
 
 
 def sampling_items(bounds: Bounds, *, workers: int, waiting: int) -> tuple[PlanItem, ...]:

@@ -99,6 +99,24 @@ def test_a_model_of_one_layer_needs_the_seed_nodes_alone(tiny_dataset: Dataset) 
         assert rows_asked(system) == len(tiny_dataset.load("train"))
 
 
+def test_layer_wise_mini_batches_lose_their_last_layer_too(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, fanout=(60, 40), name="layerwise")
+    whole = make_sampler(workload)
+    seeds = make_seed_plan(workload).batches(0)
+    with running("pagraph+pp", workload) as system:
+        for batch in system.epoch(0):
+            wanted = whole.sample(0, batch.sampled.index, seeds[batch.sampled.index]).blocks[-1]
+            assert len(batch.sampled.blocks) == 1
+            np.testing.assert_array_equal(batch.sampled.blocks[0].indices, wanted.indices)
+            batch.release()
+
+
+def test_shadow_has_no_first_hop_to_leave_out(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, fanout=(5, 3), name="shadow")
+    with pytest.raises(InputError, match="shadow's layers share"), running("pagraph+pp", workload):
+        pass
+
+
 def test_attention_has_no_first_layer_to_prepare(tiny_dataset: Dataset) -> None:
     with pytest.raises(InputError, match="gat's first layer"), running("pagraph+pp", whole_lists(tiny_dataset, "gat")):
         pass
