@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.ssd.fio import fio_environment
 from systems.engine import evict
 from workloads.units import parse_bytes
 
@@ -56,7 +57,9 @@ def fio(path: Path, *, pattern: str, block: int, depth: int, seconds: float) -> 
         "--registerfiles", "--fixedbufs", "--norandommap", "--gtod_reduce=1", "--invalidate=1", "--output-format=json",
         "--randrepeat=0",
     ]  # fmt: skip
-    job = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)["jobs"][0]
+    job = json.loads(subprocess.run(command, capture_output=True, check=True, text=True, env=fio_environment()).stdout)[
+        "jobs"
+    ][0]
     done = job["write" if pattern == "write" else "read"]
     return {"iops": float(done["iops"]), "bytes_per_s": float(done["bw_bytes"])}
 

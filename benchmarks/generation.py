@@ -18,6 +18,8 @@ from pathlib import Path
 
 from _disk import interleave, parser, verdict
 
+from harness.ssd.fio import fio_environment
+
 GIB = 1 << 30
 NODES, EDGES = 50_000_000, 1_000_000_000
 FRACTAL_BASE_NODES, FRACTAL_BASE_EDGES, FRACTAL_EXPAND = 1_000_000, 32_000_000, 4
@@ -87,7 +89,7 @@ def fio_write(folder: str, total: int) -> float:
             "fio", "--name=write", f"--filename={made}/file", "--rw=write", "--bs=1M", f"--size={total}", "--direct=1",
             "--ioengine=io_uring", "--iodepth=8", "--end_fsync=1", "--output-format=json",
         ]  # fmt: skip
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=fio_environment())
         return float(json.loads(done.stdout)["jobs"][0]["write"]["bw_bytes"])
 
 

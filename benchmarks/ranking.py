@@ -28,6 +28,7 @@ import numpy as np
 from _disk import fio, parser, verdict
 
 from harness.isolation import Limits, select
+from harness.ssd.fio import fio_environment
 from systems.engine import evict
 from workloads.dataset import Dataset, DatasetWriter
 from workloads.units import format_bytes, parse_count
@@ -187,9 +188,8 @@ def reorder_beside_copy(folder: Path) -> None:
         start = time.perf_counter()
         copy = ["fio", "--name=c", f"--filename={folder}/copy", "--rw=write", "--bs=1M", "--direct=1", "--iodepth=8"]
         copy += [f"--size={dataset.total_bytes}", "--ioengine=io_uring", "--end_fsync=1", "--output-format=json"]
-        wrote = json.loads(subprocess.run(copy, check=True, stdout=subprocess.PIPE, text=True).stdout)["jobs"][0][
-            "write"
-        ]
+        done = subprocess.run(copy, check=True, stdout=subprocess.PIPE, text=True, env=fio_environment())
+        wrote = json.loads(done.stdout)["jobs"][0]["write"]
         read = fio(dataset.file("features"), pattern="read", block=1 << 20, depth=8, seconds=1.0)["bytes_per_s"]
         copied = dataset.total_bytes / float(wrote["bw_bytes"]) + dataset.total_bytes / read
         (folder / "copy").unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -76,6 +77,17 @@ class FioResult:
     version: str = ""
 
 
+def fio_environment() -> dict[str, str]:
+    """The environment in which fio's buffers lie on huge pages, as ours do.
+
+    A read of 1 MiB into 4 KiB pages is 256 pieces of memory, which the kernel splits over several requests: measured
+    so, a disk seemed half as fast as it is. glibc's malloc asks for huge pages when told to; another libc takes no
+    notice.
+    """
+    before = os.environ.get("GLIBC_TUNABLES", "")
+    return {**os.environ, "GLIBC_TUNABLES": ":".join(part for part in (before, "glibc.malloc.hugetlb=1") if part)}
+
+
 def fio_path() -> str | None:
     """Where fio is, None where it is not installed."""
     return shutil.which("fio")
@@ -113,7 +125,7 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     try:
         done = subprocess.run(
             cap.command(arguments) if cap else arguments,
-            capture_output=True, text=True, timeout=limit, check=False, cwd="/",
+            capture_output=True, text=True, timeout=limit, check=False, cwd="/", env=fio_environment(),
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise HostError(f"fio did not end within {limit:.0f} s", "look at the device with `dmesg`") from error

@@ -71,14 +71,12 @@ class FeatureBuffer:
 
     Args:
         num_slots: rows of the table.
-        memory: uint8 [at least `plan_bytes(num_slots)`], aligned to 64 bytes, that processes share (`RankGroup.shared`):
-            the buffer then belongs to all of them, as GNNDrive's processes on one CPU share theirs (Section 4.4).
+        memory: uint8 [at least `plan_bytes(num_slots)`], aligned to 64 bytes, that processes share
+            (`RankGroup.shared`): the buffer is then that of all, as GNNDrive's processes on CPUs have it.
         create: make the buffer in `memory`; the others attach with False once that is done.
     """
 
-    def __init__(
-        self, num_slots: int, *, memory: NDArray[np.uint8] | None = None, create: bool = True
-    ) -> None:
+    def __init__(self, num_slots: int, *, memory: NDArray[np.uint8] | None = None, create: bool = True) -> None:
         if memory is None:
             self._native = _native.FeatureBuffer(num_slots)
         else:
