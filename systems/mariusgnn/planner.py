@@ -21,6 +21,7 @@ from workloads.units import format_bytes
 from workloads.workload import Workload
 
 NAME = "mariusgnn"
+_PAGE_CACHE_BYTES = 4 << 20
 _UNIT_BYTES = 8 << 20  # topology is read in units of this much, or of one partition's if that is more
 
 
@@ -158,6 +159,9 @@ def _sizes(
         PlanItem("buffered node ids", 8 * capacity * parts.size),
         PlanItem("read buffer", unit + reader_bytes(options)),
         *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers),
+        # Labels are read through the page cache, and training's peak differs from step to step: a buffer that took
+        # the last page of the cap would be ended by the kernel.
+        PlanItem("page cache", _PAGE_CACHE_BYTES),
     ]
     if runtime.stages != "sample":
         items += [*tables.items(), PlanItem("buffered features", capacity * parts.slot_bytes)]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from systems.engine import artefacts
 from systems.engine.gather import gather
 from systems.engine.gather_loader import GatherLoader, fill_by
+from systems.engine.memory import give_back_free_memory
 from systems.engine.partitioned import Layout, Partitions, count_buckets, write_partitions
 from systems.engine.reader import ReadStats
 from systems.engine.topology import DatasetFiles
@@ -163,6 +164,7 @@ class MariusGnn(System):
     def _run(self, k: int, loader: GatherLoader, buffer: PartitionBuffer) -> Iterator[Batch]:
         with self.clock.stage("data_prep"):
             self._stats = buffer.load(self.partitions_of(k))
+            give_back_free_memory()
             self._sampler.current = make_sampler(
                 self.workload, indptr=buffer.indptr, indices=buffer.indices, labels=self._labels
             )
