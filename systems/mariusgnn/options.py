@@ -15,7 +15,11 @@ class MariusOptions(Options):
     """Options of `mariusgnn`."""
 
     partitions: int = Field(
-        32, ge=1, le=256, description="p: partitions of the nodes; fewer where a partition would be no whole sectors"
+        0,
+        ge=0,
+        le=256,
+        description="p: partitions of the nodes; fewer where a partition would be no whole sectors; 0: 32, and more "
+        "where the budget would not hold a handful of them",
     )
     buffer: int = Field(0, ge=0, le=256, description="c: partitions in memory at once; 0: as many as the budget holds")
     ordering: Ordering = Field(

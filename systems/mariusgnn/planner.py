@@ -22,6 +22,7 @@ from workloads.workload import Workload
 
 NAME = "mariusgnn"
 _PAGE_CACHE_BYTES = 4 << 20
+_PARTITIONS, _MOST_PARTITIONS = 32, 256
 _UNIT_BYTES = 8 << 20  # topology is read in units of this much, or of one partition's if that is more
 
 
@@ -44,6 +45,16 @@ class Sizes:
     plan: Plan
 
 
+def partitions_for(workload: Workload, budget: MemoryBudget) -> int:
+    """Partitions fine enough that half of the budget holds eight of them, from 32 to 256."""
+    if budget.host is None:
+        return _PARTITIONS
+    count = _PARTITIONS
+    while count < _MOST_PARTITIONS and 8 * workload.dataset.feature_bytes // count > budget.host // 2:
+        count *= 2
+    return count
+
+
 def max_edges(counts: npt.NDArray[np.int64], pinned: int, free: int) -> int:
     """Most edges among the first `pinned` partitions and any `free` others (an upper bound; exact where all are in).
 
@@ -62,11 +73,12 @@ def max_edges(counts: npt.NDArray[np.int64], pinned: int, free: int) -> int:
     return int(counts[:pinned, :pinned].sum() + np.sort(brings)[others - free :].sum())
 
 
-def unit_bytes(layout: Layout, capacity: int) -> int:
-    """Room for the longest list order, and for the buckets of any one partition."""
+def unit_bytes(layout: Layout, capacity: int, host: int | None) -> int:
+    """Room for the longest list order, and for the buckets of any one partition; a sixteenth of the host budget."""
     rows = np.sort(layout.bucket_bytes, axis=1)[:, layout.parts.count - capacity :].sum(axis=1)
     most = max(int(rows.max(initial=0)), int(layout.list_bytes.max(initial=0)))
-    return max(most, min(_UNIT_BYTES, int(layout.list_bytes.sum()), int(layout.bucket_bytes.sum())), 4096)
+    wanted = _UNIT_BYTES if host is None else min(_UNIT_BYTES, host // 16)
+    return max(most, min(wanted, int(layout.list_bytes.sum()), int(layout.bucket_bytes.sum())), 4096)
 
 
 def reader_bytes(options: MariusOptions) -> int:
@@ -146,7 +158,7 @@ def _sizes(
     nodes = min(parts.num_nodes, capacity * parts.size)
     bounds = _bounds(workload, options, nodes, whole=capacity >= parts.count)
     edges = max_edges(layout.counts, parts.pinned, capacity - parts.pinned)
-    unit = unit_bytes(layout, capacity)
+    unit = unit_bytes(layout, capacity, budget.host)
     tables = plan_tables(
         NAME, runtime.accelerator, rows=bounds.max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
         host=0, device=2, device_budget=budget.device,

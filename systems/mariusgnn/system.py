@@ -27,7 +27,7 @@ from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
 from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.ordering import buffered
-from systems.mariusgnn.planner import NAME, Sizes, plan_sizes
+from systems.mariusgnn.planner import NAME, Sizes, partitions_for, plan_sizes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
@@ -69,7 +69,7 @@ class MariusGnn(System):
 
     @cached_property
     def _parts(self) -> Partitions:
-        return Partitions.of(self.workload, self.options.partitions)
+        return Partitions.of(self.workload, self.options.partitions or partitions_for(self.workload, self.budget))
 
     @cached_property
     def _key(self) -> dict[str, Any]:
