@@ -306,6 +306,7 @@ def _preprocess(prepared: Prepared | None) -> Preprocess:
         return Preprocess()
     return Preprocess(
         seconds=prepared.seconds,
+        made_s=prepared.made_s,
         bytes_read=prepared.bytes_read,
         bytes_written=prepared.bytes_written,
         reused=prepared.reused,

@@ -44,13 +44,14 @@ class Planned(_Event):
 
 
 class Prepared(_Event):
-    """`prepare()` is over. `files` are the system's own, to be evicted."""
+    """`prepare()` is over. `files` are the system's own, to be evicted; an earlier run made them in `made_s`."""
 
     event: Literal["prepared"] = "prepared"
     seconds: float
     bytes_read: int
     bytes_written: int
     reused: bool
+    made_s: float = 0.0
     files: list[str] = Field(max_length=100_000)
 
 

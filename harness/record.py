@@ -125,9 +125,10 @@ class Memory(_Part):
 
 
 class Preprocess(_Part):
-    """What `prepare()` cost."""
+    """What `prepare()` cost. `made_s`: seconds that an earlier run spent on what this one used again."""
 
     seconds: float = 0.0
+    made_s: float = 0.0
     bytes_read: int = 0
     bytes_written: int = 0
     reused: bool = False

@@ -114,17 +114,23 @@ class Run:
         self._system.prepare()
         seconds = time.monotonic() - start
         read, written = _process_io()
+        from systems.engine.artefacts import making_seconds
+
+        files = self._system.files()
+        reused = self._system.notes().get("prepared") == "reused"
         own = Prepared(
             seconds=seconds,
+            made_s=making_seconds(files) if reused else 0.0,
             bytes_read=read - read_before,
             bytes_written=written - written_before,
-            reused=self._system.notes().get("prepared") == "reused",
-            files=[str(path) for path in self._system.files()],
+            reused=reused,
+            files=[str(path) for path in files],
         )
         parts = self._joint.gather(own)
         self._joint.send(
             Prepared(
                 seconds=max(part.seconds for part in parts),
+                made_s=max(part.made_s for part in parts),
                 bytes_read=sum(part.bytes_read for part in parts),
                 bytes_written=sum(part.bytes_written for part in parts),
                 reused=all(part.reused for part in parts),

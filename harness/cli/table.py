@@ -88,8 +88,8 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
     from rich.table import Table
 
     table = Table(
-        "system", "memory", "status", "verdict", "class", "epoch s (median \\[range])", "predicted s", "extract s",
-        "read ampl.", "AU", "SE", "engine eff.", "distance", title=title,
+        "system", "memory", "status", "verdict", "class", "epoch s (median \\[range])", "predicted s", "prep. s",
+        "extract s", "read ampl.", "AU", "SE", "engine eff.", "distance", title=title,
     )  # fmt: skip
     rounds: dict[str, list[Record]] = {}
     for record in records:
@@ -105,6 +105,7 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
             "/".join(dict.fromkeys(record.class_ or "–" for record in group)),
             seconds(spread(times) if times else None),
             number(_median([record.summary.predicted_s for record in group]), ".3g"),
+            number(_median([record.preprocess.seconds + record.preprocess.made_s for record in group]), ".3g"),
             number(_median([record.summary.stages_s.get("extract") for record in group]), ".3g"),
             number(_median([record.summary.read_amplification for record in group])),
             number(_median([record.summary.accelerator_utilisation for record in group])),

@@ -12,7 +12,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -99,9 +100,10 @@ def prepare(
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try_lock(handle)
     try:
+        began = time.monotonic()
         facts = dict(make(folder) or {})
         _within(folder, name, disk_budget)
-        _seal(folder, text, facts)
+        _seal(folder, text, facts, began)
         if wanted.exists():
             shutil.rmtree(wanted)  # incomplete, damaged, or made by someone else meanwhile
         folder.rename(wanted)
@@ -144,13 +146,23 @@ def _within(folder: Path, name: str, budget: int | None) -> None:
         )
 
 
-def _seal(folder: Path, text: str, facts: Mapping[str, Any]) -> None:
+def making_seconds(files: Iterable[Path]) -> float:
+    """Seconds that making the artefact folders of these files took, whichever run made them."""
+    total = 0.0
+    for folder in {folder for file in files for folder in file.parents}:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            total += float(json.loads((folder / _SEAL).read_text(encoding="utf-8"))["seconds"])
+    return total
+
+
+def _seal(folder: Path, text: str, facts: Mapping[str, Any], began: float) -> None:
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             sync(path)
             files[str(path.relative_to(folder))] = path.stat().st_size
     seal = folder / _SEAL
-    seal.write_text(json.dumps({"key": text, "facts": facts, "files": files}), encoding="utf-8")
+    content = {"key": text, "facts": facts, "files": files, "seconds": time.monotonic() - began}
+    seal.write_text(json.dumps(content), encoding="utf-8")
     sync(seal)
     sync(folder)

@@ -120,7 +120,7 @@ def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> 
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["schema"] == 1 and record["status"] == "ok" and len(record["epochs"]) == 2
-    assert record["config"]["options"] == {"behaviour": "good", "extract_seconds": 0.01}
+    assert record["config"]["options"] == {"behaviour": "good", "rank": -1, "extract_seconds": 0.01}
     shown = outcore("results", "show", "latest", "--json", data=data, results=results)
     assert json.loads(shown.stdout) == record
     listed = outcore("results", "list", "--json", data=data, results=results)
