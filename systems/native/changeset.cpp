@@ -35,11 +35,12 @@ ChangesetPlanner::ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capaci
         starts_.push_back(starts_.back() + static_cast<std::uint64_t>(size));
     }
     if (narrow_) {
-        next_narrow_.resize(starts_.back());
+        next_narrow_ = PageArray<std::uint16_t>(starts_.back());
     } else {
-        next_wide_.resize(starts_.back());
+        next_wide_ = PageArray<std::uint32_t>(starts_.back());
     }
-    of_node_.assign(num_nodes, none);
+    of_node_ = PageArray<std::uint32_t>(num_nodes);
+    std::fill(of_node_.begin(), of_node_.end(), none);
     lanes_.resize(lane_count);
     for (Lane& lane : lanes_) {
         lane.bucket.assign(batch_sizes.size(), -1);
@@ -61,8 +62,8 @@ std::uint64_t ChangesetPlanner::memory_bytes() const {
     for (const Lane& lane : lanes_) {
         lanes += 4 * (lane.bucket.capacity() + lane.present.capacity() + lane.arriving.capacity() + lane.incoming.capacity() + lane.freed.capacity());
     }
-    return 2 * next_narrow_.capacity() + 4 * next_wide_.capacity() + 4 * of_node_.capacity() + 4 * node_in_.capacity() +
-           4 * link_.capacity() + 4 * free_.capacity() + 8 * starts_.capacity() + lanes;
+    return next_narrow_.bytes() + next_wide_.bytes() + of_node_.bytes() + node_in_.bytes() + link_.bytes() + free_.bytes() +
+           8 * starts_.capacity() + lanes;
 }
 
 std::uint32_t ChangesetPlanner::next_use(std::uint64_t access) const {
@@ -134,8 +135,9 @@ bool ChangesetPlanner::fill(std::uint32_t batch, std::span<const std::int64_t> n
 
 void ChangesetPlanner::begin() {
     if (phase_ != Phase::fill) throw std::invalid_argument("begin out of turn");
-    node_in_.assign(capacity_, none);
-    link_.assign(capacity_, -1);
+    node_in_ = PageArray<std::uint32_t>(capacity_);
+    link_ = PageArray<std::int32_t>(capacity_);
+    free_ = PageArray<std::int32_t>(capacity_);
     std::int32_t slot = 0;
     for (std::uint64_t node = 0; node < num_nodes_; ++node) {
         const std::uint32_t first = of_node_[node];
@@ -147,8 +149,7 @@ void ChangesetPlanner::begin() {
         ++slot;
     }
     held_ = filled_;
-    free_.reserve(capacity_);
-    for (std::uint64_t empty = capacity_; empty-- > filled_;) free_.push_back(static_cast<std::int32_t>(empty));
+    for (std::uint64_t empty = capacity_; empty-- > filled_;) free_[num_free_++] = static_cast<std::int32_t>(empty);
     phase_ = Phase::forward;
     due_ = 0;
 }
@@ -157,8 +158,7 @@ std::vector<std::int64_t> ChangesetPlanner::held(std::uint64_t begin, std::uint6
     if (phase_ != Phase::forward || due_ != 0) throw std::invalid_argument("held out of turn");
     end = std::min(end, filled_);
     if (begin >= end) return {};
-    const auto at = node_in_.begin();
-    return {at + static_cast<std::ptrdiff_t>(begin), at + static_cast<std::ptrdiff_t>(end)};
+    return {node_in_.begin() + begin, node_in_.begin() + end};
 }
 
 void ChangesetPlanner::link(Lane& lane, std::int32_t slot, std::uint32_t next) {
@@ -229,7 +229,8 @@ Changeset ChangesetPlanner::advance(std::uint32_t batch, std::span<const std::in
     for (const Lane& lane : lanes_) {
         result.hits += lane.hits;
         held_ += lane.kept;
-        free_.insert(free_.end(), lane.freed.begin(), lane.freed.end());
+        std::copy(lane.freed.begin(), lane.freed.end(), free_.begin() + num_free_);
+        num_free_ += lane.freed.size();
     }
     choose(nodes, batch, result);
     ++due_;
@@ -244,7 +245,7 @@ void ChangesetPlanner::evict(std::uint32_t next, std::uint64_t count, Changeset&
         std::int32_t slot = lane.bucket[next];
         for (; slot >= 0 && count > 0; --count) {
             of_node_[node_in_[static_cast<std::size_t>(slot)]] = none;
-            free_.push_back(slot);
+            free_[num_free_++] = slot;
             --lane.present[next];
             slot = link_[static_cast<std::size_t>(slot)];
         }
@@ -283,14 +284,14 @@ void ChangesetPlanner::choose(std::span<const std::int64_t> nodes, std::uint32_t
         }
         for (Lane& lane : lanes_) lane.furthest = std::min(lane.furthest, limit);
     }
-    result.in_positions.reserve(std::min<std::uint64_t>(free_.size(), wanted - held_));
+    result.in_positions.reserve(std::min<std::uint64_t>(num_free_, wanted - held_));
     result.in_slots.reserve(result.in_positions.capacity());
     for (Lane& lane : lanes_) {
         for (std::size_t k = 0; k < lane.incoming.size(); ++k) {
             if (k + ahead < lane.incoming.size()) {
                 __builtin_prefetch(&of_node_[static_cast<std::size_t>(nodes[lane.incoming[k + ahead]])], 1);
-                if (free_.size() > ahead) {
-                    const auto soon = static_cast<std::size_t>(free_[free_.size() - ahead]);
+                if (num_free_ > ahead) {
+                    const auto soon = static_cast<std::size_t>(free_[num_free_ - ahead]);
                     __builtin_prefetch(&node_in_[soon], 1);
                     __builtin_prefetch(&link_[soon], 1);
                 }
@@ -300,8 +301,7 @@ void ChangesetPlanner::choose(std::span<const std::int64_t> nodes, std::uint32_t
             lane.arriving[next] = 0;
             if (next > limit || (next == limit && quota == 0)) continue;
             if (next == limit) --quota;
-            const std::int32_t slot = free_.back();
-            free_.pop_back();
+            const std::int32_t slot = free_[--num_free_];
             const auto node = static_cast<std::size_t>(nodes[position]);
             node_in_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(node);
             of_node_[node] = static_cast<std::uint32_t>(slot);

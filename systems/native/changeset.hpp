@@ -4,9 +4,33 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
+#include "aligned_memory.hpp"
+
 namespace outcore {
+
+// An array of its own pages, which go back to the kernel with it: the C library would keep what it has of them for
+// later, charged to this process while others need it. Zeroed.
+template <class T>
+class PageArray {
+public:
+    static_assert(std::is_trivially_copyable_v<T>);
+    PageArray() = default;
+    explicit PageArray(std::size_t size) : memory_(size * sizeof(T)), size_(size) {}
+
+    T& operator[](std::size_t i) { return begin()[i]; }
+    const T& operator[](std::size_t i) const { return begin()[i]; }
+    T* begin() { return reinterpret_cast<T*>(memory_.data()); }
+    const T* begin() const { return reinterpret_cast<const T*>(memory_.data()); }
+    T* end() { return begin() + size_; }
+    std::size_t bytes() const { return memory_.size(); }
+
+private:
+    AlignedMemory memory_;
+    std::size_t size_ = 0;
+};
 
 // What the cache does for one mini-batch.
 struct Changeset {
@@ -79,12 +103,13 @@ private:
     std::uint32_t due_;
     std::uint64_t filled_ = 0;
     std::vector<std::uint64_t> starts_;          // first access of each batch
-    std::vector<std::uint16_t> next_narrow_;     // by access: the batch that uses the node next
-    std::vector<std::uint32_t> next_wide_;
-    std::vector<std::uint32_t> of_node_;         // pass 1 and 2: the first batch that uses it; pass 3: its slot
-    std::vector<std::uint32_t> node_in_;         // by slot
-    std::vector<std::int32_t> link_;             // by slot: the next slot of its bucket
-    std::vector<std::int32_t> free_;             // slots that nobody has, the next one last
+    PageArray<std::uint16_t> next_narrow_;     // by access: the batch that uses the node next
+    PageArray<std::uint32_t> next_wide_;
+    PageArray<std::uint32_t> of_node_;         // pass 1 and 2: the first batch that uses it; pass 3: its slot
+    PageArray<std::uint32_t> node_in_;         // by slot
+    PageArray<std::int32_t> link_;             // by slot: the next slot of its bucket
+    PageArray<std::int32_t> free_;             // slots that nobody has, the next one last
+    std::uint64_t num_free_ = 0;
     std::vector<Lane> lanes_;
     std::uint64_t held_ = 0;                     // slots in buckets
 };
