@@ -21,11 +21,12 @@ def build_workload(spec: WorkerSpec, rank: int = 0) -> Workload:
     """Dataset, sampler, seed plan and model of a run, as rank `rank` has them."""
     from workloads.dataset import Dataset
 
-    return workload_of(spec.config, Dataset.open(Path(spec.dataset)), rank)
+    partition = None if spec.partition is None else Path(spec.partition)
+    return workload_of(spec.config, Dataset.open(Path(spec.dataset)), rank, partition)
 
 
-def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0) -> Workload:
-    """The workload that a configuration and its dataset make for one of its ranks."""
+def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: Path | None = None) -> Workload:
+    """The workload that a configuration and its dataset make for one of its ranks; `partition` as in `Workload`."""
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
     return Workload(
@@ -49,6 +50,7 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0) -> Workload:
         seed=config.seed,
         rank=rank,
         world=config.ranks,
+        partition=partition,
     )
 
 

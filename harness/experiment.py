@@ -196,7 +196,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
             include={
                 "model", "hidden", "heads", "learning_rate", "dropout", "sampler", "fanout", "replace", "shuffle",
                 "batch_size", "max_batches", "epochs", "warmup", "device", "disk_class", "stages", "memory", "cores",
-                "ranks", "keep_order", "seed", "verify", "test_nodes",
+                "ranks", "partition", "keep_order", "seed", "verify", "test_nodes",
             }
         ),
     )  # fmt: skip

@@ -133,6 +133,8 @@ class WorkerSpec(BaseModel):
     # Shared memory of each rank's emulated device.
     pools: list[str]
     disk: dict[str, Any]
+    # Which rank trains each training node, as `Workload.partition`.
+    partition: str | None = None
     # Bounds over the batches of each rank, found outside the cap.
     bounds: list[dict[str, Any]] | None = None
     time_training: bool = True

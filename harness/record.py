@@ -67,6 +67,7 @@ class RunConfig(_Part):
     memory: str = "none"
     cores: int = 0
     ranks: int = 1
+    partition: str = "none"
     keep_order: bool = False
     seed: int = 0
     verify: bool = False

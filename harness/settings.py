@@ -50,6 +50,7 @@ class RunSettings(Strict):
     stages: Literal["all", "sample", "sample+extract"] = "all"
     cores: int = Field(default=0, ge=0)
     ranks: int = Field(default=1, ge=1, le=64)
+    partition: Literal["none", "self-reliant"] = "none"
     keep_order: bool = False
     seed: int = Field(default=0, ge=0)
     verify: bool = False
@@ -190,6 +191,8 @@ def check_settings(settings: RunSettings) -> None:
         from workloads.accelerators.profile import load_profile
 
         load_profile(settings.device.removeprefix("emulated:"))
+    if settings.partition != "none" and settings.ranks == 1:
+        raise InputError("partition is set, and one rank trains all nodes", "set ranks above 1, or leave it out")
     if settings.disk_class != "none":
         if settings.isolation == "none":
             raise InputError("disk_class needs a cgroup, and isolation is none", "use isolation auto")

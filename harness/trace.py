@@ -108,7 +108,8 @@ _LAST: dict[tuple[object, ...], Trace | None] = {}
 
 def trace_of(workload: Workload, epochs: int) -> Trace | None:
     """`trace_workload`, kept for the workload asked for last: the runs of a series share one."""
-    key = (workload.dataset.fingerprint, workload.sampler, workload.seed, workload.rank, workload.world, epochs)
+    place = (workload.rank, workload.world, workload.partition)
+    key = (workload.dataset.fingerprint, workload.sampler, workload.seed, *place, epochs)
     if key not in _LAST:
         _LAST.clear()
         _LAST[key] = trace_workload(workload, epochs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from workloads.dataset import Dataset
@@ -56,7 +57,13 @@ class SamplerSpec:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is computed, whatever the system. `seed` keys sampling, shuffling and initial weights."""
+    """What is computed, whatever the system. `seed` keys sampling, shuffling and initial weights.
+
+    Attributes:
+        rank, world: this process among those that take each step together.
+        partition: an `.npz` file whose `partition_of` (int64 [T]) says which rank trains each training node; None:
+            ranks share every step's seed nodes evenly.
+    """
 
     dataset: Dataset
     sampler: SamplerSpec
@@ -64,3 +71,4 @@ class Workload:
     seed: int = 0
     rank: int = 0
     world: int = 1
+    partition: Path | None = None

@@ -48,6 +48,7 @@ def run(
     timeout: Annotated[str, typer.Option(help="end the run after this, like 600s or 2h")] = "3600s",
     cores: Annotated[int, typer.Option(help="processor cores for the run; 0: all")] = 0,
     ranks: Annotated[int, typer.Option(help="processes that train each step together, by torchrun")] = 1,
+    partition: Annotated[str, typer.Option(help="of the training nodes among ranks: none or self-reliant")] = "none",
     seed: Annotated[int, typer.Option(help="of sampling, shuffling and weights")] = 0,
     option: Annotated[list[str] | None, typer.Option("-o", "--option", help="key=value of the system")] = None,
     data_root: DataRoot = DATA,
@@ -69,8 +70,8 @@ def run(
             "sampler": sampler, "batch_size": batch_size, "max_batches": max_batches, "epochs": epochs,
             "warmup": warmup, "device": device, "device_memory": device_memory, "isolation": isolation,
             "disk_class": disk_class, "stages": stages, "verify": verify, "keep_order": keep_order,
-            "test_nodes": test_nodes, "timeout": timeout, "cores": cores, "ranks": ranks, "seed": seed,
-            "options": parse_options(option or []),
+            "test_nodes": test_nodes, "timeout": timeout, "cores": cores, "ranks": ranks, "partition": partition,
+            "seed": seed, "options": parse_options(option or []),
         },
         "",
     )  # fmt: skip

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from harness.isolation.base import Cap, Isolation, Limits
@@ -19,8 +19,8 @@ from systems.interface import DiskPoint, DiskProfile
 from workloads.errors import HostError
 
 MAX_AGE_S = 3600.0
-# A deep queue of 1 MiB reads would need more buffers than a small cap holds, and no device needs it.
-_SEQUENTIAL_DEPTH = 8
+# As deep as any system reads large pieces; disks behind a hypervisor gain by it well past 8.
+_SEQUENTIAL_DEPTH = 32
 _RAMP_S = 0.2
 # More threads than this only fight for the interpreter.
 _MAX_THREADS = 32
@@ -73,6 +73,16 @@ def quick_profile(
     if where:
         _save(where, profile)
     return profile
+
+
+def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
+    """Each point at the higher of two measured rates."""
+    best = {(point.block_bytes, point.depth, point.pattern): point for point in first.points}
+    for point in second.points:
+        key = (point.block_bytes, point.depth, point.pattern)
+        if key not in best or point.iops > best[key].iops:
+            best[key] = point
+    return replace(first, points=tuple(best.values()))
 
 
 _Wanted = Sequence[tuple[int, int, bool]]

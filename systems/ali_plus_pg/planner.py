@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
 
 from systems.ali_plus_pg.options import AliPlusPgOptions
 from systems.engine import RowReader, split_tuner
 from systems.engine.bounds import batch_bounds
 from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.row_reads import reader_arguments
 from systems.engine.static_cache import StaticCache
-from systems.engine.topology import indptr_item, row_bytes, sampling_items
+from systems.engine.topology import indptr_item, sampling_items
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes
@@ -19,18 +19,6 @@ from workloads.workload import Workload
 
 NAME = "ali+pg"
 _UNLIMITED_SHARE = 4  # without a budget the caches hold one part in so many
-
-
-class ReaderArguments(TypedDict):
-    """What decides how an extractor's reader reads, and how large it is."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    granularity: Literal["logical", "4096"]
-    merge: bool
-    max_request_bytes: int
 
 
 @dataclass(frozen=True)
@@ -65,19 +53,6 @@ class Sizes:
     cache_bytes: int
     page_cache_bytes: int
     plan: Plan
-
-
-def reader_arguments(workload: Workload, options: AliPlusPgOptions) -> ReaderArguments:
-    """Arguments of one extractor's row reader."""
-    return {
-        "data_offset": workload.dataset.data_offset("features"),
-        "num_rows": workload.dataset.num_nodes,
-        "row_bytes": row_bytes(workload),
-        "depth": options.io_depth,
-        "granularity": options.io_granularity,
-        "merge": options.merge,
-        "max_request_bytes": options.max_request_bytes,
-    }
 
 
 def shares(workload: Workload, cache_bytes: int, split: int, *, sampling_only: bool = False) -> Shares:

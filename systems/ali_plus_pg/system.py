@@ -18,12 +18,13 @@ import numpy.typing as npt
 import torch
 
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import Shares, Sizes, plan_sizes, reader_arguments, sampling_workers, shares
+from systems.ali_plus_pg.planner import Shares, Sizes, plan_sizes, sampling_workers, shares
 from systems.engine import ReadStats, RowReader, gather, split_tuner
 from systems.engine.artefacts import identity, prepare
 from systems.engine.gather_loader import GatherLoader, HostTable
 from systems.engine.neighbour_cache import NeighbourCache
 from systems.engine.ranking import out_degrees, top
+from systems.engine.row_reads import reader_arguments
 from systems.engine.static_cache import StaticCache
 from systems.engine.topology import DatasetFiles
 from systems.interface import Batch, Counters, Plan, System, SystemInfo

@@ -57,6 +57,8 @@ def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[s
         "world": workload.world,
         **parts,
     }
+    if workload.partition is not None:
+        found["partition"] = workload.partition.name
     if model:
         found["model"] = asdict(workload.model)
     return found

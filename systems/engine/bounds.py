@@ -46,6 +46,7 @@ def batch_bounds(workload: Workload) -> Bounds:
     """
     key = (
         workload.dataset.fingerprint, workload.sampler, workload.seed, workload.rank, workload.world,
+        workload.partition,
     )  # fmt: skip
     with _LOCK:
         if key not in _FOUND:

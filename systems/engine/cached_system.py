@@ -22,7 +22,7 @@ from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
 from systems.engine.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.host_features import HostFeatures, HostStore, RowFile, feature_rows
-from systems.engine.topology import DatasetFiles, indptr_item, sampling_items
+from systems.engine.topology import DatasetFiles, indptr_item, loaded, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System
 from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
@@ -300,12 +300,13 @@ class CachedSystem(System):
     def _make_sample(self) -> Sample:
         dataset = self._dataset
         self._check_files()
+        group = self.runtime.group
         if not self._mapped:
-            return self._sample_of(dataset.load("indptr"), dataset.load("indices"), dataset.load("labels"))
+            return self._sample_of(*(loaded(dataset, part, group) for part in ("indptr", "indices", "labels")))
         indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
         advise_random(indices)
         advise_random(labels)
-        return self._sample_of(dataset.load("indptr"), indices, labels)
+        return self._sample_of(loaded(dataset, "indptr", group), indices, labels)
 
     def _sample_of(
         self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], labels: npt.NDArray[np.int64]
@@ -313,7 +314,7 @@ class CachedSystem(System):
         return make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, hops=self._hops).sample
 
     def _make_features(self) -> HostFeatures | None:
-        return HostFeatures(self._rows, self._store)
+        return HostFeatures(self._rows, self._store, group=self.runtime.group)
 
     def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
         assert features is not None

@@ -22,6 +22,7 @@ from systems.engine.topology import check_length
 from systems.interface import PlanItem
 from workloads.accelerator import Accelerator
 from workloads.errors import InputError
+from workloads.ranks import RankGroup
 from workloads.workload import Workload
 
 HostStore = Literal["memory", "mapped"]
@@ -73,6 +74,7 @@ class HostFeatures:
         source: where the rows are.
         store: `memory` loads them, `mapped` maps them without read-ahead.
         reads_itself: the accelerator that is to read the rows by zero-copy; they are then pinned where it wants that.
+        group: the run's ranks, which then have loaded rows in one memory for all.
 
     Attributes:
         array: [num_rows, dim].
@@ -82,7 +84,13 @@ class HostFeatures:
         InputError: rows that are mapped are to be pinned.
     """
 
-    def __init__(self, source: RowFile, store: HostStore, reads_itself: Accelerator | None = None) -> None:
+    def __init__(
+        self,
+        source: RowFile,
+        store: HostStore,
+        reads_itself: Accelerator | None = None,
+        group: RankGroup | None = None,
+    ) -> None:
         source.check()
         self.source = source
         self.store = store
@@ -93,6 +101,12 @@ class HostFeatures:
                     "use host_store=memory",
                 )
             self.array: npt.NDArray[Any] = _mapped(source)
+        elif group is not None:
+            memory = torch.from_numpy(group.shared(source.nbytes))
+            if group.rank == 0:
+                _into(source, memory)
+            group.barrier()
+            self.array = memory.numpy().view(source.dtype).reshape(source.num_rows, source.dim)
         elif reads_itself is not None:
             self.array = _into(source, reads_itself.host_buffer(source.nbytes))
         else:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from systems.engine.bounds import Bounds
 from systems.interface import PlanItem
+from workloads.dataset import Dataset
 from workloads.errors import DataIOError
+from workloads.ranks import RankGroup
 from workloads.sampling.make import advise_random, make_sampler
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
@@ -28,18 +30,32 @@ def mapped_sampler(
     *,
     read_ahead: bool = False,
     indptr: npt.NDArray[np.int64] | None = None,
+    threads: int = 1,
 ) -> NeighborSampler:
     """A sampler with `indptr` in memory and `indices` and labels memory-mapped, without read-ahead unless asked for.
 
     Args:
         indptr: int64 [num_nodes + 1] where it is in memory already.
+        threads: that share one mini-batch; above the cores they wait for more pages at once.
     """
     dataset = workload.dataset
     indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
     if not read_ahead:
         advise_random(indices)
         advise_random(labels)
-    return make_sampler(workload, indptr=indptr, indices=indices, labels=labels)
+    return make_sampler(workload, indptr=indptr, indices=indices, labels=labels, threads=threads)
+
+
+def loaded(dataset: Dataset, part: Literal["indptr", "indices", "labels"], group: RankGroup | None) -> npt.NDArray[Any]:
+    """A part of the dataset in memory: this process's own, or one for all ranks, which rank 0 loads."""
+    if group is None:
+        return dataset.load(part)
+    like = dataset.memmap(part)
+    memory = group.shared(like.nbytes).view(like.dtype)
+    if group.rank == 0:
+        memory[:] = dataset.load(part)
+    group.barrier()
+    return memory
 
 
 def sampling_items(bounds: Bounds, *, workers: int, waiting: int) -> tuple[PlanItem, ...]:

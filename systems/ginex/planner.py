@@ -7,7 +7,6 @@ sampling the changesets of a superbatch and the neighbour cache take it (Section
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
 
 from systems.engine import RowReader
 from systems.engine.batch_store import BatchWriter
@@ -16,6 +15,7 @@ from systems.engine.changeset import ChangesetPlan
 from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
 from systems.engine.regions import padded
+from systems.engine.row_reads import reader_arguments
 from systems.engine.topology import indptr_item, row_bytes, sampling_items
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
@@ -34,18 +34,6 @@ _RESERVE_SHARE = 16
 _LEAST_RESERVE = 4 << 20
 _MOST_RESERVE = 128 << 20
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
-
-
-class ReaderArguments(TypedDict):
-    """What decides how a reader reads, and how large it is."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    granularity: Literal["logical", "4096"]
-    merge: bool
-    max_request_bytes: int
 
 
 @dataclass(frozen=True)
@@ -73,19 +61,6 @@ class Sizes:
     input_rows: int
     tables: Tables
     plan: Plan
-
-
-def reader_arguments(workload: Workload, options: GinexOptions) -> ReaderArguments:
-    """Arguments of one row reader."""
-    return {
-        "data_offset": workload.dataset.data_offset("features"),
-        "num_rows": workload.dataset.num_nodes,
-        "row_bytes": row_bytes(workload),
-        "depth": options.io_depth,
-        "granularity": options.io_granularity,
-        "merge": options.merge,
-        "max_request_bytes": options.max_request_bytes,
-    }
 
 
 def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:

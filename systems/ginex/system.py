@@ -21,10 +21,11 @@ from systems.engine.gather_loader import torch_dtype
 from systems.engine.memory import aligned_empty, give_back_free_memory
 from systems.engine.neighbour_cache import NeighbourCache
 from systems.engine.pipeline import Channel, Pipeline
+from systems.engine.row_reads import reader_arguments
 from systems.engine.topology import DatasetFiles, row_bytes
 from systems.ginex.loop import MainLoop, Readers
 from systems.ginex.options import GinexOptions
-from systems.ginex.planner import Sizes, plan_sizes, reader_arguments, runtime_batch_bytes
+from systems.ginex.planner import Sizes, plan_sizes, runtime_batch_bytes
 from systems.ginex.policy import Belady, Policy, Static
 from systems.ginex.superbatch import Superbatch
 from systems.ginex.tally import Tally
@@ -180,7 +181,10 @@ class Ginex(System):
         advise_random(indices)
         advise_random(labels)
         cached = self._neighbours.load() if self._neighbours is not None else None
-        return make_sampler(self.workload, indptr=self._indptr, indices=indices, labels=labels, cached=cached)
+        return make_sampler(
+            self.workload, indptr=self._indptr, indices=indices, labels=labels, cached=cached,
+            threads=self.options.list_threads,
+        )  # fmt: skip
 
     def _train(self, superbatch: Superbatch, tally: Tally) -> Iterator[Batch]:
         if self._loop is None or self._policy is None:

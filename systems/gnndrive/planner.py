@@ -7,10 +7,10 @@ part of them, and the feature buffer is as large as all their budgets allow.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypedDict
 
 from systems.engine import FeatureBuffer, RowReader
 from systems.engine.bounds import Bounds, batch_bounds
+from systems.engine.row_reads import reader_arguments
 from systems.engine.topology import indptr_item, row_bytes, sampling_items
 from systems.gnndrive.options import GnnDriveOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
@@ -21,19 +21,6 @@ from workloads.workload import Workload
 NAME = "gnndrive"
 _STAGING = 2 << 20
 _PAGE = 4096
-
-
-class ReaderArguments(TypedDict):
-    """What decides how an extractor's reader reads, and how large it is."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    granularity: Literal["logical", "4096"]
-    merge: bool
-    max_request_bytes: int
-    merge_gap_bytes: int
 
 
 @dataclass(frozen=True)
@@ -55,20 +42,6 @@ class Sizes:
     sharing: int
     staging_bytes: int
     plan: Plan
-
-
-def reader_arguments(workload: Workload, options: GnnDriveOptions) -> ReaderArguments:
-    """Arguments of one extractor's row reader."""
-    return {
-        "data_offset": workload.dataset.data_offset("features"),
-        "num_rows": workload.dataset.num_nodes,
-        "row_bytes": row_bytes(workload),
-        "depth": options.io_depth,
-        "granularity": options.io_granularity,
-        "merge": options.merge,
-        "max_request_bytes": options.max_request_bytes,
-        "merge_gap_bytes": options.merge_gap_bytes,
-    }
 
 
 def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GnnDriveOptions) -> Sizes:

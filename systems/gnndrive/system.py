@@ -19,10 +19,11 @@ import torch
 from systems.engine import FeatureBuffer, RowReader, madvise
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
-from systems.engine.topology import DatasetFiles, mapped_sampler
+from systems.engine.row_reads import reader_arguments
+from systems.engine.topology import DatasetFiles, loaded, mapped_sampler
 from systems.gnndrive.extractor import CachedExtractor, Extractor, ExtractorPool, HostExtractor, StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
-from systems.gnndrive.planner import Sizes, plan_sizes, reader_arguments
+from systems.gnndrive.planner import Sizes, plan_sizes
 from systems.gnndrive.tally import Tally
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from workloads.sampling.batch import SampledBatch
@@ -75,7 +76,7 @@ class GnnDrive(System):
         sizes = self._sizes
         self._topology = DatasetFiles(self.workload, ["indices", "labels"])
         self._topology.check()
-        self._sampler = mapped_sampler(self.workload, indptr=self._shared_indptr())
+        self._sampler = mapped_sampler(self.workload, indptr=self._shared_indptr(), threads=self.options.list_threads)
         if self.runtime.stages == "sample":
             return
         dataset, accelerator = self.workload.dataset, self.runtime.accelerator
@@ -90,14 +91,8 @@ class GnnDrive(System):
 
     def _shared_indptr(self) -> npt.NDArray[np.int64] | None:
         """`indptr` once for all processes; None where there is one, which loads its own."""
-        group, dataset = self.runtime.group, self.workload.dataset
-        if group is None:
-            return None
-        indptr = group.shared(8 * (dataset.num_nodes + 1)).view(np.int64)
-        if group.rank == 0:
-            indptr[:] = dataset.load("indptr")
-        group.barrier()
-        return indptr
+        group = self.runtime.group
+        return None if group is None else loaded(self.workload.dataset, "indptr", group)
 
     def _shared_buffer(self, dtype: torch.dtype) -> tuple[torch.Tensor, FeatureBuffer]:
         """Table and bookkeeping in memory of all processes: a row that one of them reads serves the others too."""

@@ -21,7 +21,7 @@ from workloads.units import format_bytes
 from workloads.workload import Workload
 
 NAME = "mariusgnn"
-_PAGE_CACHE_BYTES = 4 << 20
+_PAGE_CACHE_BYTES = 2 << 20
 _PARTITIONS, _MOST_PARTITIONS = 32, 256
 _UNIT_BYTES = 8 << 20  # topology is read in units of this much, or of one partition's if that is more
 
@@ -74,10 +74,10 @@ def max_edges(counts: npt.NDArray[np.int64], pinned: int, free: int) -> int:
 
 
 def unit_bytes(layout: Layout, capacity: int, host: int | None) -> int:
-    """Room for the longest list order, and for the buckets of any one partition; a sixteenth of the host budget."""
+    """Room for the longest list order and for the buckets of any one partition; beyond that a 32nd of the budget."""
     rows = np.sort(layout.bucket_bytes, axis=1)[:, layout.parts.count - capacity :].sum(axis=1)
     most = max(int(rows.max(initial=0)), int(layout.list_bytes.max(initial=0)))
-    wanted = _UNIT_BYTES if host is None else min(_UNIT_BYTES, host // 16)
+    wanted = _UNIT_BYTES if host is None else min(_UNIT_BYTES, host // 32)
     return max(most, min(wanted, int(layout.list_bytes.sum()), int(layout.bucket_bytes.sum())), 4096)
 
 

@@ -21,6 +21,21 @@ using IdsOut = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
 
 inline std::span<const std::int64_t> span_of(const Ids& ids) { return {ids.data(), ids.size()}; }
 
+// One-dimensional arrays of any type, to read and to write.
+template <class T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::span<const T> in(const In<T>& array) {
+    return {array.data(), array.size()};
+}
+template <class T>
+std::span<T> out(const Out<T>& array) {
+    return {array.data(), array.size()};
+}
+
 // Hands a vector to numpy without a copy.
 inline IdsOut to_numpy(std::vector<std::int64_t> values) {
     auto* kept = new std::vector<std::int64_t>(std::move(values));

@@ -5,20 +5,6 @@
 namespace outcore {
 namespace {
 
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-std::span<const T> in(const In<T>& array) {
-    return {array.data(), array.size()};
-}
-template <class T>
-std::span<T> out(const Out<T>& array) {
-    return {array.data(), array.size()};
-}
-
 template <class Id>
 void bind_ids(nb::module_& m) {
     m.def(

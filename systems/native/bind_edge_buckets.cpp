@@ -5,21 +5,6 @@
 namespace outcore {
 namespace {
 
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-std::span<const T> in(const In<T>& array) {
-    return {array.data(), array.size()};
-}
-
-template <class T>
-std::span<T> out(const Out<T>& array) {
-    return {array.data(), array.size()};
-}
-
 void check_square(std::size_t size, std::size_t partitions) {
     if (partitions == 0 || partitions > max_partitions || size != partitions * partitions)
         throw std::invalid_argument("counts is not [partitions^2]");

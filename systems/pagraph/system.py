@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
-from systems.engine.cached_system import CachedSystem, CacheOptions
+from systems.engine.artefacts import Prepared
+from systems.engine.cached_system import CachedSystem, CacheOptions, Ids, highest
+from systems.engine.partition import Partitioning
 from systems.interface import SystemInfo
 
 
@@ -24,7 +27,11 @@ class PaGraphOptions(CacheOptions):
 
 
 class PaGraph(CachedSystem):
-    """PaGraph of its paper. Its partitions (Section 3.2) are of several devices; on one there is one partition."""
+    """PaGraph of its paper. Several ranks share graph and features on the host; each caches for its own device.
+
+    With `--partition self-reliant` a rank trains the nodes of its partition (Section 3.2) and caches among the nodes
+    that its partition can reach: ranks that train alike reach alike rows, and fewer of them.
+    """
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="pagraph",
@@ -33,6 +40,7 @@ class PaGraph(CachedSystem):
         devices=("cpu", "cuda", "emulated"),
         faithful=True,
         options=PaGraphOptions,
+        data_parallel=True,
     )
     options: PaGraphOptions
 
@@ -40,6 +48,15 @@ class PaGraph(CachedSystem):
     def _ahead(self) -> int:
         # One trained, one ready, one copied and two gathered: the ring of rows and the staging buffers say how many.
         return 5 if self.options.pipeline else 1
+
+    def _cached_rows(self, order: Prepared | None, k: int) -> Ids:
+        """The `k` rows of highest score in this rank's partition, or of all."""
+        if order is None or self.workload.partition is None:
+            return super()._cached_rows(order, k)
+        own = np.zeros(self.workload.dataset.num_nodes, dtype=bool)
+        own[Partitioning.load(self.workload.partition).nodes(self.workload.rank)] = True
+        ranked = highest(order, len(own))
+        return np.concatenate([ranked[own[ranked]], ranked[~own[ranked]]])[:k]
 
     @property
     def _buffers(self) -> float:

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,8 @@ from harness.isolation.select import select
 from harness.orchestrator import execute
 from harness.record import Record
 from harness.series import Series
+from harness.ssd.profile import better_of
+from systems.interface import DiskPoint, DiskProfile
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, share_cache, workers_of
 from tests.support import make_tiny
 from workloads.dataset import Dataset
@@ -38,7 +42,7 @@ def tiny(series: Series) -> Dataset:
     return Dataset.open(series.data_root / "tiny")
 
 
-def run(series: Series, **changes: object) -> Record:
+def run(series: Series, **changes: Any) -> Record:
     wanted = config(series, **changes)
     record = execute(series, wanted, tiny(series))
     assert left_behind(series) == []
@@ -205,3 +209,29 @@ def test_a_second_orchestrator_is_refused(series: Series) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "another outcore is running" in done.stderr
+
+
+def test_a_beaten_profile_is_measured_again_before_the_verdict(series: Series) -> None:
+    """A profile taken in a slow moment must not make a sound run INVALID; one that holds stays as it is."""
+    kept = series.bare_profile
+    assert kept is not None
+    slow = tuple(replace(point, iops=point.iops / 1000, bytes_per_s=point.bytes_per_s / 1000) for point in kept.points)
+    series.bare_profile = replace(kept, points=slow)
+    try:
+        record = run(series, system="gnndrive", options={"extractors": 1}, device_memory="4MiB")
+        assert record.status == "ok", record.reason
+        assert "measured again" in record.notes["device_profile"]
+        assert record.disk["bare"]["points"][0]["iops"] > 10 * slow[0].iops
+        beaten = next(rule for rule in record.verdict_rules if rule.name == "no_faster_than_the_device")
+        ratio = float(beaten.detail.split()[0])
+        assert ratio < 20, "held to the disk as it was measured now"
+    finally:
+        series.bare_profile = kept
+
+
+def test_the_better_rate_of_each_point_counts() -> None:
+    def profile(**rates: float) -> DiskProfile:
+        return DiskProfile(tuple(DiskPoint(int(size[1:]), 8, rate, rate) for size, rate in rates.items()))
+
+    best = better_of(profile(b512=10.0, b4096=5.0), profile(b512=8.0, b4096=7.0, b65536=1.0))
+    assert {point.block_bytes: point.iops for point in best.points} == {512: 10.0, 4096: 7.0, 65536: 1.0}

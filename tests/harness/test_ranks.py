@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from harness import results
 from harness.joint import merged_plan, summed
 from harness.orchestrator import execute
 from harness.record import PlannedBuffer, Record
 from harness.series import Series
+from systems.engine.partition import Partitioning
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, share_cache, workers_of
 from tests.support import make_tiny
 from workloads.dataset import Dataset
+from workloads.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +93,24 @@ def test_plans_and_counters_of_ranks_add_up() -> None:
     assert summed([first, second]) == {
         "rows": 7, "hits": {"host": 3, "device": 7}, "observed": {"a": 1.0}, "none": None,
     }  # fmt: skip
+
+
+def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
+    """Each rank trains its own partition's nodes, all of them once, and every digest is the workload's."""
+    settings: dict[str, Any] = {"device_memory": "1MiB", "batch_size": 100, "max_batches": 0, "options": {}}
+    record = run(series, "pagraph", ranks=2, partition="self-reliant", **settings)
+    assert record.status == "ok", record.reason
+    assert not [rule for rule in record.verdict_rules if rule.rule == "18" and not rule.ok]
+    file = next((series.results_root / "cache").glob("partition-*.npz"))
+    partitioning = Partitioning.load(file)
+    assert partitioning.num_partitions == 2 and partitioning.train_balance <= 1.01
+    batches = results.batches(results.find(series.results_root, record.run_id))
+    seeds = batches[batches["epoch"] == 1].groupby(batches["batch"] % 2)["seeds"].sum()
+    assert seeds.tolist() == [len(partitioning.train_nodes(rank)) for rank in range(2)]
+    shared = run(series, "pagraph", ranks=2, **settings)
+    assert shared.epochs[0].digest != record.epochs[0].digest, "other seed nodes, other mini-batches"
+
+
+def test_a_partition_needs_ranks(series: Series) -> None:
+    with pytest.raises(InputError, match="one rank trains all nodes"):
+        config(series, "pagraph", partition="self-reliant")

@@ -11,7 +11,7 @@ from scipy import stats
 from tests.workloads import sampling_reference as reference
 from workloads import _native
 from workloads.errors import InputError
-from workloads.sampling import SeedPlan
+from workloads.sampling import PartitionPlan, SeedPlan
 
 TRAIN = np.random.default_rng(0).permutation(5_000)[:1_003]
 
@@ -98,3 +98,29 @@ def test_impossible_plans_are_refused(change: dict[str, object], epoch: int) -> 
     arguments = {"train": TRAIN, "batch_size": 10, "seed": 0, **change}
     with pytest.raises(InputError):
         SeedPlan(**arguments).batches(epoch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sizes", [(100, 100), (130, 70), (51, 49)])
+def test_partitions_step_together_and_lose_no_node(sizes: tuple[int, int]) -> None:
+    """Ranks with unequal parts have equally many mini-batches, none above the batch size, and every node once."""
+    partition_of = np.repeat([0, 1], sizes)
+    partition_of = partition_of[np.random.default_rng(0).permutation(len(partition_of))]
+    train = TRAIN[: sum(sizes)]
+    plans = [PartitionPlan(train, partition_of, 20, seed=3, rank=rank, world=2) for rank in range(2)]
+    assert plans[0].num_batches == plans[1].num_batches == -(-max(sizes) // 20)
+    for rank, plan in enumerate(plans):
+        batches = plan.batches(1)
+        assert len(batches) == plan.num_batches and max(map(len, batches)) <= 20
+        assert sorted(np.concatenate(batches).tolist()) == sorted(train[partition_of == rank].tolist())
+        assert not np.array_equal(np.concatenate(batches), np.concatenate(plan.batches(2)))
+    short = PartitionPlan(train, partition_of, 20, seed=3, rank=0, world=2, max_batches=2)
+    assert [batch.tolist() for batch in short.batches(1)] == [batch.tolist() for batch in plans[0].batches(1)[:2]]
+
+
+def test_a_partition_of_another_dataset_or_other_ranks_is_refused() -> None:
+    with pytest.raises(InputError, match="tells of 3 training nodes"):
+        PartitionPlan(TRAIN[:4], np.zeros(3, dtype=np.int64), 2, seed=0, rank=0, world=1)
+    with pytest.raises(InputError, match="3 parts for 2 ranks"):
+        PartitionPlan(TRAIN[:4], np.array([0, 1, 2, 0]), 2, seed=0, rank=0, world=2)
+    with pytest.raises(InputError, match="1 training nodes for 3 mini-batches"):
+        PartitionPlan(TRAIN[:4], np.array([0, 0, 0, 1]), 1, seed=0, rank=0, world=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
 from workloads.sampling.neighbor import NeighborSampler
-from workloads.sampling.seeds import SeedPlan
+from workloads.sampling.seeds import PartitionPlan, SeedPlan
 from workloads.sampling.subgraph import LayerwiseSampler, ShadowSampler
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "EpochDigest",
     "LayerwiseSampler",
     "NeighborSampler",
+    "PartitionPlan",
     "SampledBatch",
     "SeedPlan",
     "ShadowSampler",

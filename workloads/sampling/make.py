@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from workloads.errors import InputError
 from workloads.sampling.neighbor import NeighborSampler
-from workloads.sampling.seeds import SeedPlan
+from workloads.sampling.seeds import PartitionPlan, SeedPlan
 from workloads.sampling.subgraph import LayerwiseSampler, ShadowSampler
 from workloads.workload import Workload
 
@@ -69,9 +69,16 @@ def make_sampler(
     raise InputError(f"there is no sampler {spec.name!r}", "use neighbor, layerwise or shadow")
 
 
-def make_seed_plan(workload: Workload) -> SeedPlan:
-    """The seed plan of a workload, over the dataset's training nodes."""
+def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
+    """The seed plan of a workload, over the dataset's training nodes, or those of this rank's partition."""
     sampler = workload.sampler
+    if workload.partition is not None:
+        with np.load(workload.partition) as file:
+            partition_of = file["partition_of"]
+        return PartitionPlan(
+            workload.dataset.load("train"), partition_of, sampler.batch_size, seed=workload.seed, rank=workload.rank,
+            world=workload.world, shuffle=sampler.shuffle, max_batches=sampler.max_batches,
+        )  # fmt: skip
     return SeedPlan(
         workload.dataset.load("train"),
         sampler.batch_size,
@@ -119,7 +126,8 @@ _KEPT: dict[tuple[Hashable, ...], BatchBounds] = {}
 def _identity(workload: Workload) -> tuple[Hashable, ...]:
     # ShaDow's blocks are as many as the layers.
     layers = workload.model.layers
-    return (workload.dataset.fingerprint, workload.sampler, layers, workload.seed, workload.rank, workload.world)
+    place = (workload.rank, workload.world, workload.partition)
+    return (workload.dataset.fingerprint, workload.sampler, layers, workload.seed, *place)
 
 
 def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
@@ -129,7 +137,11 @@ def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
 
 
 def largest_batch(
-    workload: Workload, *, epochs: int = 1, sampler: NeighborSampler | None = None, plan: SeedPlan | None = None
+    workload: Workload,
+    *,
+    epochs: int = 1,
+    sampler: NeighborSampler | None = None,
+    plan: SeedPlan | PartitionPlan | None = None,
 ) -> BatchBounds:
     """Exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
 

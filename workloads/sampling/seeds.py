@@ -79,3 +79,54 @@ class SeedPlan:
             first, last = (len(nodes) * part // self.world for part in (self.rank, self.rank + 1))
             parts.append(nodes[first:last].copy())
         return parts
+
+
+class PartitionPlan:
+    """The seed plan of a rank that trains the nodes of its own partition (PaGraph, Section 3.2).
+
+    Every rank has as many mini-batches as the one with the most nodes needs; each cuts its own nodes, shuffled anew
+    every epoch, into that many parts as even as can be, so that no node is lost and all ranks step together.
+
+    Args:
+        train: [T], ids of the training nodes, distinct.
+        partition_of: [T], the rank of each.
+        batch_size: seed nodes a mini-batch at most.
+        max_batches: at most so many an epoch (0: all).
+
+    Raises:
+        InputError: a rank has fewer training nodes than mini-batches, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        train: npt.NDArray[np.integer],
+        partition_of: npt.NDArray[np.integer],
+        batch_size: int,
+        *,
+        seed: int,
+        rank: int,
+        world: int,
+        shuffle: bool = True,
+        max_batches: int = 0,
+    ) -> None:
+        if len(partition_of) != len(train):
+            raise InputError(
+                f"the partition tells of {len(partition_of)} training nodes, the dataset has {len(train)}",
+                "make it for this dataset",
+            )
+        counts = np.bincount(partition_of, minlength=world)
+        if len(counts) > world or not 0 <= rank < world:
+            raise InputError(f"the partition has {len(counts)} parts for {world} ranks", "make it for this many ranks")
+        self._parts = -(-int(counts.max()) // batch_size)
+        if int(counts.min()) < self._parts:
+            raise InputError(
+                f"a rank has {int(counts.min())} training nodes for {self._parts} mini-batches", "raise batch_size"
+            )
+        self._own = SeedPlan(np.asarray(train)[partition_of == rank], int(counts[rank]), seed=seed, shuffle=shuffle)
+        self.batch_size = batch_size
+        self.num_batches: int = min(self._parts, max_batches) if max_batches else self._parts
+
+    def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        """Seed nodes of each batch of this rank, in order: `num_batches` arrays, int64."""
+        (nodes,) = self._own.batches(epoch)
+        return [part.copy() for part in np.array_split(nodes, self._parts)[: self.num_batches]]
