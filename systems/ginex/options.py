@@ -37,7 +37,7 @@ class GinexOptions(Options):
         description="threads that sample, a mini-batch each; 0: twice the cores, fewer in little memory",
     )
     list_threads: int = Field(
-        8, ge=1, le=256, description="threads that share each of them and wait for pages of uncached lists"
+        1, ge=1, le=256, description="threads that share each of them and wait for pages of uncached lists"
     )
     readers: int = Field(3, ge=1, le=64, description="mini-batches whose misses are read beside each other")
     batch_inputs: int = Field(

@@ -15,7 +15,7 @@ class GnnDriveOptions(Options):
 
     samplers: int = Field(4, ge=1, le=256, description="threads that sample, a mini-batch each")
     list_threads: int = Field(
-        4, ge=1, le=256, description="threads that share each of them and wait for pages of neighbour lists"
+        1, ge=1, le=256, description="threads that share each of them and wait for pages of neighbour lists"
     )
     extractors: int = Field(4, ge=1, le=256, description="threads that extract, a mini-batch each")
     extracting_queue: int = Field(6, ge=1, le=1024, description="sampled mini-batches that wait for an extractor")
