@@ -32,7 +32,7 @@ def needs(profile: Plain) -> Plain:
 
 
 def draw(frame: pd.DataFrame) -> Drawing:
-    """Left: the device's random-read rate over request size, and where each system's requests fall.
+    """Left: the device's read rate over request size (the last point sequential) and where each system's requests fall.
 
     Right: each epoch against the least device time of its trace (distance) and engine efficiency beside it.
     """
@@ -55,10 +55,12 @@ def _draw(group: Group, points: list[Point]) -> Drawing:
     import matplotlib.pyplot as plt
 
     canvas, (left, right) = plt.subplots(
-        1, 2, figsize=(style.PAGE_INCHES, 2.6), width_ratios=[1.0, 1.0], constrained_layout=True
+        1, 2, figsize=(style.PAGE_INCHES, 3.1), width_ratios=[1.0, 1.0], constrained_layout=True
     )
     rows = _roof(left, points)
     rows += _distance(right, points)
+    # Above both panels: inside, its markers would pass for measurements.
+    canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
     failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
     text = caption(group, points, "; ".join(failed))
     add_caption(canvas, text)
@@ -71,8 +73,7 @@ def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
         profile = points[-1].record.get("disk", {}).get(key) or {}
         best: dict[int, float] = {}
         for entry in profile.get("points", []):
-            if entry["pattern"] == "random":
-                best[entry["block_bytes"]] = max(best.get(entry["block_bytes"], 0.0), entry["bytes_per_s"])
+            best[entry["block_bytes"]] = max(best.get(entry["block_bytes"], 0.0), entry["bytes_per_s"])
         if best:
             sizes = sorted(best)
             axes.plot(sizes, [best[size] / MIB for size in sizes], color="black", linestyle=line, label=label)
@@ -105,38 +106,52 @@ def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
     axes.set_xlabel("mean request size (bytes)")
     axes.set_ylabel("read over the epoch (MiB/s)")
     axes.set_title("How hard the device is driven", loc="left")
-    axes.legend(loc="lower right")
     return rows
 
 
 def _distance(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    longest = max(float(point.value or 0) for point in points)
+    longest = max(float(point.value or 0) + _preparation(point.record) for point in points)
     for at, point in enumerate(points):
         summary = point.record["summary"]
         look = style.look(point.system)
         value = float(point.value or 0)
+        before = _preparation(point.record)
+        if before > 0.005 * longest:
+            axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
         axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
         limit = summary.get("extra", {}).get("limit_s")
         distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
         if distance is not None:
-            least = distance * value
+            least = distance * (value + before)
             axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
         shares = f"distance {_percent(distance)}, engine {_percent(engine)}"
         axes.annotate(
-            shares, (value, at), xytext=(3, 0), textcoords="offset points", va="center", ha="left", fontsize=6.5
+            shares,
+            (value + before, at),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left",
+            fontsize=6.5,
         )
         rows.append(
             {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine,
-             "limit_s": limit, "unit": "s"}
+             "limit_s": limit, "preparation_s": before, "unit": "s"}
         )  # fmt: skip
     axes.set_yticks(range(len(points)), [point.system for point in points])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("epoch time (s); black mark: least time of the trace")
-    axes.set_title("How far from the limit", loc="left")
+    axes.set_xlabel("epoch (s); in white its share of preparation")
+    axes.set_title("How far from the least that the trace needs (mark)", loc="left")
     return rows
+
+
+def _preparation(record: Plain) -> float:
+    """Seconds of preprocessing for each epoch of the run, whichever run spent them."""
+    spent = record.get("preprocess") or {}
+    return float(spent.get("seconds", 0.0) + spent.get("made_s", 0.0)) / max(1, len(record["epochs"]))
 
 
 def _percent(share: float | None) -> str:
