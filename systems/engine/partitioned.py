@@ -30,6 +30,8 @@ from workloads.errors import DatasetError, InputError
 from workloads.workload import Workload
 
 SECTOR = 512
+#: Bytes of each of the two files that may wait in memory to be written out.
+WAITING_BYTES = 8 << 20
 FEATURES, TOPOLOGY, COUNTS = "features.bin", "topology.bin", "counts.npy"
 
 Ids = npt.NDArray[np.int64]
@@ -251,7 +253,9 @@ def _write_nodes(
 ) -> None:  # fmt: skip
     """Feature rows, node ids and list lengths, each in the order of its partition."""
     dataset, parts = workload.dataset, layout.parts
-    if parts.num_nodes and int(np.diff(indptr).max()) >= 1 << 32:
+    # In pieces: the differences of all are as large as `indptr` itself.
+    pieces = range(0, parts.num_nodes, 1 << 20)
+    if any(int(np.diff(indptr[at : at + (1 << 20) + 1]).max()) >= 1 << 32 for at in pieces):
         raise DatasetError(f"{dataset.name} has a node with 2^32 in-neighbours or more", "partition another graph")
     # Two chunks of rows are read, one is put in order, and beside a row stand its id, place and degree.
     unit = SECTOR // math.gcd(parts.row_bytes, SECTOR)
@@ -308,10 +312,11 @@ def _write_edges(
 
 
 class _File:
-    """A file of known size, written piece by piece at any place."""
+    """A file of known size, written piece by piece at any place; little of it waits in memory to be written out."""
 
     def __init__(self, path: Path, nbytes: int) -> None:
         self._path = path
+        self._waiting = 0
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             if nbytes:
@@ -331,6 +336,19 @@ class _File:
                 error.filename = str(self._path)
                 raise
             view, offset = view[done:], offset + done
+            self._waiting += done
+            if self._waiting >= WAITING_BYTES:
+                self._write_out()
+
+    def _write_out(self) -> None:
+        # A memory cap counts pages that wait to be written, and where it is small they can fill it.
+        try:
+            os.fdatasync(self._handle)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
+        os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._waiting = 0
 
     def __enter__(self) -> _File:
         return self

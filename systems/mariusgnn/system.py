@@ -20,7 +20,7 @@ from systems.engine import artefacts
 from systems.engine.gather import gather
 from systems.engine.gather_loader import GatherLoader, fill_by
 from systems.engine.memory import give_back_free_memory
-from systems.engine.partitioned import Layout, Partitions, count_buckets, write_partitions
+from systems.engine.partitioned import WAITING_BYTES, Layout, Partitions, count_buckets, write_partitions
 from systems.engine.reader import ReadStats
 from systems.engine.topology import DatasetFiles
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
@@ -124,7 +124,7 @@ class MariusGnn(System):
     def _write(self, folder: Path) -> None:
         # The buffers are not there yet: what the plan gives them can be worked with.
         nodes = self.workload.dataset.num_nodes
-        memory = max(1 << 20, self._sizes.plan.total("host") - 12 * nodes)
+        memory = max(1 << 20, self._sizes.plan.total("host") - 12 * nodes - 2 * WAITING_BYTES)
         write_partitions(
             self.workload, self._layout, self._assign(), folder, memory_bytes=min(memory, _WRITE_BYTES),
             threads=self.runtime.cores,
