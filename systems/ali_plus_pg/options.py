@@ -38,7 +38,7 @@ class AliPlusPgOptions(Options):
         description="mini-batches read beside each other; 0: two, or one where a small budget holds no more",
     )
     device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
-    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight for each extractor")
+    io_depth: int = Field(256, ge=1, le=4096, description="reads in flight for each extractor")
     io_granularity: Literal["logical", "4096"] = Field(
         "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
     )
