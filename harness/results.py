@@ -7,11 +7,12 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from harness.record import SCHEMA, Record
+from harness.record import Record
+from harness.schema import upgraded
 from workloads.errors import DataIOError, InputError
 
 if TYPE_CHECKING:
@@ -89,8 +90,15 @@ def sweep_partial(root: Path) -> list[str]:
     return [path.name for path in left]
 
 
+class BadRecord(NamedTuple):
+    """A folder under `runs/` whose record cannot be read: its path, and one sentence that says why."""
+
+    path: str
+    reason: str
+
+
 def read_record(path: Path) -> Record:
-    """One record from its folder or its `record.json`.
+    """One record from its folder or its `record.json`, brought to today's schema.
 
     Raises:
         InputError: it is missing, damaged, or of a schema this version does not know.
@@ -99,31 +107,53 @@ def read_record(path: Path) -> Record:
     file = path / RECORD if path.is_dir() else path
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        if content.get("schema") != SCHEMA:
-            raise InputError(f"{file} has schema {content.get('schema')}, this version reads {SCHEMA}")
-        return Record.model_validate(content)
+        if not isinstance(content, dict):
+            raise InputError(f"{file} is not a run record", "remove the run's folder")
+        return Record.model_validate(upgraded(content, str(file)))
     except FileNotFoundError as error:
         raise InputError(f"there is no run record at {file}", "see `outcore results list`") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError) as error:
-        raise InputError(f"{file} is not a run record: {error}", "remove the run's folder") from error
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}", "see to its permissions") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{file} is damaged at {place}: {first['msg']}", "remove the run's folder") from error
+    except (ValueError, RecursionError) as error:
+        said = str(error).splitlines()[0]
+        raise InputError(f"{file} is cut off or damaged: {said}", "remove the run's folder") from error
 
 
 def run_folders(root: Path) -> list[Path]:
     """Folders of complete runs, oldest first (run ids begin with the time)."""
+    return [path for path in _folders(root) if (path / RECORD).is_file()]
+
+
+def _folders(root: Path) -> list[Path]:
     folder = runs_folder(root)
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if (path / RECORD).is_file() and not path.name.startswith("."))
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def records(root: Path) -> Iterator[Record]:
-    """Every complete record, oldest first."""
-    for folder in run_folders(root):
-        yield read_record(folder)
+def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path, Record]]:
+    """Every run that can be read with its folder, oldest first; the others are added to `bad`, never raised."""
+    for folder in _folders(root):
+        try:
+            record = read_record(folder)
+            if record.run_id != folder.name:
+                # A copy under another name would count one run twice.
+                raise InputError(f"{folder / RECORD} is of the run {record.run_id}, whose folder has another name")
+        except InputError as error:
+            if bad is not None:
+                bad.append(BadRecord(str(folder), error.message))
+            continue
+        yield folder, record
+
+
+def records(root: Path, bad: list[BadRecord] | None = None) -> Iterator[Record]:
+    """Every record that can be read, oldest first; the others are added to `bad`."""
+    for _, record in scan(root, bad):
+        yield record
 
 
 def find(root: Path, run: str) -> Path:
@@ -142,15 +172,24 @@ def find(root: Path, run: str) -> Path:
     raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
 
 
-def load(root: Path) -> pd.DataFrame:
-    """All runs as one table: a row a run, the record flattened with dots, beside `record` (dict) and `path`."""
+def load(root: Path, *, bad: list[BadRecord] | None = None) -> pd.DataFrame:
+    """All runs as one table: a row a run, the record flattened with dots, beside `record` (dict) and `path`.
+
+    What cannot be read (damaged, cut off, of another schema) is no row: it stands in `frame.attrs["bad"]`, and is
+    added to `bad` where a list is given.
+    """
     import pandas as pd
 
+    unread: list[BadRecord] = []
     rows: list[dict[str, Any]] = []
-    for folder in run_folders(root):
-        content = read_record(folder).to_json()
+    for folder, record in scan(root, unread):
+        content = record.to_json()
         rows.append({**_flatten(content), "record": content, "path": str(folder)})
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    frame.attrs["bad"] = unread
+    if bad is not None:
+        bad += unread
+    return frame
 
 
 def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from harness import results
+from harness import results, schema
 from harness.record import DatasetConfig, EpochRecord, Record, RunConfig, spread
 from workloads.errors import DataIOError, InputError
 
@@ -70,6 +71,58 @@ def test_a_damaged_record_is_told_in_a_sentence(tmp_path: Path, damage: str) -> 
     with pytest.raises(InputError) as error:
         results.read_record(folder)
     assert "record.json" in str(error.value) and "\n" not in error.value.message
+
+
+def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> None:
+    whole = results.write_run(tmp_path, record("2026-whole"), {})
+    text = (whole / "record.json").read_text()
+    for name, content in (("2026-cut", text[:200]), ("2026-new", text.replace('"schema": 1', '"schema": 2'))):
+        results.write_run(tmp_path, record(name), {})
+        (results.runs_folder(tmp_path) / name / "record.json").write_text(content)
+    (results.runs_folder(tmp_path) / "2026-empty").mkdir()
+    (results.runs_folder(tmp_path) / "2026-copy").mkdir()
+    (results.runs_folder(tmp_path) / "2026-copy" / "record.json").write_text(text)
+    bad: list[results.BadRecord] = []
+    frame = results.load(tmp_path, bad=bad)
+    assert list(frame["run_id"]) == ["2026-whole"]
+    assert frame.attrs["bad"] == bad and all("\n" not in entry.reason for entry in bad)
+    reasons = {Path(entry.path).name: entry.reason for entry in bad}
+    assert set(reasons) == {"2026-cut", "2026-new", "2026-empty", "2026-copy"}
+    assert "cut off" in reasons["2026-cut"] and "another name" in reasons["2026-copy"]
+    assert "schema 2" in reasons["2026-new"] and "reads schema 1" in reasons["2026-new"]
+    assert [entry.run_id for entry in results.records(tmp_path)] == ["2026-whole"]
+
+
+def test_a_record_cut_off_anywhere_is_a_sentence(tmp_path: Path) -> None:
+    folder = results.write_run(tmp_path, record(), {})
+    text = (folder / "record.json").read_bytes().rstrip()
+    for length in range(0, len(text), 41):
+        (folder / "record.json").write_bytes(text[:length])
+        with pytest.raises(InputError, match=r"record\.json"):
+            results.read_record(folder)
+
+
+def test_a_record_of_an_older_schema_is_brought_to_todays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = results.write_run(tmp_path, record(), {})
+    old = json.loads((folder / "record.json").read_text())
+    old |= {"schema": 0, "program": old.pop("system")}
+    (folder / "record.json").write_text(json.dumps(old))
+    with pytest.raises(InputError, match=r"schema 0.* reads schema 1"):
+        results.read_record(folder)
+    renamed = {"program": "system"}
+    monkeypatch.setitem(schema.UPGRADES, 0, lambda content: {renamed.get(key, key): content[key] for key in content})
+    assert results.read_record(folder) == record()
+
+
+def test_two_thousand_records_are_read_in_seconds(tmp_path: Path) -> None:
+    text = json.dumps(record("RUN").to_json() | {"notes": {str(k): "x" * 100 for k in range(60)}})
+    for number in range(2000):
+        folder = results.runs_folder(tmp_path) / f"2026-{number:04d}"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(text.replace("RUN", folder.name))
+    begin = time.monotonic()
+    assert len(results.load(tmp_path)) == 2000
+    assert time.monotonic() - begin < 15
 
 
 def test_runs_are_found_by_part_of_their_id(tmp_path: Path) -> None:
