@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from systems.diskgnn.ranking import Ids, Slots
-from systems.engine.batch_store import BatchReader
 from systems.engine.minhash import minhash_order
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -40,6 +40,16 @@ class Placement:
     rows: Ids
 
 
+class Samples(Protocol):
+    """Sampled mini-batches: those of a file (`BatchReader`), or of memory."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def nodes(self, i: int, /) -> Ids:
+        """int64, the unique node ids of mini-batch `i`."""
+
+
 class ColdSamples:
     """The sampled mini-batches without the rows that are held in memory.
 
@@ -47,7 +57,7 @@ class ColdSamples:
         slots: int32 [N], -1 for a node whose row is not in memory.
     """
 
-    def __init__(self, samples: BatchReader, slots: Slots) -> None:
+    def __init__(self, samples: Samples, slots: Slots) -> None:
         self._samples = samples
         self._slots = slots
 

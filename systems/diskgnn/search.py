@@ -7,7 +7,7 @@ the least segment length that fits, from one pass that counts rows; brute-force 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,6 +49,22 @@ class Prediction:
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {**asdict(self), "read_amplification": self.read_amplification}
+
+
+@dataclass(frozen=True)
+class BatchReads:
+    """Bytes of feature rows that one mini-batch reads from disk.
+
+    Attributes:
+        read_bytes: of packed rows and of those of the disk cache.
+        useful_bytes: of the rows that were wanted.
+        cache_read_bytes, cache_useful_bytes: of them, from the disk cache.
+    """
+
+    read_bytes: int
+    useful_bytes: int
+    cache_read_bytes: int
+    cache_useful_bytes: int
 
 
 @dataclass(frozen=True)
@@ -182,14 +198,17 @@ class Search:
     def measure(self, prediction: Prediction) -> Prediction:
         """The same with what its reads come to, found by building its disk caches."""
         read = useful = 0
-        for segment in segments(self._samples, prediction.shape, self._where, hashes=self._hashes, seed=self._seed):
-            for part in map(self._reads, segment.placements()):
-                read, useful = read + part[0], useful + part[1]
+        for batch in self.reads(prediction.shape):
+            read, useful = read + batch.read_bytes, useful + batch.useful_bytes
         return Prediction(prediction.shape, prediction.disk_bytes, read, useful)
 
-    def _reads(self, placement: Placement) -> tuple[int, int]:
-        single = self._simulate(placement.rows) if len(placement.rows) else ReadStats()
-        return feature_reads(placement, self._space.row_bytes, single)
+    def reads(self, shape: Shape) -> Iterator[BatchReads]:
+        """What each mini-batch reads with these disk caches, in order."""
+        for segment in segments(self._samples, shape, self._where, hashes=self._hashes, seed=self._seed):
+            for placement in segment.placements():
+                single = self._simulate(placement.rows) if len(placement.rows) else ReadStats()
+                read, useful = feature_reads(placement, self._space.row_bytes, single)
+                yield BatchReads(read, useful, single.bytes_read, len(placement.rows) * self._space.row_bytes)
 
     def _too_small(self, rows: int) -> BudgetError:
         least, limit = self._space.of(rows), self._space.limit or 0

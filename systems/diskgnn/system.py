@@ -187,6 +187,8 @@ class DiskGnn(System):
             "disk_bytes": str(predicted["disk_bytes"]),
             "read_amplification": f"{predicted['read_amplification']:.3f}",
             "search_s": f"{facts['search_s']:.3f}",
+            "pack_s": f"{facts['pack']['seconds']:.3f}",
+            "pack_read_bytes": str(facts["pack"]["bytes_read"]),
         }
 
     def _shut(self) -> None:
