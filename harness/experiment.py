@@ -44,7 +44,11 @@ class SystemEntry(Strict):
 
 
 class Experiment(Strict):
-    """A sweep: base settings, a grid over them, systems, datasets made on demand."""
+    """A sweep: base settings, a grid over them, systems, datasets made on demand.
+
+    `gallery` says how figures beyond the headline shorten it (`harness/figures/grids.py`): `run`, `rounds`, `grid`,
+    `datasets`. The runs of the experiment itself do not look at it.
+    """
 
     name: str
     description: str = ""
@@ -55,6 +59,7 @@ class Experiment(Strict):
     rounds: int = Field(default=1, ge=1)
     order_seed: int = 0
     figures: list[str] = Field(default_factory=list)
+    gallery: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class PlannedRun:
     system: str
     settings: RunSettings
     round: int = 0
+    rounds: int = 1
     experiment: str = ""
     figure_tags: tuple[str, ...] = field(default=())
 
@@ -133,6 +139,7 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
             yield PlannedRun(
                 entry.name,
                 strict(RunSettings, merged, "run"),
+                rounds=experiment.rounds,
                 experiment=experiment.name,
                 figure_tags=tuple(experiment.figures),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -65,20 +65,20 @@ def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
                 merged[key] = cell
             else:
                 tags = tuple(dict.fromkeys([*known.figure_tags, *cell.figure_tags]))
-                merged[key] = replace(known, figure_tags=tags)
+                merged[key] = replace(known, figure_tags=tags, rounds=max(known.rounds, cell.rounds))
     return list(merged.values())
 
 
-def order(planned: Sequence[PlannedRun], rounds: int, seed: int) -> list[PlannedRun]:
-    """Every cell once a round; systems to be compared stand next to each other, shuffled by seed (rule 16)."""
+def order(planned: Sequence[PlannedRun], seed: int) -> list[PlannedRun]:
+    """Every cell once in each of its rounds; what is compared stands together, shuffled by seed (rule 16)."""
     groups: dict[str, list[PlannedRun]] = {}
     for cell in planned:
         comparable = cell.settings.model_dump_json(exclude={"options", "memory"})
         groups.setdefault(comparable, []).append(cell)
     ordered: list[PlannedRun] = []
-    for number in range(rounds):
+    for number in range(max((cell.rounds for cell in planned), default=0)):
         for index, group in enumerate(groups.values()):
-            shuffled = list(group)
+            shuffled = [cell for cell in group if number < cell.rounds]
             random.Random(f"{seed}/{number}/{index}").shuffle(shuffled)
             ordered += [replace(cell, round=number) for cell in shuffled]
     return ordered
@@ -88,7 +88,7 @@ class Sweep:
     """One call of `outcore bench`.
 
     Args:
-        experiments: what to run; the first one's rounds and order seed count.
+        experiments: what to run; the first one's order seed counts.
         results_root, data_root: where records and datasets lie.
         progress: told what is going on.
         fresh: run again what has a record already.
@@ -117,7 +117,7 @@ class Sweep:
         self._progress = progress
         self._fresh = fresh
         first = experiments[0]
-        self.planned = order(union(experiments), first.rounds, first.order_seed)
+        self.planned = order(union(experiments), first.order_seed)
         self.recipes: dict[str, Recipe] = recipes_of(experiments)
         for cell in self.planned:
             check_settings(cell.settings)
@@ -147,7 +147,7 @@ class Sweep:
                     continue
             measured = False
             seconds += _FIXED_SECONDS + self._modelled_seconds(cell)
-        return Estimate(len(self.planned), done, self._missing_bytes(), seconds, measured)
+        return Estimate(len(self.planned), done, self.missing_bytes({}), seconds, measured)
 
     def run(self, series: Series, on_record: Callable[[Record], None] = lambda record: None) -> Outcome:
         """Make what is missing, then run everything that has no record yet.
@@ -203,10 +203,11 @@ class Sweep:
             known[record.system, record.config.dataset.name] = record.duration_s
         return known
 
-    def _missing_bytes(self) -> int:
+    def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
+        """Bytes of the datasets that are still to be made; `more`: those that studies need."""
         names = {str(cell.settings.dataset) for cell in self.planned}
-        missing = [name for name in names & set(self.recipes) if not self._is_there(name)]
-        return sum(self.recipes[name].expected_bytes() for name in missing)
+        wanted = {**more, **{name: self.recipes[name] for name in names & set(self.recipes)}}
+        return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
 
     def _modelled_seconds(self, cell: PlannedRun) -> float:
         """Rows of all epochs over an assumed random-read rate; the true cost is known after one run."""

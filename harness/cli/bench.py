@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from harness.experiment import Experiment
     from harness.figures.base import Rendered
     from harness.record import Record
+    from harness.studies.base import StudyNeed
+    from harness.studies.sweep import StudySweep
     from harness.sweep import Outcome, Sweep
 
 
@@ -43,18 +46,21 @@ def bench(
     """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
     from harness.experiment import load_experiment
     from harness.series import Series
+    from harness.studies.sweep import StudySweep
     from harness.sweep import Sweep
 
     base = load_experiment(experiment if experiment is not None else profile)
     progress = Progress(quiet=quiet or json_, verbose=verbose)
-    experiments = [base, *_needed(base, figures)]
-    sweep = Sweep(experiments, results_root, data_root, progress, fresh=fresh, isolation=isolation)
+    experiments, needs = _needed(base, figures)
+    sweep = Sweep([base, *experiments], results_root, data_root, progress, fresh=fresh, isolation=isolation)
+    studies = StudySweep(needs, results_root, data_root, progress, fresh=fresh)
     if dry_run:
-        _print_estimate(sweep, json_=json_)
+        _print_estimate(sweep, studies, json_=json_)
         return
     unwind_on_signals()
     with Series(results_root, data_root, isolation=sweep.isolation, progress=progress) as series:
         outcome = sweep.run(series, lambda record: progress.title(_line(record)))
+        studied = studies.run()
     if figures != "none":
         progress.title("drawing figures")
     drawn = _draw(base, figures, results_root)
@@ -65,6 +71,8 @@ def bench(
                 "experiment": base.name,
                 "skipped": outcome.skipped,
                 "records": [record.to_json() for record in outcome.records],
+                "studies": [record.model_dump(mode="json") for record in studied.records],
+                "studies_failed": studied.failed,
                 "figures": [
                     {
                         "id": entry.id,
@@ -78,7 +86,9 @@ def bench(
         )
     else:
         _print_outcome(base, outcome, drawn, results_root)
-    if any(record.status == "failed" for record in outcome.records):
+        for name, reason in studied.failed.items():
+            print(f"study {name}: {reason}", file=sys.stderr)
+    if studied.failed or any(record.status == "failed" for record in outcome.records):
         raise typer.Exit(1)
 
 
@@ -98,24 +108,25 @@ def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], re
     out.print(f"records: {results_root / 'runs'}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _needed(base: Experiment, figures: str) -> list[Experiment]:
-    """Experiments of the figures that need runs beyond the profile's own."""
+def _needed(base: Experiment, figures: str) -> tuple[list[Experiment], list[StudyNeed]]:
+    """Experiments and studies of the figures that need more than the profile's own runs."""
     if figures in ("none", "headline"):
-        return []
-    from harness.experiment import parse_experiment
+        return [], []
     from harness.figures.base import chosen
 
     profile = base.model_dump()
-    return [parse_experiment({**figure.needs(profile), "figures": [figure.id]}) for figure in chosen(figures)]
+    selected = chosen(figures)
+    experiments = [experiment for figure in selected for experiment in figure.experiments(profile)]
+    return experiments, [need for figure in selected for need in figure.studies(profile)]
 
 
 def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
     if figures == "none":
         return []
     from harness.figures.base import chosen, render
-    from harness.results import load
+    from harness.figures.evidence import load_evidence
 
-    return render(chosen(figures), load(results_root), results_root / "figures")
+    return render(chosen(figures), load_evidence(results_root), results_root / "figures")
 
 
 def _line(record: Record) -> str:
@@ -125,24 +136,29 @@ def _line(record: Record) -> str:
     return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"
 
 
-def _print_estimate(sweep: Sweep, *, json_: bool) -> None:
+def _print_estimate(sweep: Sweep, studies: StudySweep, *, json_: bool) -> None:
     from workloads.units import format_bytes
 
     estimate = sweep.estimate()
+    wanted = studies.estimate()
+    dataset_bytes = sweep.missing_bytes(studies.datasets())
     if json_:
         print_json(
             {
                 "runs": estimate.runs,
                 "done": estimate.done,
-                "dataset_bytes": estimate.dataset_bytes,
-                "seconds": estimate.seconds,
+                "dataset_bytes": dataset_bytes,
+                "seconds": estimate.seconds + wanted.seconds,
                 "from_records": estimate.measured,
+                "studies": wanted.studies,
+                "studies_done": wanted.done,
                 "order": [
                     {
                         "system": run.system,
                         "dataset": run.settings.dataset,
                         "memory": run.settings.memory,
                         "round": run.round,
+                        "figures": list(run.figure_tags),
                     }
                     for run in sweep.planned
                 ],
@@ -150,11 +166,15 @@ def _print_estimate(sweep: Sweep, *, json_: bool) -> None:
         )
         return
     for run in sweep.planned:
-        print(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}")
+        drawn = f" ({', '.join(run.figure_tags)})" if run.figure_tags != ("headline",) else ""
+        print(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}")
+    for line in studies.lines():
+        print(line)
     how = "from earlier records" if estimate.measured else "a rough model"
     print(
-        f"{estimate.runs} runs ({estimate.done} done), {format_bytes(estimate.dataset_bytes)} of datasets to make, "
-        f"about {estimate.seconds / 60:.1f} min ({how})"
+        f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done), "
+        f"{format_bytes(dataset_bytes)} of datasets to make, "
+        f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
     )
 
 

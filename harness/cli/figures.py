@@ -15,6 +15,8 @@ from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose
 def figures(
     names: Annotated[str, typer.Argument(help="headline, all, or ids separated by commas")] = "all",
     list_: Annotated[bool, typer.Option("--list", help="list the figures and the runs they have")] = False,
+    profile: Annotated[str, typer.Option(help="whose runs `--list` counts: smoke, quick, standard or paper")] = "quick",
+    again: Annotated[bool, typer.Option("--again", help="draw what has not changed, too")] = False,
     out: Annotated[Path | None, typer.Option(help="folder to draw into (default: RESULTS/figures)")] = None,
     results_root: ResultsRoot = RESULTS,
     json_: Json = False,
@@ -22,20 +24,27 @@ def figures(
     verbose: Verbose = False,
 ) -> None:
     """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
+    from harness.experiment import load_experiment
     from harness.figures.base import chosen, render
-    from harness.results import load
+    from harness.figures.evidence import load_evidence
+    from harness.figures.presence import Presence
 
-    frame = load(results_root)
+    evidence = load_evidence(results_root)
     selected = chosen(names)
     folder = out or results_root / "figures"
-    rendered = {entry.id: entry for entry in render(selected, frame, folder)}
+    rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again)}
     if list_:
+        plain = load_experiment(profile).model_dump()
+        presence = Presence(evidence)
+        counts = {figure.id: presence.count(figure, plain) for figure in selected}
         listed = [
             {
                 "id": figure.id,
                 "paper": figure.paper,
                 "title": figure.title,
-                "runs_present": len(frame),
+                "runs_needed": counts[figure.id][0],
+                "runs_present": counts[figure.id][1],
+                "studies_needed": len(figure.studies(plain)),
                 "status": rendered[figure.id].status,
                 "reason": rendered[figure.id].reason,
             }
@@ -45,10 +54,9 @@ def figures(
             print(json.dumps({"figures": listed}))
             return
         for entry in listed:
-            print(
-                f"{entry['id']:18} {entry['status']:10} {entry['title']}"
-                + (f" ({entry['reason']})" if entry["reason"] else "")
-            )
+            runs = f"{entry['runs_present']:3}/{entry['runs_needed']:<3} runs"
+            why = f" ({entry['reason']})" if entry["reason"] else ""
+            print(f"{entry['id']:18} {entry['status']:10} {runs} {entry['title']}{why}")
         return
     if json_:
         content = [

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
-from harness.figures.base import Drawing, Figure, Plain, only_systems, register, unlabelled
+from harness.figures.base import Drawing, Figure, Plain, gallery, only_systems, register, unlabelled
+from harness.figures.evidence import Evidence
 from harness.figures.lines import draw_lines
 from harness.figures.query import group_runs
 
@@ -16,6 +15,7 @@ FACTORS = [0.25, 0.5, 0.75, 1.0]
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems at each batch size; every epoch trains all training nodes."""
+    profile = gallery(profile)
     size = int(profile["run"]["batch_size"])
     sizes = sorted({max(1, round(size * factor)) for factor in FACTORS})
     systems = only_systems(profile, SYSTEMS)
@@ -23,10 +23,10 @@ def needs(profile: Plain) -> Plain:
     return {**profile, "name": "gnndrive-fig10", "run": run, "systems": systems, "grid": {"batch_size": sizes}}
 
 
-def draw(frame: pd.DataFrame) -> Drawing:
+def draw(evidence: Evidence) -> Drawing:
     """One line a system over the batch size."""
     group = group_runs(
-        frame,
+        evidence.frame,
         axis=lambda config: config["batch_size"],
         ignore=["batch_size"],
         where=lambda config: (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
 from harness.figures.base import Drawing, Figure, Plain, only_systems, register
+from harness.figures.evidence import Evidence
 from harness.figures.query import Group, NotDrawn
 from harness.figures.timelines import draw_timelines, newest_runs
 
@@ -21,8 +20,9 @@ def needs(profile: Plain) -> Plain:
     return {**profile, "name": "gnndrive-fig11", "systems": [*only_systems(profile, ["gnndrive"]), cpu], "grid": {}}
 
 
-def draw(frame: pd.DataFrame) -> Drawing:
+def draw(evidence: Evidence) -> Drawing:
     """The GPU variant above, the CPU variant below where it ran."""
+    frame = evidence.frame
     points, titles, groups = [], [], []
     for title, cpu in (("GPU", False), ("CPU", True)):
         chosen = (

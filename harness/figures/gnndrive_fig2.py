@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from harness.figures import style
 from harness.figures.base import (
     Drawing,
@@ -11,12 +9,14 @@ from harness.figures.base import (
     Plain,
     add_caption,
     caption,
+    gallery,
     only_systems,
     plain_log,
     register,
     wide_device,
     with_dims,
 )
+from harness.figures.evidence import Evidence
 from harness.figures.query import Group, NotDrawn, group_runs, stage_seconds
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive"]
@@ -26,16 +26,17 @@ STAGES = {"sample": "only", "all": "all"}
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems, each dimension, with sampling only and with all stages."""
+    profile = gallery(profile)
     changed, names = with_dims(wide_device(profile), DIMS)
     systems = only_systems(profile, SYSTEMS)
     grid = {"dataset": names, "stages": list(STAGES)}
     return {**changed, "name": "gnndrive-fig2", "systems": systems, "grid": grid}
 
 
-def draw(frame: pd.DataFrame) -> Drawing:
+def draw(evidence: Evidence) -> Drawing:
     """Two bars a system and dimension: sampling only (open), all stages (filled); log y."""
     group = group_runs(
-        frame,
+        evidence.frame,
         axis=lambda config: f"{config['dataset']['dim']}/{STAGES[config['stages']]}",
         ignore=["dataset", "stages"],
         value=stage_seconds("sample"),
@@ -84,7 +85,7 @@ def _bars(group: Group) -> Drawing:
     axes.legend(ncols=len(systems), loc="lower left", bbox_to_anchor=(0.0, 1.1), borderaxespad=0.0, handlelength=1.4)
     text = caption(group)
     add_caption(canvas, text, bottom=-0.04)
-    return Drawing(canvas, group.frame(), text)
+    return Drawing(canvas, group.frame(), text, group.runs())
 
 
 register(Figure("gnndrive-fig2", "gnndrive", "Sampling time, alone and with all stages", needs, draw))

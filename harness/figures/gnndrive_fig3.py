@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from harness.figures import style
 from harness.figures.base import Drawing, Figure, Plain, only_systems, register
+from harness.figures.evidence import Evidence
 from harness.figures.timelines import draw_timelines, newest_runs
 
 SYSTEMS = ["pyg+", "ginex", "mariusgnn"]
@@ -16,9 +15,9 @@ def needs(profile: Plain) -> Plain:
     return {**profile, "name": "gnndrive-fig3", "systems": only_systems(profile, SYSTEMS), "grid": {}}
 
 
-def draw(frame: pd.DataFrame) -> Drawing:
+def draw(evidence: Evidence) -> Drawing:
     """A panel a system."""
-    group = newest_runs(frame, SYSTEMS)
+    group = newest_runs(evidence.frame, SYSTEMS)
     done = {point.system: point for point in group.points if point.value is not None}
     points = [done[name] for name in style.ordered(list(done))]
     missing = [name for name in SYSTEMS if name not in done]

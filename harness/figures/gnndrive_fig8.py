@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
-from harness.figures.base import Drawing, Figure, Plain, only_systems, register, unlabelled, wide_device, with_dims
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    gallery,
+    only_systems,
+    register,
+    unlabelled,
+    wide_device,
+    with_dims,
+)
+from harness.figures.evidence import Evidence
 from harness.figures.lines import draw_lines
 from harness.figures.query import group_runs
 
@@ -14,15 +23,16 @@ DIMS = [64, 128, 256, 512]
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems on its graph with each dimension."""
+    profile = gallery(profile)
     changed, names = with_dims(wide_device(profile), DIMS)
     systems = only_systems(profile, SYSTEMS)
     return {**changed, "name": "gnndrive-fig8", "systems": systems, "grid": {"dataset": names}}
 
 
-def draw(frame: pd.DataFrame) -> Drawing:
+def draw(evidence: Evidence) -> Drawing:
     """One line a system over the dimension."""
     group = group_runs(
-        frame,
+        evidence.frame,
         axis=lambda config: config["dataset"]["dim"],
         ignore=["dataset"],
         where=lambda config: unlabelled(config) and config["memory"] != "none" and config["system"] in SYSTEMS,

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
-from harness.figures.base import Drawing, Figure, Plain, only_systems, register, unlabelled, wide_device, with_dims
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    gallery,
+    only_systems,
+    register,
+    unlabelled,
+    wide_device,
+    with_dims,
+)
+from harness.figures.evidence import Evidence
 from harness.figures.lines import draw_lines
 from harness.figures.query import group_runs
 from workloads.units import format_bytes, parse_bytes
@@ -18,6 +27,7 @@ FACTORS = [1.0, 2.0, 4.0, 8.0]
 
 def needs(profile: Plain) -> Plain:
     """The profile's systems, in-memory too, at budgets of one to eight times the profile's, dimension 512."""
+    profile = gallery(profile)
     changed, names = with_dims(wide_device(profile), [512])
     budget = parse_bytes(str(profile["run"]["memory"]).removeprefix("+"))
     systems = only_systems(profile, ["in-memory", "pyg+", "ginex", "gnndrive"])
@@ -31,10 +41,10 @@ def _budget(config: Any) -> float:
     return parse_bytes(text.removeprefix("+")) if not text.endswith("x") else float(text[:-1])
 
 
-def draw(frame: pd.DataFrame) -> Drawing:
+def draw(evidence: Evidence) -> Drawing:
     """One line a system over the budget."""
     group = group_runs(
-        frame,
+        evidence.frame,
         axis=_budget,
         ignore=["memory"],
         where=lambda config: unlabelled(config) and str(config["memory"]).startswith("+"),

@@ -40,7 +40,7 @@ def draw_lines(group: Group, *, title: str, xlabel: str, ylabel: str, tick: Call
     text = caption(group)
     add_caption(canvas, text, bottom=-0.04)
     frame: pd.DataFrame = group.frame()
-    return Drawing(canvas, frame, text)
+    return Drawing(canvas, frame, text, group.runs())
 
 
 def _draw_system(axes: Any, points: list[Point], place: dict[Any, int], shift: float) -> None:

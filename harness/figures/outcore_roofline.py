@@ -13,31 +13,35 @@ from harness.figures.base import (
     Plain,
     add_caption,
     caption,
+    gallery,
     only_systems,
     plain_log,
     register,
     unlabelled,
 )
+from harness.figures.evidence import Evidence
 from harness.figures.query import Group, NotDrawn, Point, group_runs
 
 MIB = 2**20
 
 
+# Systems that keep their features on disk: the others have no limit of the device to be far from.
+ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn"]
+
+
 def needs(profile: Plain) -> Plain:
-    """The profile's own runs, in-memory without a cap among them."""
-    from systems.registry import names
-
-    capped = [name for name in names() if name != "in-memory"]
-    return {**profile, "name": "outcore-roofline", "systems": only_systems(profile, capped), "grid": {}}
+    """Every system that reads its features from disk, under the profile's cap."""
+    profile = gallery(profile)
+    return {**profile, "name": "outcore-roofline", "systems": only_systems(profile, ON_DISK)}
 
 
-def draw(frame: pd.DataFrame) -> Drawing:
+def draw(evidence: Evidence) -> Drawing:
     """Left: the device's read rate over request size (the last point sequential) and where each system's requests fall.
 
     Right: each epoch against the least device time of its trace (distance) and engine efficiency beside it.
     """
     group = group_runs(
-        frame,
+        evidence.frame,
         axis=lambda config: config["system"],
         ignore=[],
         where=lambda config: unlabelled(config) and config["memory"] != "none",
@@ -64,7 +68,7 @@ def _draw(group: Group, points: list[Point]) -> Drawing:
     failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
     text = caption(group, points, "; ".join(failed))
     add_caption(canvas, text)
-    return Drawing(canvas, pd.DataFrame(rows), text)
+    return Drawing(canvas, pd.DataFrame(rows), text, group.runs())
 
 
 def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:

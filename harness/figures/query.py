@@ -51,6 +51,10 @@ class Group:
         """Names of the systems with a point."""
         return list(dict.fromkeys(point.system for point in self.points))
 
+    def runs(self) -> list[str]:
+        """Ids of the runs that stand for the points: the newest of each."""
+        return [str(point.record["run_id"]) for point in self.points if "run_id" in point.record]
+
     def frame(self) -> pd.DataFrame:
         """What is drawn, as a table."""
         return pd.DataFrame(

@@ -66,7 +66,8 @@ def draw_timelines(points: list[Point], group: Group, titles: list[str], note: s
     extra = f"warm-up epoch hatched, {SMOOTH / 10:g} s rolling mean of 10 Hz samples" + (f", {note}" if note else "")
     text = caption(group, points, extra)
     add_caption(canvas, text)
-    return Drawing(canvas, pd.concat(drawn, ignore_index=True), text)
+    runs = [str(point.record["run_id"]) for point, _, _ in tables]
+    return Drawing(canvas, pd.concat(drawn, ignore_index=True), text, runs)
 
 
 def _panel(axes: Any, point: Point, title: str, table: pd.DataFrame) -> pd.DataFrame:

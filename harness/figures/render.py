@@ -1,0 +1,201 @@
+"""Drawing figures to files, each with a small JSON beside it; what has not changed is not drawn again."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.figures import style
+from harness.figures.query import NotDrawn
+from workloads.errors import OutcoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.figures.base import Drawing, Figure, Sheet
+    from harness.figures.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What became of one figure: files, or the reason why not. Kept as `<id>.json` beside them.
+
+    Attributes:
+        files: names within the folder, image or Markdown first.
+        runs: ids of the runs that are drawn.
+        inputs: digest of all it may have been drawn from; equal inputs are not drawn again.
+    """
+
+    id: str
+    paper: str
+    title: str
+    status: Literal["drawn", "not drawn"]
+    reason: str = ""
+    caption: str = ""
+    claims: tuple[str, ...] = ()
+    files: list[Path] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    inputs: str = ""
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, file names without their folder."""
+        return {**asdict(self), "claims": list(self.claims), "files": [file.name for file in self.files]}
+
+
+def render(figures: Sequence[Figure], evidence: Evidence, out: Path, *, again: bool = False) -> list[Rendered]:
+    """Draw figures as PNG (200 dpi), SVG and CSV, tables as Markdown, CSV and LaTeX, into `out`.
+
+    Never raises for missing runs: the reason stands in what it returns.
+
+    Args:
+        again: draw what has not changed, too.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    of_records = _digest_of(evidence)
+    return [_render(figure, evidence, out, of_records, again=again) for figure in figures]
+
+
+def read_rendered(out: Path, id_: str) -> Rendered | None:
+    """What `render` last said of a figure, None where it has not or its files are gone."""
+    try:
+        content = json.loads((out / f"{id_}.json").read_text(encoding="utf-8"))
+        content["files"] = [out / name for name in content["files"]]
+        content["claims"] = tuple(content["claims"])
+        rendered = Rendered(**content)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return rendered if all(file.is_file() for file in rendered.files) else None
+
+
+def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, again: bool) -> Rendered:
+    inputs = hashlib.sha256(f"{of_records} {_source_of(figure)}".encode()).hexdigest()[:16]
+    known = None if again else read_rendered(out, figure.id)
+    if known is not None and known.inputs == inputs:
+        return known
+    import time
+
+    begin = time.perf_counter()
+    made: dict[str, Any] = {"id": figure.id, "paper": figure.paper, "title": figure.title, "claims": figure.claims}
+    try:
+        drawing = _draw(figure, evidence)
+        files = _write(figure, drawing, out)
+        rendered = Rendered(
+            **made, status="drawn", caption=drawing.caption, files=files, runs=list(drawing.runs), inputs=inputs,
+            seconds=time.perf_counter() - begin,
+        )  # fmt: skip
+    except (NotDrawn, OutcoreError) as reason:
+        for kind in ("png", "svg", "csv", "md", "tex"):
+            (out / f"{figure.id}.{kind}").unlink(missing_ok=True)
+        rendered = Rendered(**made, status="not drawn", reason=str(reason), inputs=inputs)
+    _put(out / f"{figure.id}.json", json.dumps(rendered.to_json(), indent=1) + "\n")
+    return rendered
+
+
+def _draw(figure: Figure, evidence: Evidence) -> Drawing | Sheet:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with mpl.rc_context(style.RC):
+        try:
+            return figure.draw(evidence)
+        except BaseException:
+            plt.close("all")
+            raise
+
+
+def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
+    from harness.figures.base import Sheet
+
+    kinds = ("md", "csv", "tex") if isinstance(drawing, Sheet) else ("png", "svg", "csv")
+    files = [out / f"{figure.id}.{kind}" for kind in kinds]
+    if isinstance(drawing, Sheet):
+        _put(files[0], markdown(drawing, figure.title))
+        _put(files[2], latex(drawing, figure.title))
+    else:
+        import matplotlib as mpl
+        import matplotlib.pyplot as plt
+
+        metadata = {"Title": f"{figure.id}: {figure.title}", "Description": drawing.caption}
+        with mpl.rc_context(style.RC):
+            drawing.canvas.savefig(files[0], bbox_inches="tight", metadata=metadata)
+            drawing.canvas.savefig(files[1], bbox_inches="tight", metadata={**metadata, "Date": None})
+        plt.close(drawing.canvas)
+    drawing.data.to_csv(files[1] if isinstance(drawing, Sheet) else files[2], index=False)
+    return files
+
+
+def markdown(sheet: Sheet, title: str) -> str:
+    """The table as GitHub's Markdown, caption below."""
+    header = [str(name) for name in sheet.shown.columns]
+    lines = [f"**{title}**", "", _row(header), _row(["---"] * len(header))]
+    lines += [_row([_cell(value).replace("|", "\\|") for value in row]) for row in _rows(sheet.shown)]
+    return "\n".join([*lines, "", sheet.caption]) + "\n"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "≥": r"$\ge$", "≤": r"$\le$", "×": r"$\times$",
+}  # fmt: skip
+
+
+def latex(sheet: Sheet, title: str) -> str:
+    """The table as LaTeX (package booktabs), caption below."""
+
+    def text(value: object) -> str:
+        return "".join(_LATEX.get(letter, letter) for letter in _cell(value))
+
+    columns = "l" * min(1, sheet.shown.shape[1]) + "r" * (sheet.shown.shape[1] - 1)
+    rows = [" & ".join(text(value) for value in row) + r" \\" for row in _rows(sheet.shown)]
+    head = " & ".join(text(name) for name in sheet.shown.columns) + r" \\"
+    begin = ["\\begin{table}", "\\centering", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
+    end = ["\\bottomrule", "\\end{tabular}", f"\\caption{{{text(title)}. {text(sheet.caption)}}}", "\\end{table}"]
+    return "\n".join([*begin, head, "\\midrule", *rows, *end]) + "\n"
+
+
+def _rows(shown: pd.DataFrame) -> list[list[object]]:
+    return [list(row) for row in shown.itertuples(index=False, name=None)]
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None or value != value else str(value)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _put(path: Path, text: str) -> None:
+    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    partial.write_text(text, encoding="utf-8")
+    partial.rename(path)
+
+
+def _digest_of(evidence: Evidence) -> str:
+    """Of every record by its id (records never change once written) and of the studies."""
+    ids = [] if evidence.frame.empty else sorted(map(str, evidence.frame["run_id"]))
+    studies = [f"{record.study} {record.key} {record.started_at}" for record in evidence.studies]
+    return hashlib.sha256("\n".join([*ids, *studies]).encode()).hexdigest()
+
+
+def _source_of(figure: Figure) -> str:
+    """Of the code that draws it: its own module and the folder's shared ones."""
+    module = sys.modules.get(getattr(figure.draw, "__module__", ""))
+    digest = hashlib.sha256(figure.id.encode())
+    if module is not None:
+        digest.update(inspect.getsource(module).encode())
+    for path in _SHARED:
+        digest.update((Path(__file__).parent / path).read_bytes())
+    return digest.hexdigest()
+
+
+_SHARED = ("captions.py", "query.py", "render.py", "style.py")

@@ -1,0 +1,233 @@
+"""A study as a registered object: its parameters, what it computes, and how it is kept and found again."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pkgutil
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from harness.record import DatasetConfig
+from harness.settings import Strict, strict, unknown_name
+from harness.studies.record import StudyRecord, read_study, study_path, write_study
+
+if TYPE_CHECKING:
+    from workloads.dataset import Dataset
+    from workloads.workload import Workload
+
+Plain = dict[str, Any]
+
+
+class NoParams(Strict):
+    """A study that takes nothing."""
+
+
+class DatasetParams(Strict):
+    """Parameters of a study of one dataset."""
+
+    dataset: str
+
+
+class WorkloadParams(DatasetParams):
+    """Parameters of a study of the mini-batches of one workload; the names are those of `run`."""
+
+    model: str = "sage"
+    sampler: str = "neighbor"
+    fanout: list[int] = Field(default_factory=lambda: [10, 10, 10])
+    replace: bool = False
+    shuffle: bool = True
+    batch_size: int = Field(default=50, ge=1)
+    max_batches: int = Field(default=0, ge=0)
+    epochs: int = Field(default=1, ge=1)
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Study:
+    """One study.
+
+    Attributes:
+        id: as in records and figures.
+        title: what it finds out, in a line.
+        version: raised when its result comes to mean something else, so that old records are not used.
+        params: the model of its parameters; with a field `dataset` where it needs one.
+        run: from parameters to the result, plain data for JSON.
+        seconds: a rough estimate for `--dry-run`.
+    """
+
+    id: str
+    title: str
+    version: int
+    params: type[Strict]
+    run: Callable[[Any, StudyContext], Plain]
+    seconds: Callable[[Any], float] = lambda params: 10.0
+
+
+@dataclass(frozen=True)
+class StudyNeed:
+    """A study that a figure is drawn from: its id, its parameters, and the recipes of datasets it may have to make."""
+
+    study: str
+    params: Plain = field(default_factory=dict)
+    datasets: Plain = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudyContext:
+    """What a study may use.
+
+    Attributes:
+        data_root, results_root: as of the bench.
+        scratch: a folder of its own on the data's disk, removed afterwards.
+        progress: told what is going on.
+    """
+
+    data_root: Path
+    results_root: Path
+    scratch: Path
+    progress: Callable[[str], None] = lambda text: None
+
+    def dataset(self, name: str) -> Dataset:
+        """A dataset under the data root.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        from workloads.dataset import find_dataset
+
+        return find_dataset(name, self.data_root)
+
+    def workload(self, params: WorkloadParams) -> Workload:
+        """The workload of the parameters, as a run with the same settings has it."""
+        from harness.build import workload_of
+        from harness.record import RunConfig
+
+        dataset = self.dataset(params.dataset)
+        # A study of mini-batches has parameters of its own beside the workload's.
+        settings = params.model_dump(include=set(WorkloadParams.model_fields) - {"dataset"})
+        config = RunConfig(
+            system="in-memory", dataset=dataset_config(dataset), layers=len(params.fanout), warmup=0, **settings
+        )
+        return workload_of(config, dataset)
+
+
+def dataset_config(dataset: Dataset) -> DatasetConfig:
+    """A dataset as records describe it."""
+    return DatasetConfig(
+        name=dataset.name,
+        fingerprint=dataset.fingerprint,
+        num_nodes=dataset.num_nodes,
+        num_edges=dataset.num_edges,
+        dim=dataset.dim,
+        dtype=str(dataset.feature_dtype),
+        num_classes=dataset.num_classes,
+        train_nodes=len(dataset.memmap("train")),
+    )
+
+
+_STUDIES: dict[str, Study] = {}
+
+
+def register_study(study: Study) -> Study:
+    """Add a study."""
+    _STUDIES[study.id] = study
+    return study
+
+
+def studies() -> dict[str, Study]:
+    """Every study by id: each module of this folder that registers one."""
+    package = importlib.import_module("harness.studies")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"harness.studies.{module.name}")
+    return dict(sorted(_STUDIES.items()))
+
+
+def resolve_study(need: StudyNeed) -> tuple[Study, Any]:
+    """The study of a need, and its parameters with every default filled in.
+
+    Raises:
+        InputError: no such study, or a parameter that cannot be.
+    """
+    known = studies()
+    if need.study not in known:
+        raise unknown_name("study", f"study {need.study!r}", need.study, list(known))
+    study = known[need.study]
+    return study, strict(study.params, need.params, f"study {study.id}")
+
+
+def study_key(study: Study, params: Any, fingerprint: str) -> str:
+    """Identity of one study record, 16 hex digits."""
+    content = {"study": study.id, "version": study.version, "params": params.model_dump(mode="json"), "of": fingerprint}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def union_of(needs: Sequence[StudyNeed]) -> list[StudyNeed]:
+    """Each need once, by study and resolved parameters."""
+    merged: dict[str, StudyNeed] = {}
+    for need in needs:
+        study, params = resolve_study(need)
+        merged.setdefault(f"{study.id} {params.model_dump_json()}", need)
+    return list(merged.values())
+
+
+def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRecord | None:
+    """The record of a need where it was made already, for the dataset as it is now."""
+    study, params = resolve_study(need)
+    name = getattr(params, "dataset", None)
+    fingerprint = ""
+    if name is not None:
+        if not (data_root / name / "dataset.json").is_file():
+            return None
+        from workloads.dataset import find_dataset
+
+        fingerprint = find_dataset(name, data_root).fingerprint
+    return read_study(study_path(results_root, study.id, study_key(study, params, fingerprint)))
+
+
+def make_study(
+    need: StudyNeed, data_root: Path, results_root: Path, progress: Callable[[str], None] = lambda text: None
+) -> StudyRecord:
+    """Compute one study and record it; its dataset must be there.
+
+    Raises:
+        InputError, DatasetError, HostError: it cannot be made, and why.
+        DataIOError: it cannot be written.
+    """
+    from harness.environment import describe
+
+    study, params = resolve_study(need)
+    scratch_root = data_root / ".outcore" / "scratch"
+    scratch_root.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"study-{study.id}-", dir=scratch_root))
+    context = StudyContext(data_root, results_root, scratch, progress)
+    started = datetime.now(UTC)
+    begin = time.perf_counter()
+    try:
+        name = getattr(params, "dataset", None)
+        dataset = None if name is None else dataset_config(context.dataset(name))
+        result = study.run(params, context)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    record = StudyRecord(
+        study=study.id,
+        version=study.version,
+        key=study_key(study, params, dataset.fingerprint if dataset else ""),
+        params=params.model_dump(mode="json"),
+        dataset=dataset,
+        started_at=started.isoformat(timespec="milliseconds"),
+        seconds=time.perf_counter() - begin,
+        environment=describe(data_root),
+        result=result,
+    )
+    write_study(results_root, record)
+    return record

@@ -1,0 +1,85 @@
+"""A study's record on disk: made once for its parameters and its dataset, read by the figures like a run record."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from harness.record import DatasetConfig
+from harness.settings import Strict
+from workloads.errors import DataIOError
+
+STUDIES = "studies"
+SCHEMA = 1
+
+
+class StudyRecord(Strict):
+    """What one study found.
+
+    Attributes:
+        study, version: which study, and which version of its code's meaning.
+        key: identity over study, version, parameters and the dataset's fingerprint.
+        params: as it was asked for, every default filled in.
+        dataset: None for studies of the device.
+        environment: `host_fingerprint` and versions.
+        result: plain data, as the study documents it.
+    """
+
+    schema_version: int = SCHEMA
+    study: str
+    version: int
+    key: str
+    params: dict[str, Any]
+    dataset: DatasetConfig | None = None
+    started_at: str
+    seconds: float
+    environment: dict[str, Any]
+    result: dict[str, Any]
+
+
+def study_path(root: Path, study: str, key: str) -> Path:
+    """`<results root>/studies/<study>-<key>.json`."""
+    return Path(root) / STUDIES / f"{study}-{key}.json"
+
+
+def write_study(root: Path, record: StudyRecord) -> Path:
+    """Write one record, whole or not at all.
+
+    Raises:
+        DataIOError: it cannot be written.
+    """
+    path = study_path(root, record.study, record.key)
+    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.rename(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataIOError(
+            f"study {record.study} could not be recorded at {path}: {error.strerror or error}",
+            path=str(path),
+            errno=error.errno or 0,
+            fix="free some space and run it again",
+        ) from error
+    return path
+
+
+def read_study(path: Path) -> StudyRecord | None:
+    """One record; None where it is missing, damaged or of another schema, so that the study is made again."""
+    try:
+        record = StudyRecord.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return record if record.schema_version == SCHEMA else None
+
+
+def read_studies(root: Path) -> list[StudyRecord]:
+    """Every readable record, oldest first."""
+    found = [read_study(path) for path in sorted((Path(root) / STUDIES).glob("[!.]*.json"))]
+    return sorted((record for record in found if record is not None), key=lambda record: record.started_at)

@@ -1,0 +1,119 @@
+"""The studies of a bench: each made once, datasets first; one that fails is told and the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.studies.base import StudyNeed, find_record, make_study, resolve_study, union_of
+from workloads.errors import OutcoreError
+
+if TYPE_CHECKING:
+    from harness.datasets import Recipe
+    from harness.studies.record import StudyRecord
+    from harness.sweep import Progress
+
+
+@dataclass
+class Studied:
+    """What a sweep of studies did: records of this call and earlier ones, and why some failed, by id."""
+
+    records: list[StudyRecord] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudyEstimate:
+    """What the studies would cost."""
+
+    studies: int
+    done: int
+    seconds: float
+
+
+class StudySweep:
+    """The union of what the figures of one bench need.
+
+    Args:
+        needs: studies with their parameters; equal ones are made once.
+        fresh: make again what has a record already.
+
+    Raises:
+        InputError: a study or a parameter that cannot be.
+    """
+
+    def __init__(
+        self,
+        needs: Sequence[StudyNeed],
+        results_root: Path,
+        data_root: Path,
+        progress: Progress,
+        *,
+        fresh: bool = False,
+    ) -> None:
+        self.needs = union_of(needs)
+        self._results_root = results_root
+        self._data_root = data_root
+        self._progress = progress
+        self._fresh = fresh
+
+    def datasets(self) -> dict[str, Recipe]:
+        """Recipes of the datasets that the studies read, by name."""
+        from harness.datasets import Recipe
+        from harness.settings import strict
+
+        found: dict[str, Recipe] = {}
+        for need in self.needs:
+            name = getattr(resolve_study(need)[1], "dataset", None)
+            if name in need.datasets:
+                found[str(name)] = strict(Recipe, need.datasets[str(name)], f"datasets.{name}")
+        return found
+
+    def estimate(self) -> StudyEstimate:
+        """How many there are, how many are done, and seconds for the others, from each study's own rough model."""
+        missing = [need for need in self.needs if self._known(need) is None]
+        seconds = 0.0
+        for need in missing:
+            study, params = resolve_study(need)
+            seconds += study.seconds(params)
+        return StudyEstimate(len(self.needs), len(self.needs) - len(missing), seconds)
+
+    def lines(self) -> list[str]:
+        """One line a study, for `--dry-run`."""
+        found = []
+        for need in self.needs:
+            study, params = resolve_study(need)
+            of = f" on {params.dataset}" if hasattr(params, "dataset") else ""
+            found.append(f"study {study.id}{of}: {study.title}")
+        return found
+
+    def run(self) -> Studied:
+        """Make what has no record yet."""
+        from harness.datasets import ensure
+
+        studied = Studied()
+        todo = []
+        for need in self.needs:
+            known = self._known(need)
+            if known is not None:
+                studied.records.append(known)
+            else:
+                todo.append(need)
+        recipes = self.datasets()
+        for number, need in enumerate(todo, start=1):
+            study, params = resolve_study(need)
+            self._progress.title(f"study {number}/{len(todo)} {study.id}")
+            try:
+                name = getattr(params, "dataset", None)
+                if name in recipes:
+                    ensure(str(name), recipes[str(name)], self._data_root, self._progress)
+                studied.records.append(make_study(need, self._data_root, self._results_root, self._progress))
+            except OutcoreError as error:
+                studied.failed[study.id] = str(error)
+                self._progress.title(f"study {study.id}: {error}")
+        return studied
+
+    def _known(self, need: StudyNeed) -> StudyRecord | None:
+        return None if self._fresh else find_record(need, self._data_root, self._results_root)
