@@ -37,7 +37,7 @@ def many_panels(
 
 
 def legend_above(canvas: Canvas, panels: Sequence[Any], order: Sequence[str] = ()) -> None:
-    """One legend above all panels, a label once, those of `order` (systems: theirs) first; the canvas grows by what it takes."""
+    """One legend above all panels, a label once, those of `order` first; the canvas grows by it."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
