@@ -1,0 +1,93 @@
+"""Study `access-coverage`: which share of a workload's row accesses goes to the rows that a score puts first."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+
+Score = Literal["degree", "reverse-pagerank", "weighted-reverse-pagerank"]
+SCORES: tuple[Score, ...] = ("degree", "reverse-pagerank", "weighted-reverse-pagerank")
+SHARES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+#: The order by the accesses themselves, which no score can beat.
+MEASURED = "measured"
+
+
+class CoverageParams(WorkloadParams):
+    """Parameters of `access-coverage`.
+
+    Attributes:
+        scores: by which rows are ranked (Data Tiering, Section 3.1).
+        shares: of the rows, above 0 and at most 1.
+    """
+
+    scores: list[Score] = Field(default_factory=lambda: list(SCORES), min_length=1)
+    shares: list[float] = Field(default_factory=lambda: list(SHARES), min_length=1)
+
+    @field_validator("shares")
+    @classmethod
+    def _shares(cls, value: list[float]) -> list[float]:
+        if any(not 0 < share <= 1 for share in value):
+            raise ValueError("every share lies above 0 and is at most 1")
+        return sorted(set(value))
+
+
+def run(params: CoverageParams, context: StudyContext) -> Plain:
+    """Count how often each row is asked for, then rank the rows by each score.
+
+    Returns:
+        `accesses`, `unique_rows`, `batches`, `shares`, and `coverage`: score -> share of the accesses that the first
+        rows get, by share; `measured` beside the scores is the order by the counts themselves.
+    """
+    from systems.engine import ranking
+    from workloads.sampling.make import make_sampler, make_seed_plan
+
+    workload = context.workload(params)
+    threads = len(os.sched_getaffinity(0))
+    uses = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
+    sampler, plan = make_sampler(workload, threads=threads), make_seed_plan(workload)
+    batches = 0
+    context.progress("sampling")
+    for epoch in range(params.epochs):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            uses[sampler.sample(epoch, index, seeds).nodes] += 1
+            batches += 1
+    coverage = {}
+    for score in params.scores:
+        context.progress(f"ranking by {score}")
+        method: ranking.Method = "out-degree" if score == "degree" else score
+        order = ranking.top(ranking.scores(workload, method, threads=threads), len(uses))
+        coverage[score] = covered(uses[order], params.shares)
+    coverage[MEASURED] = covered(np.sort(uses)[::-1], params.shares)
+    return {
+        "accesses": int(uses.sum()),
+        "unique_rows": int(np.count_nonzero(uses)),
+        "batches": batches,
+        "shares": list(params.shares),
+        "coverage": coverage,
+    }
+
+
+def covered(uses: npt.NDArray[np.int64], shares: list[float]) -> list[float]:
+    """Share of all uses that falls to the first rows.
+
+    Args:
+        uses: int64 [N], of each row, best ranked first.
+        shares: of N.
+    """
+    summed = np.cumsum(uses)
+    total = max(1, int(summed[-1]))
+    return [float(summed[max(1, round(share * len(uses))) - 1]) / total for share in shares]
+
+
+register_study(
+    Study(
+        "access-coverage", "Share of the row accesses covered by the rows that a score ranks first", 1, CoverageParams,
+        run, seconds=lambda params: 10.0 + 0.02 * params.epochs * (params.max_batches or 400),
+    )
+)  # fmt: skip

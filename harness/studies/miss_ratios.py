@@ -1,0 +1,98 @@
+"""Study `miss-ratios`: which share of a workload's row accesses each cache policy reads from disk, by cache size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+
+# As `systems.engine.policies.POLICIES` names them, which is not imported for a list of names.
+POLICIES = ("belady", "degree", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo")
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+
+
+class MissRatioParams(WorkloadParams):
+    """Parameters of `miss-ratios`.
+
+    Attributes:
+        policies: names as of `outcore data trace`.
+        shares: cache sizes as shares of the feature table's rows, above 0 and at most 1.
+    """
+
+    policies: list[str] = Field(default_factory=lambda: list(POLICIES), min_length=1)
+    shares: list[float] = Field(default_factory=lambda: list(SHARES), min_length=1)
+
+    @field_validator("policies")
+    @classmethod
+    def _known(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name not in POLICIES:
+                raise ValueError(f"there is no policy {name!r}, choose of {', '.join(POLICIES)}")
+        return value
+
+    @field_validator("shares")
+    @classmethod
+    def _shares(cls, value: list[float]) -> list[float]:
+        if any(not 0 < share <= 1 for share in value):
+            raise ValueError("every share lies above 0 and is at most 1")
+        return sorted(set(value))
+
+
+def run(params: MissRatioParams, context: StudyContext) -> Plain:
+    """Sample the mini-batches once and let each policy meet them.
+
+    Returns:
+        `accesses`, `unique_rows`, `batches`, `row_bytes`, `shares` and `sizes` (rows), and for each policy `misses` and
+        `fills` by size. What a policy reads from disk is misses + fills: a dynamic one starts empty, a static one is
+        read beforehand, and both are held to the same (see `systems.engine.policies`).
+    """
+    from systems.engine.policies import RowTrace, compare
+
+    workload = context.workload(params)
+    threads = len(os.sched_getaffinity(0))
+    context.progress("sampling")
+    trace = RowTrace.record(workload, params.epochs, threads=threads)
+    sizes = [max(1, round(share * trace.num_nodes)) for share in params.shares]
+    found: list[Plain] = []
+    for policy in params.policies:
+        context.progress(f"simulating {policy}")
+        (entry,) = compare(workload, trace, [policy], sizes, threads=threads)
+        found.append({"policy": policy, "misses": _plain(entry.misses), "fills": _plain(entry.fills)})
+    return {
+        "accesses": trace.accesses,
+        "unique_rows": trace.num_rows,
+        "batches": len(trace.begins) - 1,
+        "row_bytes": workload.dataset.dim * workload.dataset.feature_dtype.itemsize,
+        "shares": list(params.shares),
+        "sizes": sizes,
+        "policies": found,
+    }
+
+
+def read_ratios(result: Plain, policy: str) -> list[float]:
+    """Rows read from disk over row accesses, fills counted, by size.
+
+    Raises:
+        KeyError: the study did not ask for that policy.
+    """
+    for entry in result["policies"]:
+        if entry["policy"] == policy:
+            reads: Sequence[tuple[int, int]] = list(zip(entry["misses"], entry["fills"], strict=True))
+            return [(misses + fills) / max(1, result["accesses"]) for misses, fills in reads]
+    raise KeyError(policy)
+
+
+def _plain(values: Any) -> list[int]:
+    return [int(value) for value in values]
+
+
+register_study(
+    Study(
+        "miss-ratios", "Miss ratio of each cache policy over the cache size", 1, MissRatioParams, run,
+        seconds=lambda params: 5.0 + 0.05 * params.epochs * (params.max_batches or 400),
+    )
+)  # fmt: skip

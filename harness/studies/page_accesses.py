@@ -1,0 +1,77 @@
+"""Study `page-accesses`: how many pages of features and topology each mini-batch asks for, cached or not.
+
+Over what a memory-mapped system's page faults are counted (`ginex-fig4`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+
+PAGE_BYTES = 4096
+
+
+def run(params: WorkloadParams, context: StudyContext) -> Plain:
+    """Sample every mini-batch again and count the pages that its rows and its neighbour lists lie in.
+
+    Returns:
+        Columns of equal length, an entry a mini-batch in the order of training: `epoch`, `batch`, `nodes`,
+        `feature_pages` (each row's pages, rows that share one counted apart) and `topology_pages` (of each list that is
+        drawn from: all its pages, at most one a draw).
+    """
+    from workloads.sampling.make import make_sampler, make_seed_plan
+
+    workload = context.workload(params)
+    dataset = workload.dataset
+    indptr = dataset.load("indptr")
+    sampler = make_sampler(workload, indptr=indptr, threads=len(os.sched_getaffinity(0)))
+    plan = make_seed_plan(workload)
+    columns: dict[str, list[int]] = {
+        name: [] for name in ("epoch", "batch", "nodes", "feature_pages", "topology_pages")
+    }
+    row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+    for epoch in range(params.epochs):
+        context.progress(f"epoch {epoch}")
+        for index, seeds in enumerate(plan.batches(epoch)):
+            batch = sampler.sample(epoch, index, seeds)
+            pages = 0
+            for block in batch.blocks:
+                nodes = batch.nodes[: block.num_dst]
+                pages += list_pages(indptr, nodes, np.diff(block.indptr), dataset.index_dtype.itemsize)
+            columns["epoch"].append(epoch)
+            columns["batch"].append(index)
+            columns["nodes"].append(batch.num_nodes)
+            columns["feature_pages"].append(row_pages(batch.nodes, row_bytes))
+            columns["topology_pages"].append(pages)
+    return dict(columns)
+
+
+def row_pages(nodes: npt.NDArray[np.int64], row_bytes: int) -> int:
+    """Pages that the rows of `nodes` (int64 [n]) lie in, one after another; data begin on a page."""
+    first = nodes * row_bytes // PAGE_BYTES
+    last = ((nodes + 1) * row_bytes - 1) // PAGE_BYTES
+    return int((last - first + 1).sum())
+
+
+def list_pages(
+    indptr: npt.NDArray[np.int64], nodes: npt.NDArray[np.int64], draws: npt.NDArray[Any], item_bytes: int
+) -> int:
+    """Pages that drawing from the neighbour lists of `nodes` touches: of each list all, but at most one a draw."""
+    start, end = indptr[nodes], indptr[nodes + 1]
+    some = end > start
+    first = start[some] * item_bytes // PAGE_BYTES
+    last = (end[some] * item_bytes - 1) // PAGE_BYTES
+    return int(np.minimum(last - first + 1, draws[some]).sum())
+
+
+register_study(
+    Study(
+        "page-accesses", "Pages of features and topology that each mini-batch asks for", 1, WorkloadParams, run,
+        seconds=lambda params: 3.0 + 0.02 * params.epochs * (params.max_batches or 400),
+    )
+)  # fmt: skip
