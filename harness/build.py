@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.accuracy import Snapshots
     from harness.protocol import WorkerSpec
     from harness.record import RunConfig
     from systems.interface import DiskProfile
@@ -76,6 +77,15 @@ def build_trainer(
 
     dataset = workload.dataset
     return Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, spec.config.seed, group)
+
+
+def snapshots(spec: WorkerSpec, trainer: Trainer, rank: int = 0) -> Snapshots | None:
+    """Where the model after each epoch is kept; None where nothing asks for its accuracy, or another rank keeps it."""
+    if not spec.config.test_nodes or rank:
+        return None
+    from harness.accuracy import Snapshots
+
+    return Snapshots(Path(spec.scratch), trainer)
 
 
 def cores_of(spec: WorkerSpec) -> int:

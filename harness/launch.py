@@ -28,13 +28,15 @@ _ERRORS: dict[str, type[OutcoreError]] = {
 class Ending:
     """How a worker ended.
 
-    `error` is the mistake a person can mend, where there is one; `seconds` from spawn to the end.
+    `error` is the mistake a person can mend, where there is one; `seconds` from spawn to the end; `test_accuracy` by
+    epoch.
     """
 
     status: Status
     reason: str = ""
     error: OutcoreError | None = None
     notes: dict[str, str] = field(default_factory=dict)
+    test_accuracy: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -125,7 +127,7 @@ class Worker:
         if self._cap.memory().oom_kills > 0:
             return self._end(Ending("oom", "the kernel ended it: out of memory under the cap"))
         if isinstance(last, Done):
-            return self._end(Ending("ok", notes=last.notes))
+            return self._end(Ending("ok", notes=last.notes, test_accuracy=last.test_accuracy))
         if isinstance(last, Failed):
             return self._end(_failure(last))
         if code is not None and code < 0:

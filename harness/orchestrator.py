@@ -180,6 +180,8 @@ class _Execution:
             notes=ending.notes,
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
+        for entry, accuracy in zip(record.epochs, ending.test_accuracy, strict=False):
+            entry.test_accuracy = accuracy
         self._judge(record, tables, zero)
         path = results.write_run(self._series.results_root, record, tables, log=log)
         self._progress(f"{record.status}, {record.verdict}: {path.name}")

@@ -98,10 +98,11 @@ class Calibrated(_Event):
 
 
 class Done(_Event):
-    """The run ended well; `notes` are the system's."""
+    """The run ended well; `notes` are the system's, `test_accuracy` is by epoch where it was asked for."""
 
     event: Literal["done"] = "done"
     notes: dict[str, str]
+    test_accuracy: list[float] = Field(default_factory=list)
 
 
 class Failed(_Event):

@@ -147,7 +147,9 @@ class EpochRecord(_Part):
     digest: str = ""
     feature_digest: str | None = None
     loss: float | None = None
+    # Share of the training nodes that the model found while it learnt; of the test nodes after the epoch.
     accuracy: float | None = None
+    test_accuracy: float | None = None
     device_bytes: int | None = None
     device_requests: int | None = None
     diskstats_bytes: int | None = None

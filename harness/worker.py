@@ -74,6 +74,7 @@ class Run:
 
     def execute(self) -> None:
         """Everything, in order; the system is closed whatever happens."""
+        from harness import build
         from harness.joint import merged_plan
         from harness.protocol import Done, Planned
         from harness.record import PlannedBuffer
@@ -85,19 +86,20 @@ class Run:
             self._joint.send(Planned(items=merged_plan(self._joint.gather(items))))
             self._prepare()
             config = self._spec.config
+            models = build.snapshots(self._spec, self._trainer, self._joint.rank)
             for epoch in range(config.epochs):
                 self._epoch(epoch, warmup=epoch < config.warmup)
+                if models is not None:
+                    models.keep()
             notes = self._system.notes()
         finally:
             self._system.close()
             self._accelerator.close()
-        if config.test_nodes:
-            from harness.accuracy import accuracy_on_test_nodes
-
-            accuracy = accuracy_on_test_nodes(self._workload, self._trainer, config.test_nodes)
-            notes = {**notes, "test_accuracy": f"{accuracy:.6f}"}
+        tests = [] if models is None else models.accuracies(self._workload, config.test_nodes)
+        if tests:
+            notes = {**notes, "test_accuracy": f"{tests[-1]:.6f}"}
         self._joint.gather(None)  # nobody says `done` before the last rank is
-        self._joint.send(Done(notes=notes))
+        self._joint.send(Done(notes=notes, test_accuracy=tests))
 
     def notes(self) -> dict[str, str]:
         """What the system says of itself; nothing where it failed before it could know."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from harness.accuracy import TEST_EPOCH, accuracy_on_test_nodes
+from harness.accuracy import TEST_EPOCH, Snapshots, accuracy_on_test_nodes
 from harness.experiment import RunSettings, check_settings
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset
@@ -34,6 +36,30 @@ def test_accuracy_is_the_models_on_the_test_nodes(tiny_dataset: Dataset) -> None
     assert accuracy_on_test_nodes(workload, trainer, len(test)) == pytest.approx(right.mean())
     assert accuracy_on_test_nodes(workload, trainer, 3) == pytest.approx(right[:3].mean())
     assert 0 < right.mean() < 1
+
+
+def test_each_epochs_model_is_judged_as_it_was_and_the_last_one_stays(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    spec = ModelSpec(layers=2, hidden=16, learning_rate=0.01)
+    workload = Workload(tiny_dataset, SamplerSpec(fanout=(5, 5), batch_size=50), spec)
+    trainer = Trainer(spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu"))
+    sampler, features = make_sampler(workload), torch.from_numpy(np.asarray(tiny_dataset.load("features")))
+    models, seen = Snapshots(tmp_path, trainer), []
+    for epoch in range(3):
+        for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
+            batch = sampler.sample(epoch, index, seeds)
+            trainer.step(batch, features, torch.from_numpy(batch.nodes))
+        models.keep()
+        seen.append(accuracy_on_test_nodes(workload, trainer, 500))
+    assert models.accuracies(workload, 500) == pytest.approx(seen)
+    assert accuracy_on_test_nodes(workload, trainer, 500) == pytest.approx(seen[-1])
+    assert seen[0] < seen[-1]
+
+
+def test_a_model_that_was_never_kept_has_no_accuracies(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    spec = ModelSpec(layers=2, hidden=16)
+    workload = Workload(tiny_dataset, SamplerSpec(fanout=(5, 5), batch_size=50), spec)
+    trainer = Trainer(spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu"))
+    assert Snapshots(tmp_path, trainer).accuracies(workload, 10) == []
 
 
 @pytest.mark.parametrize("setting", [{"stages": "sample"}, {"device": "emulated:a10g", "device_memory": "1GiB"}])
