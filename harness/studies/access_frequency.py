@@ -1,0 +1,74 @@
+"""How often each node's row is read in an epoch: the redundancy that PaGraph's cache lives on (its Fig. 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+
+Counts = npt.NDArray[np.int64]
+# A curve of more points than this is no smoother on paper.
+_MOST_POINTS = 200
+
+
+class FrequencyParams(WorkloadParams):
+    """The workload; `epochs` of it are counted together."""
+
+
+def visits(params: WorkloadParams, context: StudyContext) -> tuple[Counts, Counts]:
+    """Row accesses of every node, int64 [N], and its out-degree, int64 [N]: each mini-batch reads a row once."""
+    from systems.engine.ranking import out_degrees
+    from workloads.sampling.make import make_sampler, make_seed_plan
+
+    workload = context.workload(params)
+    sampler, plan = make_sampler(workload), make_seed_plan(workload)
+    counts = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
+    for epoch in range(params.epochs):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            # Nodes of a mini-batch are distinct, so none is counted once where it came twice.
+            counts[sampler.sample(epoch, index, seeds).nodes] += 1
+    return counts, out_degrees(workload).astype(np.int64)
+
+
+def cumulative(counts: Counts) -> list[list[float]]:
+    """[times, share of the nodes read at all that were read at most so often], at most 200 points, rising."""
+    times, nodes = np.unique(counts[counts > 0], return_counts=True)
+    if not len(times):
+        return []
+    share = np.cumsum(nodes) / nodes.sum()
+    if len(times) > _MOST_POINTS:
+        wanted = np.geomspace(times[0], times[-1], _MOST_POINTS)
+        chosen = np.unique(np.minimum(np.searchsorted(times, wanted), len(times) - 1))
+        times, share = times[chosen], share[chosen]
+    return [[int(x), float(y)] for x, y in zip(times, share, strict=True)]
+
+
+def run(params: FrequencyParams, context: StudyContext) -> Plain:
+    """What Fig. 5 shows, and the facts of Section 2.3 around it.
+
+    Returns:
+        `cdf`: as `cumulative`; `accesses`, `accesses_over_nodes`; `visited`, `repeated`: shares of all nodes read at
+        all, and more than once; `most`: accesses of the node read most often; `out_degree_repeated`,
+        `out_degree_others`: mean out-degree of the nodes read more than once, and of the others.
+    """
+    counts, degrees = visits(params, context)
+    again = counts > 1
+    found: dict[str, Any] = {
+        "cdf": cumulative(counts),
+        "accesses": int(counts.sum()),
+        "accesses_over_nodes": float(counts.sum() / len(counts)),
+        "visited": float((counts > 0).mean()),
+        "repeated": float(again.mean()),
+        "most": int(counts.max()),
+        "out_degree_repeated": float(degrees[again].mean()) if again.any() else None,
+        "out_degree_others": float(degrees[~again].mean()) if not again.all() else None,
+    }
+    return found
+
+
+register_study(
+    Study("access-frequency", "How often each row is read in an epoch", 1, FrequencyParams, run, lambda params: 15.0)
+)

@@ -1,0 +1,54 @@
+"""Hit ratio of a static device cache over its size, by what it is filled with (PaGraph, Section 5.3 and Fig. 13)."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+
+# Names as the paper has them, and the ranking each fills the cache by.
+RANKINGS = {"PaGraph": "out-degree", "AliGraph": "aligraph", "random": "random"}
+
+
+class HitParams(WorkloadParams):
+    """The workload, and the shares of all rows that are cached."""
+
+    shares: list[float] = Field(default_factory=lambda: [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0], min_length=1)
+
+    @field_validator("shares")
+    @classmethod
+    def _in_range(cls, value: list[float]) -> list[float]:
+        if any(not 0 <= share <= 1 for share in value):
+            raise ValueError("a share of the rows is from 0 to 1")
+        return value
+
+
+def run(params: HitParams, context: StudyContext) -> Plain:
+    """Hits over row accesses, for each ranking and each share.
+
+    Returns:
+        `shares`; `hit_ratio`: {name: [ratio, …]} of `RANKINGS` and of `optimal`, the rows that the trace itself reads
+        most often, which no cache that never changes can beat; `accesses`; `num_nodes`.
+    """
+    from systems.engine.policies import RowTrace, simulate_static
+    from systems.engine.ranking import scores, top
+
+    workload = context.workload(params)
+    trace = RowTrace.record(workload, params.epochs)
+    nodes = workload.dataset.num_nodes
+    sizes = [round(share * nodes) for share in params.shares]
+    uses = np.zeros(nodes, dtype=np.int64)
+    uses[trace.nodes] = np.bincount(trace.rows, minlength=trace.num_rows)
+    found = {}
+    for name, method in [*RANKINGS.items(), ("optimal", "")]:
+        context.progress(f"cache of {name}")
+        score = scores(workload, method) if method else uses  # type: ignore[arg-type]
+        misses = simulate_static(trace, top(score, max(sizes)), sizes, policy=name)
+        found[name] = [float(1.0 - ratio) for ratio in misses.ratio]
+    return {"shares": params.shares, "hit_ratio": found, "accesses": trace.accesses, "num_nodes": nodes}
+
+
+register_study(
+    Study("device-cache-hits", "Hit ratio of a static device cache, by ranking", 1, HitParams, run, lambda params: 25.0)
+)

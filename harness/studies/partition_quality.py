@@ -1,0 +1,98 @@
+"""What PaGraph's self-reliant partitions cost and bring: time, replicas, hit ratios (its Fig. 17 and Table 5)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+
+if TYPE_CHECKING:
+    from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+
+
+class PartitionParams(WorkloadParams):
+    """The workload, the numbers of partitions, and the share of all rows that each device caches."""
+
+    partitions: list[int] = Field(default_factory=lambda: [1, 2, 4, 8], min_length=1)
+    cached_share: float = Field(default=0.2, ge=0, le=1)
+
+
+def hit_ratio(workload: Workload, epochs: int, world: int, ranking: Ids, rows: int, partition: Path | None) -> float:
+    """Hits over accesses of all devices together, each with `rows` rows of its own.
+
+    With a partition a device caches the nodes of its own, those of highest rank first, as `pagraph` does; without one
+    all cache the same rows, as `dgl+cache` does, and share the seed nodes of every step evenly.
+    """
+    from systems.engine.partition import Partitioning
+    from systems.engine.policies import RowTrace, simulate_static
+
+    misses = accesses = 0
+    parts = None if partition is None else Partitioning.load(partition)
+    for rank in range(world):
+        order = ranking
+        if parts is not None:
+            own = np.zeros(len(ranking), dtype=bool)
+            own[parts.nodes(rank)] = True
+            order = np.concatenate([ranking[own[ranking]], ranking[~own[ranking]]])
+        trace = RowTrace.record(replace(workload, rank=rank, world=world, partition=partition), epochs)
+        misses += int(simulate_static(trace, order, [rows]).misses[0])
+        accesses += trace.accesses
+    return 1.0 - misses / max(1, accesses)
+
+
+def run(params: PartitionParams, context: StudyContext) -> Plain:
+    """Partition, look at the partitions, and replay each device's mini-batches against its cache.
+
+    Returns:
+        `partitions`: for each number of them `count`, `seconds`, `hit_ratio` (of partitioned devices),
+        `hit_ratio_shared` (of devices that share the whole graph), `share` (mean over partitions of its nodes over all
+        nodes), `redundant` (that, less what an even split without replicas would have), `replication` (factor),
+        `balance` (of training nodes); `cached_share`; `hops`.
+    """
+    from systems.engine.partition import partition_training_nodes
+    from systems.engine.ranking import out_degrees, top
+
+    workload = context.workload(params)
+    nodes = workload.dataset.num_nodes
+    ranking = top(out_degrees(workload), nodes)
+    rows = round(params.cached_share * nodes)
+    found = []
+    for count in params.partitions:
+        context.progress(f"{count} partitions")
+        begin = time.perf_counter()
+        parts = partition_training_nodes(workload, count)
+        seconds = time.perf_counter() - begin
+        file = context.scratch / f"{count}.npz"
+        parts.save(file)
+        distinct = float(parts.sizes.sum()) / parts.replication_factor
+        share = float(parts.sizes.mean()) / nodes
+        found.append(
+            {
+                "count": count,
+                "seconds": seconds,
+                "hit_ratio": hit_ratio(workload, params.epochs, count, ranking, rows, file),
+                "hit_ratio_shared": hit_ratio(workload, params.epochs, count, ranking, rows, None),
+                "share": share,
+                "redundant": share - distinct / count / nodes,
+                "replication": parts.replication_factor,
+                "balance": parts.train_balance,
+            }
+        )
+    return {"partitions": found, "cached_share": params.cached_share, "hops": len(params.fanout)}
+
+
+register_study(
+    Study(
+        "partition-quality", "Cost, replicas and hit ratio of self-reliant partitions", 1, PartitionParams, run,
+        lambda params: 12.0 * len(params.partitions),
+    )
+)  # fmt: skip
