@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from harness.hosts import host_fingerprint, profile_digests
 from harness.isolation import mounts
 from harness.isolation.files import read_text
 from harness.ssd.device import block_device
@@ -30,7 +31,7 @@ def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, 
     Args:
         data: a path on the device that holds the dataset; without it there is no `disk`.
     """
-    return {
+    found = {
         "code": code(),
         "versions": versions(),
         "cpu": cpu(proc),
@@ -48,7 +49,14 @@ def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, 
         "memlock_bytes": memlock_bytes(),
         "gpu": gpus(),
         "disk": disk(data),
+        "accelerators": profile_digests(),
     }
+    return found | {"host_fingerprint": host_fingerprint(found)}
+
+
+def this_host(data: Path) -> str:
+    """`host_fingerprint` of this host with the device under `data`."""
+    return host_fingerprint({"cpu": cpu(), "memory": memory(), "gpu": gpus(), "disk": disk(data)})
 
 
 @functools.cache

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness import results
+from harness.environment import this_host
 from harness.experiment import Experiment, PlannedRun, cells, check_options, check_settings, resolve
+from harness.hosts import host_fingerprint
 from harness.orchestrator import execute
 from harness.record import Record, RunConfig
 from harness.series import Series
@@ -189,10 +191,15 @@ class Sweep:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
     def _done_records(self) -> Iterable[Record]:
-        """Records that need not be made again: every ending but a failure is a result."""
+        """Records that need not be made again: every ending but a failure is a result, if it was made on this host."""
         if self._fresh:
             return []
-        return [record for record in results.records(self._results_root) if record.status != "failed"]
+        bad: list[results.BadRecord] = []
+        found = [record for record in results.records(self._results_root, bad) if record.status != "failed"]
+        if bad:
+            self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
+        here = ("", this_host(self._data_root))
+        return [record for record in found if host_fingerprint(record.environment) in here]
 
     def _finished(self) -> set[tuple[str, int]]:
         return {(_loose(record.config), record.config.round) for record in self._done_records()}

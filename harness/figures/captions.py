@@ -51,6 +51,8 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
         parts.append(extra)
     if group.invalid:
         parts.append(f"{group.invalid} invalid runs left out")
+    if group.elsewhere:
+        parts.append(f"{group.elsewhere} runs of other hosts or devices left out")
     bent = caveats(points)
     if bent:
         parts.append("CAVEATS: " + "; ".join(bent))

@@ -9,8 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from harness.hosts import measured_on
 from harness.record import spread
 
+# Where a run was made is free to differ only where the axis is made of it.
+MADE_OF = {"limits": "disk_class", "accelerator": "device"}
 # What may differ between two runs of one figure beside its axis: who ran, its own knobs, and bookkeeping.
 FREE = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", "keep_order", "verify", "cores", "seed"}
 
@@ -41,11 +44,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Group:
-    """Comparable runs: equal in everything but the axis, the system and bookkeeping."""
+    """Comparable runs: equal in everything but the axis, the system and bookkeeping.
+
+    Attributes:
+        shared: what is equal: configuration, and `host`, `limits`, `accelerator` of `harness.hosts.measured_on`.
+        points: one a system and x.
+        invalid: runs left out for their verdict.
+        elsewhere: runs left out because another host or device made them: never averaged, never beside each other.
+    """
 
     shared: dict[str, Any]
     points: list[Point]
     invalid: int
+    elsewhere: int = 0
 
     def systems(self) -> list[str]:
         """Names of the systems with a point."""
@@ -109,13 +120,16 @@ def group_runs(
         raise NotDrawn("there are no run records yet")
     groups: dict[str, list[tuple[dict[str, Any], str]]] = {}
     invalid: dict[str, int] = {}
+    settings: dict[str, str] = {}
     for record, path in zip(frame["record"], frame["path"], strict=True):
         config = record["config"]
         if not where(config):
             continue
         shared = {key: val for key, val in config.items() if key not in FREE and key not in ignore}
-        shared["limits"] = (record.get("environment") or {}).get("host_fingerprint")
-        key = json.dumps(shared, sort_keys=True, default=str)
+        setting = json.dumps(shared, sort_keys=True, default=str)
+        place = {name: val for name, val in measured_on(record).items() if MADE_OF.get(name) not in ignore}
+        key = json.dumps({**shared, **place}, sort_keys=True, default=str)
+        settings[key] = setting
         if record["verdict"] == "INVALID":
             invalid[key] = invalid.get(key, 0) + 1
             continue
@@ -127,7 +141,9 @@ def group_runs(
         distinct = len({str(point.x) for point in points})
         rank = (min(distinct, want_axis) * 1000 + len(points), len(members), max(r["run_id"] for r, _ in members))
         if distinct >= want_axis and (best_rank is None or rank > best_rank):
-            best, best_rank = Group(json.loads(key), points, invalid.get(key, 0)), rank
+            others = [other for other in groups if other != key and settings[other] == settings[key]]
+            elsewhere = sum(len(groups[other]) for other in others)
+            best, best_rank = Group(json.loads(key), points, invalid.get(key, 0), elsewhere), rank
     if best is None:
         dropped = sum(invalid.values())
         tail = f" ({dropped} invalid ones are never drawn)" if dropped else ""

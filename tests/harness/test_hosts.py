@@ -1,0 +1,132 @@
+"""Runs of two hosts, disks or devices are never averaged, never drawn as one series, and never resumed from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli.common import Progress
+from harness.environment import describe, this_host
+from harness.experiment import parse_experiment, resolve
+from harness.figures.captions import caption
+from harness.figures.query import Group, NotDrawn, group_runs
+from harness.hosts import host_fingerprint, measured_on, profile_digests
+from harness.record import Record
+from harness.results import load, runs_folder
+from harness.sweep import Sweep
+from tests.harness.records import make_record, save
+from tests.support import make_tiny
+
+HOST: dict[str, Any] = {
+    "cpu": {"model": "A", "usable": 2, "governor": None},
+    "memory": {"total_bytes": 25_276_510_208},
+    "disk": {"name": "vda", "number": "254:0", "model": "virtio", "file_system": "ext4", "size_bytes": 10**11},
+    "gpu": [],
+    "accelerators": {"a10g": "aaa"},
+}
+
+
+def on(record: Record, **changes: Any) -> Record:
+    """The record as another host would have made it."""
+    return record.model_copy(update={"environment": {**HOST, **changes}})
+
+
+def dims(frame: Any) -> Group:
+    return group_runs(frame, axis=lambda config: config["dataset"]["dim"], ignore=["dataset"])
+
+
+def test_a_fingerprint_changes_with_the_hardware_and_not_with_names_or_versions(tmp_path: Path) -> None:
+    same = {**HOST, "disk": {**HOST["disk"], "name": "vdb", "number": "254:16"}, "versions": {"torch": "9"}}
+    same["memory"] = {"total_bytes": 25_276_510_208 + 2**20}
+    assert host_fingerprint(HOST) == host_fingerprint(same)
+    for part, value in (
+        ("cpu", {"model": "B", "usable": 2}),
+        ("cpu", {"model": "A", "usable": 1}),
+        ("memory", {"total_bytes": 2**33}),
+        ("disk", {**HOST["disk"], "model": "nvme"}),
+        ("disk", {**HOST["disk"], "file_system": "xfs"}),
+        ("gpu", [{"model": "G", "memory_bytes": 1, "driver": "1"}]),
+    ):
+        assert host_fingerprint({**HOST, part: value}) != host_fingerprint(HOST), part
+    assert host_fingerprint({}) == ""
+    described = describe(tmp_path)
+    assert described["host_fingerprint"] == host_fingerprint(described) == this_host(tmp_path) != ""
+    assert set(described["accelerators"]) >= {"a10g"}
+
+
+def test_an_emulated_device_is_known_by_its_coefficients(tmp_path: Path) -> None:
+    profile = tmp_path / "x.toml"
+    digests = []
+    for text in ("[step_s]\nvalue = 1.0\nsource = 'a'", "[step_s]\nvalue = 1.0\nsource = 'b'", "[step_s]\nvalue = 2.0"):
+        profile.write_text(text)
+        digests.append(profile_digests(tmp_path)["x"])
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"cpu": {"model": "B", "usable": 2}}, {"disk": {"model": "nvme"}}, {"accelerators": {"a10g": "bbb"}}],
+    ids=["host", "disk", "accelerator"],
+)
+def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_so(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    for dim in (64, 128):
+        for _ in range(2):
+            save(tmp_path, on(make_record("gnndrive", [1.0], dim=dim)))
+        save(tmp_path, on(make_record("gnndrive", [99.0], dim=dim), **other))
+        save(tmp_path, on(make_record("pyg+", [98.0], dim=dim), **other))
+    group = dims(load(tmp_path))
+    places = {str(measured_on(point.record)) for point in group.points}
+    assert len(places) == 1 and group.elsewhere == 4
+    values = {point.value for point in group.points}
+    assert values in ({1.0}, {99.0, 98.0})
+    assert f"{group.elsewhere} runs of other hosts or devices left out" in caption(group)
+
+
+def test_one_point_on_each_of_two_hosts_is_no_curve(tmp_path: Path) -> None:
+    save(tmp_path, on(make_record("gnndrive", [1.0], dim=64)))
+    save(tmp_path, on(make_record("gnndrive", [2.0], dim=128), cpu={"model": "B", "usable": 2}))
+    with pytest.raises(NotDrawn, match="no comparable runs"):
+        dims(load(tmp_path))
+
+
+def test_an_axis_over_disk_classes_has_a_limit_a_point(tmp_path: Path) -> None:
+    for name, iops in (("a", 10), ("b", 20)):
+        record = make_record("gnndrive", [1.0], disk_class=name)
+        limits = {"limits": [{"device": "254:0", "read_iops": iops}]}
+        save(tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}})))
+    group = group_runs(load(tmp_path), axis=lambda config: config["disk_class"], ignore=["disk_class"])
+    assert len(group.points) == 2
+
+
+def test_one_disk_class_with_other_limits_is_another_disk(tmp_path: Path) -> None:
+    for dim, iops in ((64, 10), (128, 20)):
+        record = make_record("gnndrive", [1.0], dim=dim, disk_class="a")
+        limits = {"limits": [{"device": "254:0", "read_iops": iops}]}
+        save(tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}})))
+    with pytest.raises(NotDrawn, match="no comparable runs"):
+        dims(load(tmp_path))
+
+
+def test_a_sweep_takes_up_its_own_hosts_records_alone(tmp_path: Path) -> None:
+    """Those of another host stay, and so does what cannot be read: it counts as not run and stops nothing."""
+    dataset = make_tiny(tmp_path / "data" / "tiny")
+    experiment = parse_experiment({"name": "x", "run": {"dataset": "tiny", "fanout": [2, 2]}, "systems": ["in-memory"]})
+    for name, environment, done in (
+        ("here", describe(dataset.path), 1),
+        ("there", describe(dataset.path) | {"cpu": {"model": "B", "usable": 2}}, 0),
+    ):
+        root = tmp_path / name
+        sweep = Sweep([experiment], root, tmp_path / "data", Progress(quiet=True))
+        config = resolve(sweep.planned[0], tmp_path / "data", "auto")
+        record = make_record("in-memory", [1.0]).model_copy(
+            update={"config": config, "config_hash": config.config_hash, "environment": environment}
+        )
+        save(root, record)
+        cut = runs_folder(root) / "20260101-000000-cut"
+        cut.mkdir()
+        (cut / "record.json").write_text("{")
+        assert sweep.estimate().done == done
