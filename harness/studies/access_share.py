@@ -1,0 +1,46 @@
+"""How a workload's accesses to feature rows share out over nodes ranked by them (DiskGNN, Table 3)."""
+
+from __future__ import annotations
+
+import itertools
+
+from pydantic import Field
+
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.planning import sampled
+
+
+class AccessShareParams(WorkloadParams):
+    """Parameters.
+
+    Attributes:
+        bounds: shares of all nodes at which the ranking is cut, ascending.
+    """
+
+    bounds: list[float] = Field(default_factory=lambda: [0.01, 0.05, 0.1])
+
+
+def run(params: AccessShareParams, context: StudyContext) -> Plain:
+    """Nodes ranked as DiskGNN ranks them, by mini-batches that ask for them.
+
+    Returns:
+        `shares` (one for each bucket, the last behind the last bound), `accesses`, `touched` (share of nodes that any
+        mini-batch asks for), `batches`, `rows_per_batch` (mean).
+    """
+    samples = sampled(context.workload(params), params.epochs, context.progress)
+    counts, total = samples.counts(), samples.accesses
+    ranked = samples.hottest(samples.num_nodes)
+    covered = [
+        int(counts[ranked[: round(bound * samples.num_nodes)]].sum(dtype="int64")) for bound in sorted(params.bounds)
+    ]
+    edges = [0, *covered, total]
+    return {
+        "shares": [(high - low) / total for low, high in itertools.pairwise(edges)],
+        "accesses": total,
+        "touched": float((counts > 0).mean()),
+        "batches": len(samples),
+        "rows_per_batch": total / len(samples),
+    }
+
+
+register_study(Study("access-share", "share of accesses by node rank", 1, AccessShareParams, run, lambda params: 15.0))

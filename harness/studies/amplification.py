@@ -1,0 +1,98 @@
+"""What a mini-batch reads from disk caches by their order and length: DiskGNN's reordering, global and in segments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from harness.studies.base import Plain, Study, StudyContext, register_study
+from harness.studies.planning import PlanningParams, Sampled, packed_rows, row_bytes_of, sampled, searching
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from systems.diskgnn.layout import ColdSamples
+
+_QUANTILES = 20
+
+
+class AmplificationParams(PlanningParams):
+    """Parameters.
+
+    Attributes:
+        memory_share: rows held in memory, a share of all nodes.
+        segments: lengths of segments, mini-batches.
+        threshold: times that a segment asks for a row until its disk cache holds it.
+    """
+
+    memory_share: float = Field(default=0.1, ge=0, le=1)
+    segments: list[int] = Field(default_factory=lambda: [50, 100, 150])
+    threshold: int = Field(default=2, ge=2)
+
+
+def run(params: AmplificationParams, context: StudyContext) -> Plain:
+    """One segment of all mini-batches and the lengths asked for, each in the order of ids and reordered by MinHash.
+
+    Returns:
+        `layouts`, each with `segment` (mini-batches), `global` (one segment holds all), `reordered`, `disk_bytes` (of
+        feature rows), `read_bytes`, `useful_bytes`, `cache_read_bytes` and `cache_useful_bytes` (of them from the disk
+        cache), `amplification`, `cache_amplification`, and `reduction`: 21 quantiles over mini-batches of the share of
+        bytes that reading with this layout saves against one cache of all mini-batches in the order of ids.
+    """
+    import numpy as np
+
+    workload = context.workload(params)
+    samples = sampled(workload, params.epochs, context.progress)
+    row, cold, count = row_bytes_of(params, workload), samples.cold(params.memory_share), len(samples)
+    lengths = [count, *sorted({min(length, count) for length in params.segments} - {count})]
+    layouts: list[Plain] = []
+    plain = np.zeros(0)
+    for length in lengths:
+        for reordered in (False, True):
+            context.progress(f"segments of {length}, {'reordered' if reordered else 'by id'}")
+            found, read = _layout(samples, cold, params, row, length, reordered)
+            if not len(plain):
+                plain = read
+            saved = 1.0 - read / np.maximum(1, plain)
+            shares = np.linspace(0, 1, _QUANTILES + 1)
+            layouts.append({**found, "reduction": [float(value) for value in np.quantile(saved, shares)]})
+    packed = packed_rows(samples, cold, [1])[1]
+    return {"layouts": layouts, "batches": count, "packed_bytes": packed * row, "row_bytes": row,
+            "feature_bytes": samples.num_nodes * row}  # fmt: skip
+
+
+def _layout(
+    samples: Sampled, cold: ColdSamples, params: AmplificationParams, row: int, length: int, reordered: bool
+) -> tuple[Plain, npt.NDArray[np.float64]]:
+    import numpy as np
+
+    from systems.diskgnn.layout import Shape
+    from systems.diskgnn.search import rows_of
+
+    search = searching(samples, cold, params, row, hashes=params.hashes if reordered else 0)
+    shape = Shape(length, params.threshold)
+    reads = list(search.reads(shape))
+    totals = {
+        name: sum(getattr(batch, name) for batch in reads)
+        for name in ("read_bytes", "useful_bytes", "cache_read_bytes", "cache_useful_bytes")
+    }
+    found = {
+        "segment": length,
+        "global": length == len(samples),
+        "reordered": reordered,
+        "disk_bytes": rows_of(cold, shape, np.zeros(samples.num_nodes, np.int32)) * row,
+        **totals,
+        "amplification": totals["read_bytes"] / max(1, totals["useful_bytes"]),
+        "cache_amplification": totals["cache_read_bytes"] / max(1, totals["cache_useful_bytes"]),
+    }
+    return found, np.array([batch.read_bytes for batch in reads], dtype=np.float64)
+
+
+register_study(
+    Study(
+        "amplification", "read amplification of disk caches by order and segment", 1, AmplificationParams, run,
+        lambda params: 15.0 + 4.0 * len(params.segments),
+    )
+)  # fmt: skip

@@ -1,0 +1,56 @@
+"""What packing takes on disk for rows held in memory: DiskGNN's layout over memory, fan-out and batch size."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from harness.studies.base import Plain, Study, StudyContext, register_study
+from harness.studies.planning import PlanningParams, packed_rows, row_bytes_of, sampled
+
+
+class DiskSpaceParams(PlanningParams):
+    """Parameters.
+
+    Attributes:
+        memory_shares: rows held in memory, shares of all nodes.
+    """
+
+    memory_shares: list[float] = Field(default_factory=lambda: [0.0, 0.1, 0.3, 0.5])
+
+
+def run(params: DiskSpaceParams, context: StudyContext) -> Plain:
+    """Rows in packed chunks alone, and the fewest that any length of segments leaves on disk.
+
+    Returns:
+        `points`, one for each share: `memory_share`, `packed_bytes` (no limit: every mini-batch has its own rows),
+        `least_bytes` (with disk caches of one segment length or another), and both over the bytes of the feature table
+        (`packed_x`, `least_x`); `accesses`, `batches`, `rows_per_batch`, `row_bytes`.
+    """
+    workload = context.workload(params)
+    samples = sampled(workload, params.epochs, context.progress)
+    row = row_bytes_of(params, workload)
+    points = []
+    for share in params.memory_shares:
+        rows = packed_rows(samples, samples.cold(share), range(1, len(samples) + 1))
+        packed, least = rows[1], min(rows.values())
+        points.append(
+            {
+                "memory_share": share, "packed_bytes": packed * row, "least_bytes": least * row,
+                "packed_x": packed / samples.num_nodes, "least_x": least / samples.num_nodes,
+            }
+        )  # fmt: skip
+    return {
+        "points": points,
+        "accesses": samples.accesses,
+        "batches": len(samples),
+        "rows_per_batch": samples.accesses / len(samples),
+        "row_bytes": row,
+    }
+
+
+register_study(
+    Study(
+        "disk-space", "disk space of packed chunks over the rows in memory", 1, DiskSpaceParams, run,
+        lambda params: 10.0 + 2.0 * len(params.memory_shares),
+    )
+)  # fmt: skip

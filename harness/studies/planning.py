@@ -1,0 +1,180 @@
+"""DiskGNN's planning on sampled mini-batches in memory: its own ranking, layout and search, without packing anything.
+
+Not a study itself: what the studies of DiskGNN's evaluation share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from harness.studies.base import WorkloadParams
+from workloads.errors import InputError
+
+if TYPE_CHECKING:
+    from systems.diskgnn.layout import ColdSamples
+    from systems.diskgnn.ranking import Ids
+    from systems.diskgnn.search import Search
+    from workloads.workload import Workload
+
+#: Node ids that are held, 4 bytes each: above that a study would fill the memory of a small host.
+MAX_ACCESSES = 1_500_000_000
+_THREADS = 2
+
+
+class PlanningParams(WorkloadParams):
+    """Parameters of a study of DiskGNN's layout.
+
+    Attributes:
+        row_bytes: of a feature row; 0: the dataset's own.
+        granularity: smallest read, bytes (4096 as in the paper, or the device's logical block).
+        hashes: MinHash functions that order a disk cache.
+    """
+
+    row_bytes: int = Field(default=0, ge=0)
+    granularity: int = Field(default=4096, ge=512, le=4096)
+    hashes: int = Field(default=2, ge=0, le=16)
+
+
+@dataclass
+class Sampled:
+    """The mini-batches of a workload, as far as planning looks at them.
+
+    Attributes:
+        batches: uint32, unique node ids of each mini-batch.
+        num_nodes: of the graph.
+        seed: of the workload.
+    """
+
+    batches: list[npt.NDArray[np.uint32]]
+    num_nodes: int
+    seed: int
+    _ranked: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def nodes(self, i: int, /) -> Ids:
+        """int64, node ids of mini-batch `i`."""
+        return self.batches[i].astype(np.int64)
+
+    @property
+    def accesses(self) -> int:
+        """Feature rows asked for, over all mini-batches."""
+        return sum(len(batch) for batch in self.batches)
+
+    def counts(self) -> npt.NDArray[np.int32]:
+        """int32 [N], mini-batches that ask for each node."""
+        if "counts" not in self._ranked:
+            from systems.diskgnn.ranking import AccessCounts
+
+            counter = AccessCounts(self.num_nodes)
+            for number in range(len(self)):
+                counter.add(self.nodes(number))
+            self._ranked = {"counts": counter.counts, "counter": counter}
+        found: npt.NDArray[np.int32] = self._ranked["counts"]
+        return found
+
+    def hottest(self, rows: int) -> Ids:
+        """Up to `rows` nodes, most accesses first (Section 4)."""
+        self.counts()
+        found: Ids = self._ranked["counter"].hottest(rows)
+        return found
+
+    def cold(self, share: float) -> ColdSamples:
+        """The mini-batches without the hottest rows, a `share` of all nodes, which are held in memory."""
+        from systems.diskgnn.layout import ColdSamples
+        from systems.diskgnn.ranking import slots_of
+
+        return ColdSamples(self, slots_of(self.hottest(round(share * self.num_nodes)), self.num_nodes))
+
+
+_LAST: dict[Any, Sampled] = {}
+
+
+def sampled(workload: Workload, epochs: int, progress: Callable[[str], None]) -> Sampled:
+    """All mini-batches of the first epochs, as a run samples them; kept for the workload asked for last.
+
+    Raises:
+        InputError: more accesses than memory should hold.
+    """
+    from workloads.sampling.make import make_sampler, make_seed_plan
+
+    key = (workload.dataset.fingerprint, workload.sampler, workload.model.layers, workload.seed, epochs)
+    if key in _LAST:
+        return _LAST[key]
+    _LAST.clear()
+    progress(f"sampling {epochs} epoch(s) of {workload.dataset.name}, fan-out {workload.sampler.fanout}")
+    plan = make_seed_plan(workload)
+    jobs = [(epoch, index, seeds) for epoch in range(epochs) for index, seeds in enumerate(plan.batches(epoch))]
+    indptr, labels = workload.dataset.load("indptr"), workload.dataset.load("labels")
+    samplers = [make_sampler(workload, indptr=indptr, labels=labels) for _ in range(_THREADS)]
+
+    def part(number: int) -> list[npt.NDArray[np.uint32]]:
+        return [samplers[number].sample(*job).nodes.astype(np.uint32) for job in jobs[number::_THREADS]]
+
+    first = samplers[0].sample(*jobs[0]).num_nodes if jobs else 0
+    if first * len(jobs) > MAX_ACCESSES:
+        raise InputError(
+            f"about {first * len(jobs)} row accesses are more than the {MAX_ACCESSES} that are held", "set max_batches"
+        )
+    with ThreadPoolExecutor(_THREADS) as pool:
+        parts = list(pool.map(part, range(_THREADS)))
+    batches = [parts[number % _THREADS][number // _THREADS] for number in range(len(jobs))]
+    _LAST[key] = Sampled(batches, workload.dataset.num_nodes, workload.seed)
+    return _LAST[key]
+
+
+def row_bytes_of(params: PlanningParams, workload: Workload) -> int:
+    """Bytes of one feature row."""
+    return params.row_bytes or workload.dataset.dim * workload.dataset.feature_dtype.itemsize
+
+
+def searching(
+    samples: Sampled,
+    cold: ColdSamples,
+    params: PlanningParams,
+    row_bytes: int,
+    *,
+    limit: int | None = None,
+    hashes: int | None = None,
+    max_segment: int = 0,
+) -> Search:
+    """DiskGNN's search over these mini-batches; the limit is on bytes of feature rows alone (Eq. 2).
+
+    Args:
+        hashes: instead of those of `params`.
+        max_segment: longest segment; 0: all mini-batches.
+    """
+    from systems.diskgnn.ranking import by_node
+    from systems.diskgnn.search import Search, Space
+    from systems.engine.minhash import simulate_reads
+    from systems.engine.reader import ReadStats
+
+    def simulate(rows: Ids) -> ReadStats:
+        return simulate_reads(rows, row_bytes=row_bytes, num_rows=1 << 40, logical_bytes=params.granularity)
+
+    return Search(
+        cold,
+        Space(row_bytes, 0, limit),
+        by_node(samples.num_nodes),
+        simulate=simulate,
+        hashes=params.hashes if hashes is None else hashes,
+        seed=samples.seed,
+        max_segment=max_segment or len(samples),
+    )
+
+
+def packed_rows(samples: Sampled, cold: ColdSamples, lengths: Sequence[int]) -> dict[int, int]:
+    """Rows on disk for each of these segment lengths, threshold 2 (length 1: packed chunks alone)."""
+    from systems.diskgnn.ranking import by_node
+    from systems.diskgnn.search import rows_by_segment
+
+    rows = rows_by_segment(cold, by_node(samples.num_nodes))
+    return {length: int(rows[min(length, len(samples))]) for length in lengths}
