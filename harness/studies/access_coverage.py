@@ -57,7 +57,7 @@ def run(params: CoverageParams, context: StudyContext) -> Plain:
         for index, seeds in enumerate(plan.batches(epoch)):
             uses[sampler.sample(epoch, index, seeds).nodes] += 1
             batches += 1
-    coverage = {}
+    coverage: dict[str, list[float]] = {}
     for score in params.scores:
         context.progress(f"ranking by {score}")
         method: ranking.Method = "out-degree" if score == "degree" else score

@@ -1,0 +1,73 @@
+"""Ginex Fig. 14: where an epoch's time goes in pyg+, ali+pg and ginex, normalised to pyg+."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, published, register
+from harness.figures.evidence import Evidence
+from harness.figures.ginex_breakdown import NOTE, PARTS, breakdowns, runs_by_model
+from harness.figures.ginex_grid import SYSTEMS, systems_of
+from harness.figures.stacks import draw_stacks
+
+MODELS = ["sage", "gcn"]
+BASE = SYSTEMS[0]
+
+
+def needs(profile: Plain) -> Plain:
+    """The three systems under both models."""
+    profile = gallery(profile)
+    return {**profile, "name": "ginex-fig14", "systems": systems_of(profile, SYSTEMS), "grid": {"model": MODELS}}
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A stacked bar for each system and model; beside ginex the range that the paper gives."""
+    group = runs_by_model(evidence, SYSTEMS, MODELS)
+    rows = breakdowns(group, SYSTEMS, MODELS, BASE, lambda point: {})
+    canvas, axes = draw_stacks(
+        rows, title="Epoch time by what the device did", ylabel="epoch time over that of pyg+", parts=PARTS
+    )
+    rows = _with_paper(axes, rows)
+    drawn = [model for model in MODELS if model in set(rows["model"])]
+    missing = [model for model in MODELS if model not in drawn]
+    extra = NOTE + "; gcn takes the same fan-out as sage (the paper's has two layers)"
+    if missing:
+        extra += f"; not run: {', '.join(missing)}"
+    text = caption(group, [point for point in group.points if point.value is not None], extra)
+    add_caption(canvas, text)
+    return Drawing(canvas, rows, text, runs=group.runs())
+
+
+def _with_paper(axes: Any, rows: pd.DataFrame) -> pd.DataFrame:
+    """Mark the published range of ginex over pyg+ on its bars; the table has it in two more columns."""
+    table = published("ginex-fig14")
+    rows = rows.assign(paper_low=None, paper_high=None)
+    label: str | None = "paper (range over its datasets)"
+    for at, bar in enumerate(dict.fromkeys(rows["bar"])):
+        mine = rows["bar"] == bar
+        model, system = rows.loc[mine, "model"].iloc[0], rows.loc[mine, "system"].iloc[0]
+        speedups = table.loc[table["series"] == f"{model} {system} over {BASE}", "value"]
+        if speedups.empty:
+            continue
+        low, high = 1 / speedups.max(), 1 / speedups.min()
+        rows.loc[mine, ["paper_low", "paper_high"]] = [low, high]
+        middle = (low + high) / 2
+        axes.errorbar(
+            at + 0.42, middle, yerr=[[middle - low], [high - middle]], marker="D", markerfacecolor="white",
+            markeredgecolor="black", ecolor="black", markersize=4, capsize=2.5, elinewidth=0.9, linestyle="none",
+            label=label,
+        )  # fmt: skip
+        label = None
+    if label is None:
+        axes.legend(loc="upper right", fontsize=6.0)
+    return rows
+
+
+register(
+    Figure(
+        "ginex-fig14", "ginex", "Training time of PyG+, Ali+PG and Ginex by part", needs, draw,
+        claims=("gx-01", "gx-02", "gx-03", "gx-04", "gx-11"), full="four expanded datasets x GraphSAGE, GCN",
+    )
+)  # fmt: skip

@@ -1,0 +1,100 @@
+"""Data Tiering Fig. 10: what crosses the bus and how long an epoch takes, over the share of rows in device memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, left_out, published, register, values
+from harness.figures.evidence import Evidence
+from harness.figures.panels import legend_above, many_panels
+from harness.figures.query import NotDrawn, Point, group_runs
+from harness.figures.style import look
+from harness.figures.tiering_grid import HOT_SHARES, TIERING, host_profile, hot_entry, hot_share, in_host_memory
+from workloads.units import format_bytes
+
+
+def needs(profile: Plain) -> Plain:
+    """data-tiering with each hot share."""
+    changed = host_profile(profile)
+    shares = values(profile, "hot_shares", HOT_SHARES)
+    return {**changed, "name": "tiering-fig10", "systems": [hot_entry(changed, shares)], "grid": {}}
+
+
+def loaded_bytes(point: Point) -> float | None:
+    """Bytes of rows that crossed the bus in an epoch, the median of those measured."""
+    loaded = [epoch["counters"].get("bytes_loaded") for epoch in point.record["epochs"] if not epoch["warmup"]]
+    return float(np.median(loaded)) if loaded and all(value is not None for value in loaded) else None
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """Two panels over the share, both relative to no hot rows; the paper's values as hollow marks."""
+    group = group_runs(
+        evidence.frame,
+        axis=lambda config: hot_share(config),
+        ignore=[],
+        where=lambda config: config["system"] == TIERING and in_host_memory(config) and hot_share(config) is not None,
+    )
+    points = {float(point.x): point for point in group.points if point.value is not None}
+    none = points.get(0.0)
+    if none is None:
+        raise NotDrawn("no run without hot rows to compare with")
+    whole, bus = float(none.value or 0), loaded_bytes(none)
+    if not bus:
+        raise NotDrawn("the run without hot rows did not count what it loaded")
+    rows = pd.DataFrame([_row(share, points[share], whole, bus) for share in sorted(points)])
+    canvas, panels = many_panels(2, height=2.3)
+    paper = published("tiering-fig10")
+    style = look(TIERING)
+    for axes, column, series, label in (
+        (panels[0], "traffic_percent", "traffic saved", "rows over the bus (% of no hot rows)"),
+        (panels[1], "time_percent", "time saved", "epoch time (% of no hot rows)"),
+    ):
+        error = None
+        if column == "time_percent":
+            error = [(rows[column] - rows["low"]).clip(lower=0), (rows["high"] - rows[column]).clip(lower=0)]
+        axes.errorbar(
+            rows["hot_percent"], rows[column], yerr=error, color=style.color, marker=style.marker, linestyle=style.line,
+            capsize=2.0, elinewidth=0.8, label=TIERING,
+        )  # fmt: skip
+        known = paper[paper["series"] == series]
+        if len(known):
+            axes.plot(
+                known["x"].astype(float), 100 - known["value"], marker="D", linestyle="none", markerfacecolor="white",
+                markeredgecolor="black", markersize=4.5, label="paper", zorder=5,
+            )  # fmt: skip
+        axes.set_ylim(0, 108)
+        axes.set_xlabel("rows in device memory (%)")
+        axes.set_ylabel(label)
+    panels[0].set_title(f"Bus traffic ({format_bytes(int(bus))} an epoch at 0 %)", loc="left")
+    panels[1].set_title(f"Epoch time ({whole:.3g} s at 0 %)", loc="left")
+    legend_above(canvas, panels)
+    text = caption(group, list(points.values()), _extra(sorted(points)))
+    add_caption(canvas, text)
+    return Drawing(canvas, rows, text, runs=group.runs())
+
+
+def _extra(shares: list[float]) -> str:
+    counted = "traffic: bytes of feature rows read over the bus by the system's own counters, lists and labels left out"
+    reduced = left_out([f"{share:.0%}" for share in shares], [f"{share:.0%}" for share in HOT_SHARES], "hot rows")
+    return f"{counted}; {reduced}" if reduced else counted
+
+
+def _row(share: float, point: Point, whole: float, bus: float) -> dict[str, Any]:
+    loaded = loaded_bytes(point)
+    value = float(point.value or 0)
+    return {
+        "hot_percent": 100 * share, "epoch_s": value, "bytes_loaded": loaded, "time_percent": 100 * value / whole,
+        "low": 100 * float(point.low or value) / whole, "high": 100 * float(point.high or value) / whole,
+        "traffic_percent": None if loaded is None else 100 * loaded / bus, "run": point.record["run_id"],
+    }  # fmt: skip
+
+
+register(
+    Figure(
+        "tiering-fig10", "data-tiering", "Host-device traffic and epoch time over hot share", needs, draw,
+        claims=("dt-01", "dt-08", "dt-09"), full="0 to 25 % of ogbn-papers100M's rows",
+    )
+)  # fmt: skip
