@@ -1,0 +1,164 @@
+"""The tables of datasets of four papers: theirs beside those that our runs and studies of that paper are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness.figures.base import Figure, Plain, Sheet, gallery, published, register
+from harness.figures.evidence import Evidence
+from harness.figures.pagraph_grid import FAMILY, setting
+from harness.figures.query import NotDrawn
+from harness.figures.sheets import sheet
+from harness.studies.base import StudyNeed
+from workloads.units import format_bytes, format_count
+
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Table:
+    """One paper's table.
+
+    Attributes:
+        systems: whose runs' datasets are listed beside those of the needed studies.
+        note: what of the paper's table is missing, in a sentence.
+    """
+
+    id: str
+    paper: str
+    systems: Sequence[str]
+    full: str
+    note: str = ""
+
+
+TABLES = [
+    Table(
+        "gnndrive-tab1", "gnndrive", ["pyg+", "ginex", "gnndrive", "mariusgnn"],
+        "Papers100M, Twitter, Friendster, MAG240M",
+    ),
+    Table(
+        "diskgnn-tab2", "diskgnn", ["diskgnn", "dgl-ondisk", "ginex", "mariusgnn"],
+        "Friendster, Papers100M, MAG240M, IGB-HOM",
+        "of the paper's table only what its text repeats",
+    ),
+    Table("pagraph-tab2", "pagraph", [*FAMILY, "dgl+cache"], "seven graphs, reddit to friendster"),
+    Table(
+        "tiering-tab1", "data-tiering", ["uva", "data-tiering"], "ogbn-papers100M, MAG240M, WikiKG90M",
+        "of the paper's table only what its text repeats",
+    ),
+]  # fmt: skip
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """No runs of its own."""
+    return []
+
+
+def studies_of(table: Table) -> Callable[[Plain], list[StudyNeed]]:
+    """The facts of the dataset that the paper's figures are drawn from at this profile."""
+
+    def studies(profile: Plain) -> list[StudyNeed]:
+        short = setting(profile) if table.paper == "pagraph" else gallery(profile)
+        name = short["run"]["dataset"]
+        return [StudyNeed("dataset-facts", {"dataset": name}, {name: short["datasets"][name]})]
+
+    return studies
+
+
+def of_records(evidence: Evidence, table: Table) -> list[Plain]:
+    """A row for each dataset, of the studies with all facts, of the runs with what a record says."""
+    rows: dict[str, Plain] = {}
+    own = {
+        record["config"]["dataset"]["fingerprint"]: record["config"]["dataset"]
+        for record in ([] if evidence.frame.empty else evidence.frame["record"])
+        if record["system"] in table.systems
+    }
+    for fingerprint, data in own.items():
+        row_bytes = data["dim"] * (2 if data["dtype"] == "float16" else 4)
+        rows[fingerprint] = {
+            "dataset": data["name"], "nodes": data["num_nodes"], "edges": data["num_edges"],
+            "degree": data["num_edges"] / data["num_nodes"], "dim": data["dim"],
+            "classes": data["num_classes"] or None, "features": data["num_nodes"] * row_bytes,
+            "train (%)": 100.0 * data["train_nodes"] / data["num_nodes"] if data["train_nodes"] else None,
+        }  # fmt: skip
+    for study in evidence.studies:
+        data = study.dataset
+        if study.study != "dataset-facts" or data is None:
+            continue
+        # The studies of other papers' datasets are other tables' rows.
+        if data.fingerprint not in own and (table.paper == "pagraph") != data.name.endswith("-t65"):
+            continue
+        found = study.result
+        rows[data.fingerprint] = {
+            "dataset": data.name, "nodes": found["num_nodes"], "edges": found["num_edges"],
+            "degree": found["mean_degree"], "dim": found["dim"], "classes": found["num_classes"],
+            "topology": found["topology_bytes"], "features": found["feature_bytes"], "total": found["total_bytes"],
+            "train (%)": 100.0 * found["train_share"],
+        }  # fmt: skip
+    return [{**row, "source": "ours"} for row in sorted(rows.values(), key=lambda row: (row["nodes"], row["dim"]))]
+
+
+_KEYS = {
+    "nodes": ("nodes", 1), "edges": ("edges", 1), "dim": ("dim", 1), "classes": ("classes", 1),
+    "train": ("train (%)", 1), "topology": ("topology", GB), "features": ("features", GB), "total": ("total", GB),
+}  # fmt: skip
+
+
+def of_paper(table: Table) -> list[Plain]:
+    """The paper's rows, as far as they were published as numbers that we have."""
+    known = published(table.id)
+    rows = []
+    for name in dict.fromkeys(known["series"]):
+        row: dict[str, Any] = {"dataset": name, "source": "paper"}
+        for entry in known[known["series"] == name].itertuples():
+            key, factor = _KEYS[str(entry.x)]
+            row[key] = float(entry.value) * factor
+        if "nodes" in row and "edges" in row:
+            row["degree"] = row["edges"] / row["nodes"]
+        rows.append(row)
+    return rows
+
+
+def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
+    """The drawing of one paper's table."""
+
+    def draw(evidence: Evidence) -> Sheet:
+        ours = of_records(evidence, table)
+        if not ours:
+            raise NotDrawn(f"no run or study of a dataset of {table.id} yet")
+        columns = {
+            "dataset": "", "nodes": format_count, "edges": format_count, "degree": ".1f", "dim": ".0f",
+            "classes": ".0f", "topology": format_bytes, "features": format_bytes, "total": format_bytes,
+            "train (%)": ".1f", "source": "",
+        }  # fmt: skip
+        text = (
+            "Degree: edges a node; topology: index pointers and neighbour lists; total: all files. Ours are generated; "
+            "the paper's are as printed, and what it does not print is left open."
+        )
+        text += f" {table.note[0].upper()}{table.note[1:]}." if table.note else ""
+        rows = pd.DataFrame(ours + of_paper(table)).reindex(columns=list(columns))
+        runs = [] if evidence.frame.empty else _newest(evidence, table)
+        return sheet(rows, columns, text, runs=runs)
+
+    return draw
+
+
+def _newest(evidence: Evidence, table: Table) -> list[str]:
+    """One run for each dataset that a run brought in, the newest."""
+    found: dict[str, str] = {}
+    for record in evidence.frame["record"]:
+        if record["system"] in table.systems:
+            found[record["config"]["dataset"]["fingerprint"]] = record["run_id"]
+    return list(found.values())
+
+
+for _table in TABLES:
+    register(
+        Figure(
+            _table.id, _table.paper, "Datasets", needs, draw_of(_table), studies=studies_of(_table), full=_table.full
+        )
+    )

@@ -1,0 +1,66 @@
+"""PaGraph Fig. 20: layer-wise sampling: epoch time, parts of an epoch, throughput over devices."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, register
+from harness.figures.curves import draw_curves
+from harness.figures.evidence import Evidence
+from harness.figures.pagraph_devices import NOTE as DEVICES_NOTE
+from harness.figures.pagraph_devices import on_devices, rate_rows, scaling
+from harness.figures.pagraph_fig11 import draw_speedups, with_ranges
+from harness.figures.pagraph_grid import FAMILY, NAMES, both_models, by_model, layerwise, speedup_rows
+from harness.figures.pagraph_parts import NOTE, PARTS, part_rows
+from harness.figures.panels import legend_above, many_panels
+from harness.figures.query import NotDrawn
+from harness.figures.stacks import draw_stacks
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """Fig. 11's runs and, for GCN, Fig. 15's, with layer-wise sampling."""
+    return [
+        *both_models(profile, "pagraph-fig20", FAMILY, **layerwise()),
+        *on_devices(profile, "pagraph-fig20", ["gcn"], ["pagraph"], **layerwise()),
+    ]
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """(a) speed-ups over DGL, (b) GCN's epoch by part, (c) throughput over devices."""
+    group = by_model(evidence.frame, "layerwise", FAMILY)
+    speedups = with_ranges(speedup_rows(group), "pagraph-fig20")
+    if speedups["speedup"].notna().sum() < 2:
+        raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
+    found = {point.system: point for point in group.points if point.x == "gcn"}
+    points = [found[name] for name in FAMILY if name in found]
+    parts = part_rows(points, "gcn")
+    canvas, panels = many_panels(3)
+    draw_speedups(panels[0], speedups)
+    panels[0].set_title("(a) Speed-up over DGL", loc="left")
+    draw_stacks(parts, title="(b) GCN epoch by part", ylabel="epoch (s)", parts=PARTS, axes=panels[1])
+    runs = group.runs()
+    try:
+        devices = scaling(evidence.frame, "layerwise", ["pagraph"])
+    except NotDrawn:
+        rates = pd.DataFrame()
+        panels[2].text(0.5, 0.5, "several devices: not run", transform=panels[2].transAxes, ha="center", fontsize=6)
+    else:
+        rates = rate_rows(devices, NAMES)
+        draw_curves(rates, title="(c) Throughput", xlabel="devices", ylabel="thousand seed nodes / s", axes=panels[2])
+        counts = sorted(set(rates["x"]))
+        panels[2].set_xticks(counts, [str(count) for count in counts])
+        panels[2].set_ylim(bottom=0)
+        runs = list(dict.fromkeys([*runs, *devices.runs()]))
+    legend_above(canvas, panels, [*FAMILY, *PARTS])
+    text = caption(group, None, f"(b): {NOTE}; (c): {DEVICES_NOTE}")
+    add_caption(canvas, text)
+    data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), rates.assign(panel="c")], ignore_index=True)
+    return Drawing(canvas, data, text, runs)
+
+
+register(
+    Figure(
+        "pagraph-fig20", "pagraph", "Layer-wise sampling: speed-up, parts, devices", needs, draw, claims=("pg-11",),
+        full="lj-link, lj-large, enwiki x GCN, GraphSAGE; 1 to 4 GPUs",
+    )
+)  # fmt: skip
