@@ -1,0 +1,80 @@
+"""What `outcore claims --explain ID` prints: the numbers behind a verdict and what differs from the paper's setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.claims.judge import Judged
+from workloads.units import format_bytes, format_count
+
+
+def explain(judged: Judged) -> list[str]:
+    """Lines for a reader, most important first."""
+    lines = [
+        f"{judged.id} ({judged.paper}): {judged.claim}",
+        f"paper: {judged.paper_value} {judged.unit}".rstrip() + f" ({judged.condition}; tolerance {judged.tolerance})",
+        f"ours: {measured_text(judged)}",
+        f"verdict: {judged.verdict}" + (f": {judged.reason}" if judged.reason else ""),
+    ]
+    found = judged.found
+    if found is None:
+        if judged.figure:
+            lines.append(f"runs for it: `make bench FIGURES={judged.figure}`")
+        return lines
+    lines += [f"  {line}" for line in found.detail]
+    lines += [f"differs from the paper: {line}" for line in [*setting_lines(dict(found.setting)), *found.differs]]
+    if found.studies:
+        lines.append(f"studies: {', '.join(found.studies)}")
+    if found.runs:
+        lines.append(f"runs: {', '.join(found.runs)}")
+    return lines
+
+
+def measured_text(judged: Judged) -> str:
+    """The measured number or numbers with their intervals, as text; a dash where there are none."""
+    if judged.measured is None:
+        return "–"
+    values = judged.measured if isinstance(judged.measured, list) else [judged.measured]
+    spans = judged.interval or []
+    pairs = [spans] if spans and not isinstance(spans[0], list) else spans
+    kinds = {"bootstrap95": "95 %", "range": "range"}
+    parts = []
+    for value, (low, high) in zip(values, pairs, strict=True):
+        kind = kinds.get(judged.interval_kind, judged.interval_kind)
+        span = "" if low == high == value else f" [{_number(low)}–{_number(high)}, {kind}]"
+        parts.append(_number(value) + span)
+    return " / ".join(parts) + (f" {judged.unit}" if judged.unit else "")
+
+
+def setting_lines(config: dict[str, Any]) -> list[str]:
+    """Scale, device, cap and disk of our runs, each as a sentence part."""
+    if not config:
+        return []
+    lines = []
+    data = config.get("dataset")
+    if isinstance(data, dict):
+        lines.append(
+            f"dataset {data['name']}: {format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} "
+            f"edges, dimension {data['dim']}"
+        )
+    parts = []
+    if "batch_size" in config:
+        parts.append(f"mini-batches of {config['batch_size']}")
+    if config.get("max_batches"):
+        parts.append(f"{config['max_batches']} of them an epoch")
+    if parts:
+        lines.append(", ".join(parts))
+    if "device" in config:
+        memory = config.get("device_memory_bytes")
+        emulated = " (EMULATED)" if str(config["device"]).startswith("emulated:") else ""
+        lines.append(f"device {config['device']}{emulated}" + (f" with {format_bytes(memory)}" if memory else ""))
+    if "memory" in config:
+        lines.append("no memory cap" if config["memory"] == "none" else f"memory {config['memory']}")
+    if "disk_class" in config:
+        name = config["disk_class"]
+        lines.append("the bare disk of this host" if name == "none" else f"disk limited to the class {name}")
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
