@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from harness.record import Record
-from harness.schema import upgraded
+from harness.schema import SchemaError, upgraded
 from workloads.errors import DataIOError, InputError
 
 if TYPE_CHECKING:
@@ -91,10 +91,14 @@ def sweep_partial(root: Path) -> list[str]:
 
 
 class BadRecord(NamedTuple):
-    """A folder under `runs/` whose record cannot be read: its path, and one sentence that says why."""
+    """A folder under `runs/` whose record cannot be read: its path, and one sentence that says why.
+
+    `other_schema`: the record may be whole, and is for another version of Outcore.
+    """
 
     path: str
     reason: str
+    other_schema: bool = False
 
 
 def read_record(path: Path) -> Record:
@@ -145,7 +149,7 @@ def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path,
                 raise InputError(f"{folder / RECORD} is of the run {record.run_id}, whose folder has another name")
         except InputError as error:
             if bad is not None:
-                bad.append(BadRecord(str(folder), error.message))
+                bad.append(BadRecord(str(folder), error.message, isinstance(error, SchemaError)))
             continue
         yield folder, record
 
@@ -223,4 +227,7 @@ def _table(path: Path, name: str) -> pd.DataFrame:
     file = Path(path) / f"{name}.parquet"
     if not file.is_file():
         raise InputError(f"the run at {path} has no {name}", "it ended before any was written")
-    return pd.read_parquet(file)
+    try:
+        return pd.read_parquet(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} is cut off or damaged", "remove the run's folder") from error

@@ -20,6 +20,13 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(width=160)
 
 
+def cell(text: object) -> str:
+    """Text from a record for a table: its square brackets are no markup, its control characters no commands."""
+    from rich.markup import escape
+
+    return escape("".join(letter if letter.isprintable() else "�" for letter in str(text)))
+
+
 def number(value: float | None, form: str = ".2f") -> str:
     """A number, or a dash where it is not known."""
     return "–" if value is None else format(value, form)
@@ -45,7 +52,7 @@ def epoch_table(record: Record) -> Table:
     from rich.table import Table
 
     stages = list(dict.fromkeys(stage for epoch in record.epochs for stage in epoch.stages_s))
-    title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
+    title = cell(f"{record.system} on {record.config.dataset.name} ({record.run_id})")
     table = Table("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", title=title)
     for epoch in record.epochs:
         table.add_row(

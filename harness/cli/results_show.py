@@ -1,0 +1,103 @@
+"""`outcore results show`: one run in full: epochs, where their time went, memory and its plan, verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from harness.record import Record
+
+
+def show(
+    run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")],
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show one run: epochs, stages' shares, memory and its plan, verdict and the rules it bends."""
+    from harness.results import find, read_record
+
+    folder = find(results_root, run)
+    record = read_record(folder)
+    if json_:
+        print_json(record.to_json())
+        return
+    from harness.cli.table import console, epoch_table, summary_lines
+
+    out = console()
+    if record.epochs:
+        out.print(epoch_table(record))
+    if record.measured:
+        out.print(stage_table(record))
+    if record.memory.plan:
+        out.print(plan_table(record))
+    lines = [*summary_lines(record), *_host_lines(record)]
+    lines += [f"caveat: {caveat}" for caveat in record.caveats]
+    lines += [f"{name}: {text}" for name, text in record.notes.items()]
+    for line in [*lines, f"folder {folder}"]:
+        plain = "".join(letter if letter.isprintable() else "�" for letter in line)
+        out.print(plain, markup=False, highlight=False, soft_wrap=True)
+
+
+def stage_table(record: Record) -> Table:
+    """Stages of the measured epochs: median seconds an epoch in which one was open, and the share of the epoch.
+
+    Stages of different batches run side by side, so that shares may add up to more than the epoch.
+    """
+    import statistics
+
+    from rich.table import Table
+
+    from harness.cli.table import cell
+
+    whole = statistics.median(epoch.seconds for epoch in record.measured)
+    table = Table("stage", "s an epoch", "share of the epoch", title="where a measured epoch went (stages overlap)")
+    for stage in dict.fromkeys(stage for epoch in record.measured for stage in epoch.stages_s):
+        spent = statistics.median(epoch.stages_s.get(stage, 0.0) for epoch in record.measured)
+        share = spent / whole if whole else 0.0
+        table.add_row(cell(stage), f"{spent:.3f}", f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}")
+    return table
+
+
+def plan_table(record: Record) -> Table:
+    """The system's buffers as it planned them, largest first in each tier, and their share of the tier."""
+    from rich.table import Table
+
+    from harness.cli.table import cell, size
+
+    whole = {"host": record.memory.budget_bytes, "device": record.config.device_memory_bytes, "disk": None}
+    table = Table("buffer", "tier", "planned", "share of the tier", title="plan")
+    for buffer in sorted(record.memory.plan, key=lambda entry: (list(whole).index(entry.tier), -entry.bytes)):
+        limit = whole[buffer.tier]
+        table.add_row(cell(buffer.name), buffer.tier, size(buffer.bytes), _percent(buffer.bytes, limit))
+    for tier, limit in whole.items():
+        planned = sum(buffer.bytes for buffer in record.memory.plan if buffer.tier == tier)
+        if planned and limit:
+            table.add_row(f"all of {tier}", tier, f"{size(planned)} of {size(limit)}", _percent(planned, limit))
+    return table
+
+
+def _percent(part: int, whole: int | None) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def _host_lines(record: Record) -> list[str]:
+    """The host in a line, and the code that ran."""
+    from harness.hosts import host_fingerprint
+
+    found = record.environment
+    cpu, disk, code = (found.get(key) or {} for key in ("cpu", "disk", "code"))
+    if not cpu:
+        return []
+    commit = str(code.get("commit") or "unknown")[:12] + (" with uncommitted changes" if code.get("dirty") else "")
+    return [
+        f"host {host_fingerprint(found)}: {cpu.get('model')} with {cpu.get('usable')} processors, "
+        f"disk {disk.get('model') or 'unknown'} ({disk.get('file_system') or 'unknown'}), commit {commit}"
+    ]

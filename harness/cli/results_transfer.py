@@ -1,0 +1,142 @@
+"""`outcore results export` and `import`: records as a table, whole runs as an archive, several hosts as one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
+from harness.cli.results_filter import Dataset, Experiment, Status, System, Verdict, Wanted, say_bad, wanted_runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.results import BadRecord
+
+
+def export(
+    out: Annotated[
+        Path | None,
+        typer.Option(help=".csv, .parquet, .json; .tar.gz, .zip with --runs; standard output as CSV without it"),
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="whole run folders, for `results import` elsewhere")] = False,
+    system: System = None,
+    status: Status = None,
+    dataset: Dataset = None,
+    verdict: Verdict = None,
+    experiment: Experiment = None,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the records as one table, a row a run, or (--runs) whole run folders and studies as an archive."""
+    from harness.results_archive import is_archive
+    from workloads.errors import InputError
+
+    wanted = Wanted(system, status, dataset, verdict, experiment)
+    bad: list[BadRecord] = []
+    if runs or (out is not None and is_archive(out)):
+        if out is None:
+            raise InputError("--runs has no --out to write to", "name a .tar.gz or .zip")
+        said = _pack(results_root, wanted, out, bad)
+    else:
+        frame = _frame(results_root, wanted, bad)
+        if out is None:
+            if json_:
+                print_json({"runs": list(frame["record"]) if len(frame) else []})
+            else:
+                _texts(frame).to_csv(sys.stdout, index=False)
+                say_bad(bad)
+            return
+        _write(frame, out)
+        said = {"file": str(out), "runs": len(frame)}
+    if json_:
+        print_json({**said, "not_read": [entry._asdict() for entry in bad]})
+        return
+    if not quiet:
+        print(f"{said.pop('file')} ({', '.join(f'{key}: {value}' for key, value in said.items())})")
+    say_bad(bad)
+
+
+def _pack(root: Path, wanted: Wanted, out: Path, bad: list[BadRecord]) -> dict[str, Any]:
+    """Studies go along unless certain runs are asked for: they belong to none."""
+    from harness.results_archive import STUDY_NAME, pack
+    from harness.studies.record import STUDIES
+
+    folders = [folder for folder, _ in wanted_runs(root, wanted, bad)]
+    studies = sorted((root / STUDIES).glob("*.json")) if wanted.anything() else []
+    studies = [path for path in studies if STUDY_NAME.fullmatch(path.name)]
+    pack(root, folders, studies, out)
+    return {"file": str(out), "runs": len(folders), "studies": len(studies)}
+
+
+def _frame(root: Path, wanted: Wanted, bad: list[BadRecord]) -> pd.DataFrame:
+    from harness.results import load
+
+    frame = load(root, bad=bad)
+    # Parquet would keep what is attached as metadata of the file.
+    frame.attrs.clear()
+    columns = {
+        "system": wanted.system, "status": wanted.status, "verdict": wanted.verdict,
+        "config.dataset.name": wanted.dataset, "config.experiment": wanted.experiment,
+    }  # fmt: skip
+    for column, value in columns.items():
+        if value is not None and len(frame):
+            frame = frame[frame[column] == value]
+    return frame
+
+
+def _texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table without the records; lists and mappings as JSON, so that no format has to store objects."""
+    text = frame.drop(columns=["record"], errors="ignore").copy()
+    for column in [name for name in text.columns if text[name].dtype.kind == "O"]:
+        text[column] = text[column].map(_text)
+    return text
+
+
+def _text(value: object) -> object:
+    return value if value is None or isinstance(value, str | float) else json.dumps(value)
+
+
+def _write(frame: pd.DataFrame, out: Path) -> None:
+    from harness.atomic import whole_file
+    from workloads.errors import InputError
+
+    if out.suffix not in (".csv", ".parquet", ".json"):
+        raise InputError(f"--out is {out}, and its kind is not known", "end it in .csv, .parquet, .json or .tar.gz")
+    with whole_file(out, "the table") as partial:
+        if out.suffix == ".csv":
+            _texts(frame).to_csv(partial, index=False)
+        elif out.suffix == ".parquet":
+            _texts(frame).to_parquet(partial, index=False)
+        else:
+            partial.write_text(json.dumps(list(frame["record"]) if len(frame) else []), encoding="utf-8")
+
+
+def import_(
+    sources: Annotated[list[Path], typer.Argument(help="results roots, run folders, or archives of `export --runs`")],
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Merge runs and studies of other hosts into this results root: checked first, then all of them or none."""
+    from dataclasses import asdict
+
+    from harness.results_import import merge
+
+    merged = merge(sources, results_root)
+    if json_:
+        print_json(asdict(merged))
+    elif not quiet:
+        print(
+            f"took {len(merged.runs)} runs and {len(merged.studies)} studies; "
+            f"{len(merged.skipped)} stood here already with the same content"
+        )
+        for name in merged.kept:
+            print(f"study {name} stood here already with another result, which stays")
