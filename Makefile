@@ -16,6 +16,7 @@ bench: setup
 	@$(BIN)/outcore bench --profile $(PROFILE) --figures $(FIGURES)
 
 test: setup
+	@scripts/setup --browser
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: setup
@@ -24,7 +25,7 @@ lint: setup
 	@$(BIN)/mypy
 
 report: setup
-	@$(BIN)/outcore figures
+	@$(BIN)/outcore report
 
 # The native code again under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 sanitize: setup

@@ -1,0 +1,156 @@
+"""The gallery: every figure and table as it was drawn, the papers' own numbers beside ours, or why it is not there."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.figures.base import Rendered, published
+from harness.report.claims import Claim, Scoreboard
+
+# Names of the columns by which drawings tell a point's series, its place and its value.
+SERIES = ("series", "system", "policy", "name", "variant")
+PLACE = ("x", "group", "bar")
+VALUE = ("value", "y")
+# Rows of a table that are shown; the rest stands in the CSV beside the report.
+SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text."""
+
+    header: list[str]
+    rows: list[list[str]]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure or table of the gallery.
+
+    Attributes:
+        image: a data URI; empty for tables and for what was not drawn.
+        published: the paper's values beside ours; None where it gives none as numbers.
+        links: (kind, address relative to the report) of the files beside it.
+    """
+
+    id: str
+    paper: str
+    title: str
+    drawn: bool
+    reason: str
+    caption: str
+    runs: list[str]
+    image: str = ""
+    width: int = 0
+    height: int = 0
+    table: Table | None = None
+    published: Table | None = None
+    claims: list[Claim] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+
+
+def gallery(rendered: Sequence[Rendered], board: Scoreboard, beside: str) -> list[Entry]:
+    """Entries of all figures, the drawn ones of each paper before the others.
+
+    Args:
+        rendered: what `harness.figures.base.render` gave.
+        board: the claims, to be shown at the figures that bear on them.
+        beside: address of the folder of figures, relative to the report.
+    """
+    entries = [_entry(one, board, beside) for one in rendered]
+    papers = list(dict.fromkeys(entry.paper for entry in entries))
+    papers.sort(key=lambda paper: paper == "outcore")
+    return sorted(entries, key=lambda e: (papers.index(e.paper), not e.drawn, _natural(e.id)))
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """`fig2` before `fig10`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+def _entry(one: Rendered, board: Scoreboard, beside: str) -> Entry:
+    image, width, height, table = "", 0, 0, None
+    by_kind = {file.suffix: file for file in one.files}
+    reason = one.reason
+    try:
+        if ".png" in by_kind:
+            image, width, height = _image(by_kind[".png"])
+        elif ".md" in by_kind:
+            table = read_markdown(by_kind[".md"].read_text(encoding="utf-8"))
+        ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow says SyntaxError of a damaged PNG
+        reason, ours = f"its files cannot be read: {error}", ""
+    return Entry(
+        id=one.id, paper=one.paper, title=one.title, drawn=bool(image or table), reason=reason, caption=one.caption,
+        runs=list(one.runs), image=image, width=width, height=height, table=table,
+        published=_published(one.id, ours), claims=board.of_figure(tuple(one.claims), one.id),
+        links=[(kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()],
+    )  # fmt: skip
+
+
+def _image(path: Path) -> tuple[str, int, int]:
+    """A PNG as a data URI of lossless WebP, half its size, with width and height in pixels."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        out = io.BytesIO()
+        picture.convert("RGB").save(out, "WEBP", lossless=True, method=2, quality=50)
+        width, height = picture.size
+    return "data:image/webp;base64," + base64.b64encode(out.getvalue()).decode(), width, height
+
+
+def read_markdown(text: str) -> Table | None:
+    """The first table of a Markdown file as `harness.figures.render.markdown` writes it; None where there is none."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    if len(lines) < 2:
+        return None
+    cells = [[cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rows = cells[2:]
+    return Table(cells[0], rows[:SHOWN], max(0, len(rows) - SHOWN))
+
+
+def _published(figure: str, ours: str) -> Table | None:
+    """The paper's values of a figure, each beside what we drew for the same series and place, where we did."""
+    theirs = published(figure)
+    if theirs.empty:
+        return None
+    mine = _values(ours)
+    rows = []
+    for entry in theirs.to_dict("records"):
+        series, place = _text(entry.get("series")), _text(entry.get("x"))
+        rows.append(
+            [series, place, _text(entry.get("value")), mine.get((series, place), "–"), _text(entry.get("unit")),
+             _text(entry.get("source"))]
+        )  # fmt: skip
+    header = ["series", "x", "paper", "ours", "unit", "source"]
+    if not any(row[3] != "–" for row in rows):
+        header, rows = [*header[:3], *header[4:]], [[*row[:3], *row[4:]] for row in rows]
+    return Table(header, rows[:SHOWN], max(0, len(rows) - SHOWN))
+
+
+def _values(text: str) -> dict[tuple[str, str], str]:
+    """(series, place) -> value of a drawing's CSV; empty where its columns have other names."""
+    reader = csv.DictReader(io.StringIO(text))
+    names = reader.fieldnames or []
+    series, place, value = (next((n for n in kinds if n in names), "") for kinds in (SERIES, PLACE, VALUE))
+    if not (series and place and value):
+        return {}
+    return {(_text(row[series]), _text(row[place])): _text(row[value]) for row in reader if row[value]}
+
+
+def _text(value: object) -> str:
+    """A value in at most four digits, so that `1.0` and `1` are the same place; a dash for nothing."""
+    if value is None or value != value or value == "":
+        return "–"
+    try:
+        number = float(str(value))
+    except ValueError:
+        return str(value)
+    return f"{number:,.0f}" if abs(number) >= 10_000 else f"{number:.4g}"

@@ -1,0 +1,263 @@
+"""The headline in words: who wins, by how much, how sure, under what, and what speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.figures.captions import describe_memory
+from harness.record import Spread
+from harness.report.standings import Setting, Standing, times_as_fast, without_cap
+from workloads.units import format_bytes, format_count
+
+Plain = dict[str, Any]
+OUTCOME = {
+    "oom": "ran out of memory",
+    "timeout": "ran out of time",
+    "unsupported": "cannot run there",
+    "failed": "failed",
+    "not measured": "has no measured epoch",
+}
+# Settings that are told beside the first; the rest stands in the table of runs.
+TOLD = 12
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system of the table under the headline; text as a reader sees it."""
+
+    system: str
+    run: str
+    epoch: str
+    interval: str
+    times: str
+    preprocess: str
+    amortised: str
+    storage: str
+    verdict: str
+    status: str
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """One setting in words.
+
+    Attributes:
+        winner: a system's name; empty where nothing can be said.
+        lead: the sentence after the winner's name.
+        sure: how sure that is.
+        notes: what speaks against it, or was left out.
+    """
+
+    setting: str
+    winner: str
+    lead: str
+    sure: str
+    notes: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What the report opens with: the first setting, others, and what is missing."""
+
+    first: Told | None
+    others: list[Told]
+    untold: int
+    nothing: str = ""
+
+
+def headline(settings: Sequence[Setting], records: Sequence[Plain]) -> Headline:
+    """The settings in words; without a measured run, what there is instead."""
+    if not records:
+        return Headline(None, [], 0, "There are no run records yet: `make bench` measures, `outcore run` makes one.")
+    told = [setting for setting in settings if setting.measured]
+    if not told:
+        count: dict[str, int] = {}
+        for record in records:
+            word = "invalid" if record["verdict"] == "INVALID" else record["status"]
+            count[word] = count.get(word, 0) + 1
+        what = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
+        return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
+    first, rest = told[0], told[1 : TOLD + 1]
+    return Headline(tell(first, settings), [tell(one, settings) for one in rest], max(0, len(told) - 1 - len(rest)))
+
+
+def tell(setting: Setting, settings: Sequence[Setting]) -> Told:
+    """One setting in words."""
+    measured = setting.measured
+    best = measured[0]
+    assert best.epoch_s is not None
+    lead = f"takes {_seconds(best.epoch_s.median)} an epoch ({_interval(best)})"
+    if len(measured) == 1:
+        sure = "No other system was measured in this setting, so there is nobody it is faster than."
+    else:
+        second = measured[1]
+        ratio = times_as_fast(best, second)
+        lead += f", {_times(ratio.median)} times as fast as {second.system}, the next"
+        if len(measured) > 2:
+            last = measured[-1]
+            lead += f", and {_times(times_as_fast(best, last).median)} times as fast as {last.system}, the slowest"
+        sure = _sure(best, second, ratio)
+    return Told(_describe(setting.shared), best.system, lead + ".", sure, _notes(setting, settings), _rows(setting))
+
+
+def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
+    if len(best.samples) == len(second.samples) == 1:
+        return (
+            f"One epoch of {best.system} and one of {second.system} were measured: the order is what happened once, "
+            "and how sure it is cannot be said."
+        )
+    low, high = ratio.interval
+    between = f"between {_times(low)} and {_times(high)}"
+    if ratio.interval_kind == "bootstrap95":
+        how = f"With 95 % confidence the ratio to {second.system} lies {between}"
+        basis = f" (bootstrap over {len(best.samples)} and {len(second.samples)} epochs)"
+    else:
+        how = f"Over every pair of epochs the ratio to {second.system} lies {between}"
+        basis = f" (a range of {len(best.samples)} and {len(second.samples)} epochs, too few for a confidence interval)"
+    settled = (
+        ": the order of the two is settled."
+        if low > 1
+        else ": the interval includes 1, so the order of the two is not settled."
+    )
+    if ratio.interval_kind == "range" and low > 1:
+        settled = f": every epoch of {best.system} was faster than every one of {second.system}."
+    return how + basis + settled
+
+
+def _notes(setting: Setting, settings: Sequence[Setting]) -> list[str]:
+    notes = []
+    ended: dict[str, list[str]] = {}
+    for standing in setting.standings:
+        if standing.epoch_s is None:
+            ended.setdefault(OUTCOME.get(standing.status, standing.status), []).append(standing.system)
+    notes += [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
+    free = without_cap(setting, settings)
+    best = setting.measured[0]
+    if free is not None and free.epoch_s is not None and best.epoch_s is not None:
+        behind = _times(best.epoch_s.median / max(free.epoch_s.median, 1e-9))
+        took = _seconds(free.epoch_s.median)
+        notes.append(
+            f"Without a memory cap {free.system} takes {took} an epoch; {best.system} takes {behind} times that."
+        )
+    spent = [s for s in setting.measured if s.amortised_s is not None]
+    overall = min(spent, key=lambda s: s.amortised_s or 0.0)
+    if overall.system != best.system:
+        epochs = setting.shared["epochs"]
+        notes.append(
+            f"With preprocessing spread over the {epochs} epochs asked for, {overall.system} is ahead "
+            f"({_seconds(overall.amortised_s or 0.0)} an epoch against {_seconds(best.amortised_s or 0.0)})."
+        )
+    own = [standing.system for standing in setting.measured if standing.own_batches]
+    if own:
+        notes.append(f"{_and(own)} trained on mini-batches of its own, not on those of the others.")
+    classes = sorted({str(s.record.get("class")) for s in setting.measured if s.record.get("class")})
+    if classes and classes != ["storage-bound"]:
+        notes.append(f"Not all of it is storage-bound: {_and(classes)} (rule 7).")
+    bent = _bent(setting.measured)
+    if bent:
+        notes.append(f"Caveats, rules not kept: {'; '.join(bent)}.")
+    if setting.invalid:
+        notes.append(f"{setting.invalid} invalid run{'s were' if setting.invalid > 1 else ' was'} left out.")
+    return notes
+
+
+def _bent(standings: Sequence[Standing]) -> list[str]:
+    systems: dict[str, list[str]] = {}
+    for standing in standings:
+        for outcome in standing.record.get("verdict_rules", []):
+            if not outcome["ok"]:
+                name = f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"
+                systems.setdefault(name, []).append(standing.system)
+    return [f"{name} ({', '.join(dict.fromkeys(which))})" for name, which in systems.items()]
+
+
+def _rows(setting: Setting) -> list[Row]:
+    measured = setting.measured
+    slowest = max(s.epoch_s.median for s in measured if s.epoch_s)
+    best = measured[0]
+    rows = []
+    for standing in setting.standings:
+        done = standing.epoch_s
+        ratio = times_as_fast(best, standing) if done else None
+        label = standing.system + (f" (+{standing.others} other option sets)" if standing.others else "")
+        rows.append(
+            Row(
+                system=label,
+                run=str(standing.record["run_id"]),
+                epoch=_seconds(done.median) if done else OUTCOME.get(standing.status, standing.status),
+                interval=_interval(standing) if done else "",
+                times="1" if standing is best else _ratio(ratio) if ratio else "",
+                preprocess=_seconds(standing.preprocess_s) if done else "",
+                amortised=_seconds(standing.amortised_s) if standing.amortised_s is not None else "",
+                storage=str(standing.record.get("class") or "unknown"),
+                verdict=standing.verdict,
+                status=standing.status,
+                share=done.median / slowest if done and slowest > 0 else 0.0,
+            )
+        )
+    return rows
+
+
+def _describe(shared: Plain) -> str:
+    data, device = shared["dataset"], str(shared["device"])
+    memory = shared.get("device_memory_bytes")
+    emulated = device.startswith("emulated:")
+    named = f"EMULATED {device.removeprefix('emulated:')}" if emulated else device
+    parts = [
+        f"{data['name']} ({format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} edges, "
+        f"{data['dim']} {data['dtype']} features)",
+        f"{shared['model']} of {shared['layers']} layers",
+        f"fan-out {','.join(map(str, shared['fanout']))}",
+        f"batch {shared['batch_size']}" + (f", {shared['max_batches']} batches" if shared.get("max_batches") else ""),
+        f"device {named}" + (f" with {format_bytes(memory)}" if memory else ""),
+        "no memory cap" if shared["memory"] == "none" else f"memory {describe_memory_safely(shared['memory'])}",
+        "bare SSD" if shared["disk_class"] == "none" else f"SSD class {shared['disk_class']}",
+    ]
+    if shared.get("sampler", "neighbor") != "neighbor":
+        parts.insert(2, f"{shared['sampler']} sampling")
+    if shared.get("ranks", 1) != 1:
+        parts.append(f"{shared['ranks']} processes")
+    if shared.get("host"):
+        parts.append(f"host {shared['host']}")
+    return "; ".join(parts)
+
+
+def describe_memory_safely(text: str) -> str:
+    """`describe_memory`, the text as it is where it is no size (a record from elsewhere)."""
+    from workloads.errors import InputError
+
+    try:
+        return describe_memory(text)
+    except InputError:
+        return text
+
+
+def _seconds(value: float) -> str:
+    return (
+        f"{value:,.0f} s" if value >= 1000 else f"{value:.3g} s" if value >= 0.001 or value == 0 else f"{value:.2e} s"
+    )
+
+
+def _times(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 10 else f"{value:.2f}"
+
+
+def _ratio(value: Spread) -> str:
+    low, high = map(_times, value.interval)
+    return _times(value.median) + (f" [{low}–{high}]" if low != high else "")
+
+
+def _interval(standing: Standing) -> str:
+    value, count = standing.epoch_s, len(standing.samples)
+    if value is None or count == 1:
+        return "one epoch" if count else ""
+    low, high = (_seconds(end).removesuffix(" s") for end in value.interval)
+    return f"{'95 % interval' if value.interval_kind == 'bootstrap95' else 'range'} {low}–{high} s, {count} epochs"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,130 @@
+"""The page itself: template, style, scripts and data in one HTML file that fetches nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.figures import style
+from harness.report.claims import Scoreboard
+from harness.report.gallery import Entry
+from harness.report.headline import Headline
+from harness.report.runs import finite
+
+Plain = dict[str, Any]
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = ("core.js", "lists.js", "explore.js", "run.js")
+# Verdict of a claim -> how it is toned and marked, so that colour is not all that tells.
+TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "not run": "none"}
+MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "not run": "–"}
+# Markers of the figures in plotly's names.
+SYMBOLS = {
+    "o": "circle", "s": "square", "D": "diamond", "d": "diamond-tall", "^": "triangle-up", "v": "triangle-down",
+    "<": "triangle-left", ">": "triangle-right", "P": "cross", "X": "x", "*": "star", "p": "pentagon", "h": "hexagon",
+    "H": "hexagon2", "1": "y-down-open", "2": "y-up-open", "x": "x-thin-open",
+}  # fmt: skip
+STAGE_COLORS = {
+    "sample": "#56b4e9", "extract": "#d55e00", "transfer": "#cc79a7", "train": "#009e73", "wait": "#d9d9d9",
+    "inspect": "#f0e442", "switch": "#7f3b08", "cache_update": "#0b3c8c", "load_graph": "#66c2a5",
+    "assemble": "#e69f00", "data_prep": "#000000", "pack": "#555555",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that the page shows.
+
+    Attributes:
+        tiles: (number, what) of the counts under the headline.
+        sentences: what a reader has to know about the records as a whole.
+        unreadable: (folder, reason) of records that were not read.
+        runs: `harness.report.runs.table_of`.
+        first: filters that show the headline's setting.
+        details: packed: `pool` and `runs`, details by run.
+        timelines: run -> packed timeline and pipeline.
+    """
+
+    headline: Headline
+    board: Scoreboard
+    entries: Sequence[Entry]
+    runs: Plain
+    tiles: Sequence[tuple[str, str]] = ()
+    sentences: Sequence[str] = ()
+    unreadable: Sequence[tuple[str, str]] = ()
+    first: Plain = field(default_factory=dict)
+    details: str = ""
+    timelines: Plain = field(default_factory=dict)
+    colophon: str = ""
+
+
+def page(content: Content) -> str:
+    """The report as one HTML document; every value is escaped, and no script runs but the report's own."""
+    import jinja2
+    from markupsafe import Markup
+
+    scripts = own_scripts()
+    looks = {
+        name: {"color": look.color, "symbol": SYMBOLS.get(look.marker, "circle")} for name, look in style.LOOKS.items()
+    }
+    title = "Outcore report"
+    data = {
+        "title": title, "looks": looks, "stage_colors": STAGE_COLORS, "first": content.first, "runs": content.runs,
+    }  # fmt: skip
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters.update(
+        color=lambda system: style.look(str(system).split(" (+")[0]).color,
+        tone=lambda verdict: TONES.get(verdict, "none"),
+        mark=lambda verdict: MARKS.get(verdict, "·"),
+    )
+    return environment.get_template("report.html").render(
+        title=title,
+        policy=policy(scripts),
+        css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # ours
+        scripts=[Markup(script) for script in scripts],  # ours and plotly's
+        data=Markup(embedded(data)),
+        packed=Markup(embedded({"details": content.details, "timelines": content.timelines})),
+        headline=content.headline,
+        board=content.board,
+        entries=content.entries,
+        papers=list(dict.fromkeys(entry.paper for entry in content.entries)),
+        drawn=sum(entry.drawn for entry in content.entries),
+        tiles=content.tiles,
+        sentences=content.sentences,
+        unreadable=content.unreadable,
+        colophon=content.colophon,
+    )
+
+
+def own_scripts() -> list[str]:
+    """Plotly's library and the report's scripts, in their order."""
+    from plotly.offline import get_plotlyjs
+
+    scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
+    for script in scripts:
+        # Inside <script> only its end has a meaning; neither library nor scripts may hold one.
+        assert "</script" not in script.lower() and "<!--" not in script
+    return scripts
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """A content security policy: no address may be fetched, and only these scripts may run."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def embedded(value: Any) -> str:
+    """Plain data as JSON that may stand inside <script>: no `<` in it, numbers that JSON has not become null."""
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,199 @@
+"""Run records for the page: a compact row a run for charts and tables, and the details of each run's own page."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.hosts import host_fingerprint, measured_on
+from harness.results import WORKER_LOG
+from workloads.errors import InputError
+from workloads.units import parse_bytes
+
+Plain = dict[str, Any]
+# Of a worker's log, its end (bytes).
+LOG_TAIL = 4096
+COLUMNS = (
+    "id", "system", "dataset", "dim", "model", "sampler", "batch", "memory", "memory_bytes", "device", "disk", "host",
+    "accelerator",
+    "ranks", "stages", "experiment", "round", "status", "verdict", "class", "epoch_s", "low", "high", "samples", "kind",
+    "prep_s", "amplification", "au", "se", "engine", "distance", "device_mb", "peak_mib", "working_set", "parts",
+)  # fmt: skip
+
+
+def table_of(records: Sequence[Plain]) -> Plain:
+    """All runs, oldest first: `columns`, `rows`, and `texts` to which a row's text columns point.
+
+    `parts` of a row is its median seconds in each stage, in the order of `stages`.
+    """
+    texts: dict[str, int] = {}
+    stages = list(dict.fromkeys(name for r in records for name in (r.get("summary") or {}).get("stages_s") or {}))
+    rows = []
+    for record in records:
+        row = _row(record, stages)
+        rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row])
+    return {"columns": list(COLUMNS), "stages": stages, "texts": list(texts), "rows": rows}
+
+
+def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
+    config, summary = record["config"], record.get("summary") or {}
+    memory, spent = record.get("memory") or {}, record.get("preprocess") or {}
+    epoch = summary.get("epoch_s") or {}
+    low, high = epoch.get("interval") or (None, None)
+    measured = [entry for entry in record["epochs"] if not entry["warmup"]]
+    read = [entry["device_bytes"] for entry in measured if entry.get("device_bytes") is not None]
+    own = summary.get("stages_s") or {}
+    host = host_of(record)
+    return [
+        str(record["run_id"]), str(record["system"]), str(config["dataset"]["name"]), config["dataset"]["dim"],
+        str(config["model"]), str(config["sampler"]), config["batch_size"], str(config["memory"]),
+        _asked_bytes(config), str(config["device"]), str(config["disk_class"]), host,
+        str(measured_on(record)["accelerator"] or ""), config["ranks"],
+        str(config["stages"]), str(config["experiment"]), config["round"], str(record["status"]),
+        str(record["verdict"]), str(record.get("class") or "unknown"),
+        _short(epoch.get("median")), _short(low), _short(high), len(measured), str(epoch.get("interval_kind") or ""),
+        _short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
+        _short(summary.get("read_amplification")), _short(summary.get("accelerator_utilisation")),
+        _short(summary.get("storage_efficiency")), _short(summary.get("engine_efficiency")),
+        _short(summary.get("distance_to_limit")), _short(sum(read) / len(read) / 1e6 if read else None),
+        _short((memory.get("peak_bytes") or 0) / 2**20 or None), _short(summary.get("working_set_over_budget")),
+        [_short(own.get(stage)) for stage in stages] if own else None,
+    ]  # fmt: skip
+
+
+def host_of(record: Plain) -> str:
+    """The fingerprint of the host, `unknown` where the record does not say."""
+    return host_fingerprint(record.get("environment") or {}) or "unknown"
+
+
+def _asked_bytes(config: Plain) -> int | None:
+    """The memory asked for, for an axis: budget or cap in bytes; None for no cap."""
+    text = str(config["memory"])
+    try:
+        if text.endswith("x"):
+            data = config["dataset"]
+            width = 2 if data["dtype"] == "float16" else 4
+            return round(float(text[:-1]) * data["num_nodes"] * data["dim"] * width)
+        return None if text == "none" else parse_bytes(text.removeprefix("+"))
+    except (InputError, ValueError):
+        return None
+
+
+def _short(value: Any) -> float | int | None:
+    if value is None or isinstance(value, str) or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.4g}")
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+class Pool:
+    """Values that many runs share, kept once: a run holds their numbers."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._known: dict[str, int] = {}
+
+    def add(self, value: Any) -> int:
+        """The number of a value."""
+        key = json.dumps(value, sort_keys=True, default=str)
+        if key not in self._known:
+            self._known[key] = len(self.values)
+            self.values.append(value)
+        return self._known[key]
+
+
+def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
+    """What the page of one run shows beside its timelines.
+
+    Args:
+        folder: of the run.
+        beside: its address relative to the report.
+        pool: takes what many runs share.
+    """
+    config = {key: value for key, value in record["config"].items() if key not in ("dataset", "options")}
+    return {
+        "reason": record.get("reason") or "",
+        "caveats": record.get("caveats") or [],
+        "rules": [
+            [pool.add([rule["rule"], rule["name"]]), rule["ok"], rule.get("detail") or ""]
+            for rule in record.get("verdict_rules") or []
+        ],
+        "started": record.get("started_at") or "",
+        "duration": _short(record.get("duration_s")),
+        "config": pool.add(config),
+        "dataset": pool.add(record["config"]["dataset"]),
+        "options": pool.add(record["config"]["options"]),
+        "environment": [[key, pool.add(value)] for key, value in (record.get("environment") or {}).items()],
+        "memory": {key: value for key, value in (record.get("memory") or {}).items() if value is not None},
+        "preprocess": record.get("preprocess") or {},
+        "epochs": [_epoch(epoch) for epoch in record["epochs"]],
+        "extra": {key: _rounded(value) for key, value in ((record.get("summary") or {}).get("extra") or {}).items()},
+        "predicted": _short((record.get("summary") or {}).get("predicted_s")),
+        "overhead": {key: _short(value) for key, value in (record.get("overhead") or {}).items()},
+        "notes": record.get("notes") or {},
+        "log": log_tail(folder),
+        "files": [[name, f"{beside}/{name}"] for name in _files(folder)],
+    }
+
+
+def _epoch(epoch: Mapping[str, Any]) -> Plain:
+    counters = {key: value for key, value in epoch["counters"].items() if isinstance(value, int | float) and value}
+    hits = epoch["counters"].get("hits") or {}
+    if isinstance(hits, Mapping):
+        counters.update({f"{tier} hits": value for tier, value in hits.items()})
+    kept = ("epoch", "warmup", "batches", "loss", "accuracy", "device_bytes", "device_requests", "digest")
+    return {
+        **{key: _rounded(epoch.get(key)) for key in kept},
+        "seconds": _short(epoch["seconds"]),
+        "start": _short(epoch.get("start_s")),
+        "stages": {name: _short(value) for name, value in (epoch.get("stages_s") or {}).items()},
+        "counters": counters,
+    }
+
+
+def _rounded(value: Any) -> Any:
+    return _short(value) if isinstance(value, float) else value
+
+
+def _files(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir() if path.is_file())
+    except OSError:
+        return []
+
+
+def log_tail(folder: Path) -> str:
+    """The last lines of the worker's log, control characters shown as such; empty where there is none."""
+    path = folder / WORKER_LOG
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            file.seek(max(0, size - LOG_TAIL))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    if size > LOG_TAIL:
+        text = "… " + text.partition("\n")[2]
+    return "".join(c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def packed(value: Any) -> str:
+    """Plain data as base64 of compressed JSON, for the page to open; numbers that JSON has not become null."""
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str, ensure_ascii=False)
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+
+
+def finite(value: Any) -> Any:
+    """The same data with None for what is not a finite number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return value

@@ -1,0 +1,220 @@
+"""Who is faster than whom: runs that may be compared, gathered by setting; nothing is averaged over two settings."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.figures.query import FREE
+from harness.hosts import measured_on
+from harness.record import Spread, spread
+
+Plain = dict[str, Any]
+DRAWS = 2000
+# From so many samples on an interval is bootstrapped, below it is the range (methodology rule 15).
+ENOUGH = 5
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One system in one setting: the measured epochs of all its rounds.
+
+    Attributes:
+        status: `ok`, or why nothing was measured.
+        samples: seconds of every measured epoch.
+        epoch_s: their median; None where nothing was measured.
+        amortised_s: an epoch with its share of the preprocessing, over the epochs that were asked for.
+        own_batches: whether it trained on other mini-batches than most systems of the setting.
+        others: option sets of the system in this setting that were passed over for one with more samples.
+    """
+
+    system: str
+    options: Plain
+    status: str
+    samples: list[float]
+    epoch_s: Spread | None
+    preprocess_s: float
+    amortised_s: float | None
+    verdict: str
+    record: Plain
+    runs: list[str]
+    own_batches: bool = False
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that are equal in all but the system, its options and bookkeeping, on one host.
+
+    Attributes:
+        shared: the configuration they share, and `host`, `limits`, `accelerator` of `harness.hosts.measured_on`.
+        standings: fastest first, then those without a time.
+        invalid: runs that were left out because their verdict is INVALID.
+        headline: whether a bench profile asked for them, rather than a figure.
+    """
+
+    shared: Plain
+    standings: list[Standing]
+    invalid: int
+    newest: str
+    headline: bool = False
+
+    @property
+    def measured(self) -> list[Standing]:
+        """The systems with a time, fastest first."""
+        return [standing for standing in self.standings if standing.epoch_s is not None]
+
+
+@dataclass
+class _Members:
+    shared: Plain
+    records: list[Plain] = field(default_factory=list)
+    invalid: int = 0
+
+
+def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[Setting]:
+    """Every setting with a run of all stages, the one that says most first.
+
+    Args:
+        records: run records as plain data.
+        profiles: names of the bench profiles, whose settings go before those that figures asked for.
+    """
+    members: dict[str, _Members] = {}
+    for record in records:
+        config = record["config"]
+        if config["stages"] != "all":
+            continue
+        shared = {key: value for key, value in config.items() if key not in FREE}
+        shared |= measured_on(record)
+        key = json.dumps(shared, sort_keys=True, default=str)
+        entry = members.setdefault(key, _Members(shared))
+        if record["verdict"] == "INVALID":
+            entry.invalid += 1
+        else:
+            entry.records.append(record)
+    settings = [_setting(entry, profiles) for entry in members.values() if entry.records]
+    return sorted(settings, key=_weight, reverse=True)
+
+
+def _weight(setting: Setting) -> tuple[int, bool, int, int, str]:
+    measured = setting.measured
+    samples = sum(len(standing.samples) for standing in measured)
+    # One system alone wins nothing, whoever asked for it.
+    return (min(2, len(measured)), setting.headline, len(measured), samples, setting.newest)
+
+
+def _setting(entry: _Members, profiles: Sequence[str]) -> Setting:
+    cells: dict[tuple[str, str], list[Plain]] = {}
+    for record in entry.records:
+        options = json.dumps(record["config"]["options"], sort_keys=True, default=str)
+        cells.setdefault((record["system"], options), []).append(record)
+    usual = _usual_batches(entry.records)
+    best: dict[str, Standing] = {}
+    count: Counter[str] = Counter()
+    for (system, _), records in cells.items():
+        standing = _standing(system, records, usual)
+        count[system] += 1
+        known = best.get(system)
+        if known is None or _told(standing) > _told(known):
+            best[system] = standing
+    found = [_with_others(standing, count[system] - 1) for system, standing in best.items()]
+    found.sort(key=lambda s: (s.epoch_s is None, s.epoch_s.median if s.epoch_s else 0.0, s.system))
+    return Setting(
+        entry.shared,
+        found,
+        entry.invalid,
+        max(record["run_id"] for record in entry.records),
+        any(record["config"].get("experiment") in profiles for record in entry.records),
+    )
+
+
+def _told(standing: Standing) -> tuple[int, str]:
+    return (len(standing.samples), max(standing.runs))
+
+
+def _with_others(standing: Standing, others: int) -> Standing:
+    return Standing(**{**standing.__dict__, "others": others})
+
+
+def _batches(record: Plain) -> tuple[str, ...]:
+    return tuple(epoch.get("digest") or "" for epoch in record["epochs"])
+
+
+def _usual_batches(records: Sequence[Plain]) -> tuple[str, ...] | None:
+    """The mini-batches most systems of a setting trained on, by their digests; None where no two agree."""
+    by_system = {(record["system"], _batches(record)) for record in records if record["epochs"]}
+    count = Counter(batches for _, batches in by_system)
+    if not count:
+        return None
+    batches, systems = count.most_common(1)[0]
+    return batches if systems > 1 else None
+
+
+def _standing(system: str, records: list[Plain], usual: tuple[str, ...] | None) -> Standing:
+    newest = max(records, key=lambda record: str(record["run_id"]))
+    done = [record for record in records if record["status"] == "ok"]
+    samples = [float(e["seconds"]) for record in done for e in record["epochs"] if not e["warmup"]]
+    before = [_preparation(record) for record in done]
+    epoch_s = spread(samples) if samples else None
+    preparation = statistics.median(before) if before else 0.0
+    status = "ok" if samples else newest["status"] if newest["status"] != "ok" else "not measured"
+    bent = any(record["verdict"] == "CAVEATS" for record in (done or records))
+    return Standing(
+        system=system,
+        options=dict(newest["config"]["options"]),
+        status=status,
+        samples=samples,
+        epoch_s=epoch_s,
+        preprocess_s=preparation,
+        amortised_s=epoch_s.median + preparation / max(1, newest["config"]["epochs"]) if epoch_s else None,
+        verdict="CAVEATS" if bent else "VALID",
+        record=max(done, key=lambda record: str(record["run_id"])) if done else newest,
+        runs=sorted(str(record["run_id"]) for record in records),
+        own_batches=bool(usual) and any(_batches(record) != usual for record in done),
+    )
+
+
+def _preparation(record: Plain) -> float:
+    """Seconds of preprocessing, whichever run spent them."""
+    spent = record.get("preprocess") or {}
+    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
+
+
+def times_as_fast(fast: Standing, slow: Standing, *, seed: int = 0) -> Spread:
+    """How many times as fast `fast` is: the ratio of the medians with its interval.
+
+    Bootstrapped (95 %, both sides drawn anew) from five samples of each on; below that, the range over every pair.
+    """
+    import numpy as np
+
+    ours, theirs = (np.maximum(side.samples, 1e-9) for side in (fast, slow))
+    ratio = float(np.median(theirs) / np.median(ours))
+    if min(len(ours), len(theirs)) < ENOUGH:
+        low, high = float(theirs.min() / ours.max()), float(theirs.max() / ours.min())
+        return Spread(median=ratio, interval=(low, high), interval_kind="range")
+    rng = np.random.default_rng(seed)
+    draws = np.median(theirs[rng.integers(0, len(theirs), (DRAWS, len(theirs)))], axis=1) / np.median(
+        ours[rng.integers(0, len(ours), (DRAWS, len(ours)))], axis=1
+    )
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return Spread(median=ratio, interval=(float(low), float(high)), interval_kind="bootstrap95")
+
+
+def without_cap(setting: Setting, settings: Sequence[Setting]) -> Standing | None:
+    """The fastest system of the same setting without a memory cap: the upper bound."""
+
+    def rest(shared: Mapping[str, Any]) -> Plain:
+        return {key: value for key, value in shared.items() if key not in ("memory", "isolation", "limits")}
+
+    if setting.shared["memory"] == "none":
+        return None
+    free = [
+        other.measured[0]
+        for other in settings
+        if other.shared["memory"] == "none" and other.measured and rest(other.shared) == rest(setting.shared)
+    ]
+    return min(free, key=lambda s: s.epoch_s.median if s.epoch_s else 0.0, default=None)

@@ -1,0 +1,129 @@
+"""What a run did over time, thinned out for a page: telemetry, and which mini-batch was in which stage when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workloads.errors import OutcoreError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+Plain = dict[str, Any]
+# Moments of a timeline and spans of a pipeline at most: what a screen can show.
+POINTS = 300
+SPANS = 1500
+# Column of telemetry -> name in the page, and the factor that makes its unit: percent, MiB.
+LEVELS = {
+    "cpu_percent": ("cpu", 1.0),
+    "gpu_percent": ("gpu", 1.0),
+    "iowait_percent": ("iowait", 1.0),
+    "mem_usage": ("used", 2.0**-20),
+    "mem_anon": ("anon", 2.0**-20),
+    "mem_page_cache": ("cache", 2.0**-20),
+}
+# Counts of an interval, shown as a rate: MB/s, thousand requests/s.
+RATES = {"disk_read_bytes": ("read", 1e-6), "disk_read_requests": ("requests", 1e-3)}
+
+
+def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> Plain | None:
+    """Timeline and pipeline of one run; None where it has neither (it ended before, or the files are damaged)."""
+    line = _quietly(folder, "telemetry", lambda table: timeline(table, points))
+    spans = _quietly(folder, "stages", lambda table: pipeline(table, record))
+    return {"line": line, "pipeline": spans} if line or spans else None
+
+
+def _quietly(folder: Path, name: str, thin: Any) -> Plain | None:
+    from harness import results
+
+    read = results.telemetry if name == "telemetry" else results.stages
+    try:
+        found: Plain | None = thin(read(folder))
+    except (OutcoreError, OSError, ValueError, KeyError, TypeError):  # pyarrow's errors are ValueErrors
+        return None
+    return found
+
+
+def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
+    """Telemetry as means over at most `points` equal intervals, or as it is where it has no more rows.
+
+    Returns:
+        `t` (s), and a list for each series of `LEVELS` and `RATES` that was measured; None where it was not
+        known. None for a table without rows.
+    """
+    import numpy as np
+
+    ordered = table.sort_values("t")
+    t = ordered["t"].to_numpy(dtype=np.float64)
+    if len(t) < 2 or not np.isfinite(t).all() or t[-1] <= t[0]:
+        return None
+    # Fewer samples than points stay as they are.
+    count = min(points, len(t))
+    dt = (t[-1] - t[0]) / count
+    thin = len(t) > points
+    at = np.minimum(((t - t[0]) / dt).astype(np.int64), count - 1) if thin else np.arange(count)
+    seconds = np.diff(t, prepend=np.nan)
+    moments = t[0] + (np.arange(count) + 0.5) * dt if thin else t
+    found: Plain = {"t": [round(float(moment), 2) for moment in moments]}
+    for column, (name, factor) in {**LEVELS, **RATES}.items():
+        if column not in ordered:
+            continue
+        values = ordered[column].to_numpy(dtype=np.float64) * factor
+        if column in RATES:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = np.where(seconds > 0, values / seconds, np.nan)
+        known = _means(values, at, count)
+        if any(value is not None for value in known):
+            found[name] = known
+    return found
+
+
+def _means(values: np.ndarray, at: np.ndarray, count: int) -> list[float | int | None]:
+    import numpy as np
+
+    known = np.isfinite(values)
+    number = np.bincount(at[known], minlength=count)
+    total = np.bincount(at[known], weights=values[known], minlength=count)
+    return [_short(total[k] / number[k]) if number[k] else None for k in range(count)]
+
+
+def _short(value: float) -> float | int:
+    """Three digits, and no point where it says nothing: it is written 2,000 times a run."""
+    rounded = float(f"{value:.3g}")
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def pipeline(table: pd.DataFrame, record: Mapping[str, Any], spans: int = SPANS) -> Plain | None:
+    """The first measured epoch: when each mini-batch was in which stage.
+
+    Returns:
+        `epoch`, `stages` (names), `batches` and `of` (shown, and all of the epoch), and `spans`: stage, mini-batch,
+        start (ms since the epoch began), length (ms). At most `spans` of them, of the first mini-batches. None for a
+        run without stages.
+    """
+    import numpy as np
+
+    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]] or list(record["epochs"])
+    own = table[~table["stage"].astype(str).str.startswith("lane:")]
+    if own.empty:
+        return None
+    epoch = measured[0]["epoch"] if measured else int(own["epoch"].min())
+    inside = own[(own["epoch"] == epoch) & (own["batch"] >= 0)]
+    if inside.empty:
+        return None
+    zero = float(measured[0]["start_s"]) if measured else float(inside["start"].min())
+    order = inside.groupby("batch")["start"].min().sort_values().index.to_list()
+    most = len(order)
+    if len(inside) > spans:
+        sizes = inside.groupby("batch").size().reindex(order).to_numpy()
+        most = max(1, int(np.searchsorted(np.cumsum(sizes), spans, side="right")))
+    shown = inside[inside["batch"].isin(order[:most])].sort_values(["start", "end"]).head(spans)
+    names = list(dict.fromkeys(shown["stage"].astype(str)))
+    rows = [
+        [names.index(str(stage)), int(batch), round((start - zero) * 1e3, 1), round((end - start) * 1e3, 1)]
+        for stage, batch, start, end in zip(shown["stage"], shown["batch"], shown["start"], shown["end"], strict=True)
+    ]
+    return {"epoch": int(epoch), "stages": names, "batches": most, "of": len(order), "spans": rows}

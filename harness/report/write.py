@@ -1,0 +1,245 @@
+"""Writing the report: read, draw what is stale, judge, thin out, and put the file in its place whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from harness.figures.base import Rendered, catalogue, render
+from harness.figures.evidence import load_evidence
+from harness.report.claims import Scoreboard, judge
+from harness.report.gallery import Entry, gallery
+from harness.report.headline import headline
+from harness.report.page import Content, own_scripts, page
+from harness.report.runs import Pool, details_of, host_of, packed, table_of
+from harness.report.standings import Setting, settings_of
+from harness.report.timelines import over_time
+from workloads.errors import DataIOError, InputError
+
+Plain = dict[str, Any]
+NAME = "report.html"
+# A file that can be sent; what does not fit stays in the files beside it (bytes).
+LIMIT = 14_500_000
+# Of it, timelines may take so much; the page's own text a little.
+TIMELINES = 5_000_000
+TEXT = 400_000
+# Reasons of unreadable records that are shown.
+REASONS = 20
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of the report."""
+
+    path: Path
+    size: int
+    runs: int
+    unreadable: int
+    figures: int
+    not_drawn: int
+    claims: int
+    timelines: int
+
+
+def write_report(
+    root: Path, out: Path | None = None, *, progress: Callable[[str], None] = lambda text: None
+) -> Written:
+    """Write the report of a results root, drawing figures that are stale.
+
+    Args:
+        root: the results root.
+        out: the file; `<root>/report.html` by default.
+        progress: told of each part.
+
+    Raises:
+        InputError: `out` is a folder.
+        DataIOError: it cannot be written; nothing half-written is left.
+    """
+    out = Path(out) if out is not None else Path(root) / NAME
+    if out.is_dir():
+        raise InputError(f"--out is {out}, a folder", f"name the file, like {out / NAME}")
+    progress("reading records")
+    evidence = load_evidence(root)
+    records = [] if evidence.frame.empty else list(evidence.frame["record"])
+    folders = {} if evidence.frame.empty else dict(zip(evidence.frame["run_id"], evidence.frame["path"], strict=True))
+    bad = list(evidence.frame.attrs.get("bad", []))
+    progress("drawing figures")
+    rendered = render(list(catalogue().values()), evidence, Path(root) / "figures")
+    progress("judging claims")
+    board = judge(evidence)
+    progress("writing")
+    beside = _relative(Path(root), out)
+    entries = gallery(rendered, board, f"{beside}/figures")
+    settings = settings_of(records, _profiles())
+    fixed = sum(len(script) for script in own_scripts()) + sum(len(entry.image) for entry in entries) + TEXT
+    runs = table_of(records)
+    fixed += len(str(runs["rows"])) + sum(map(len, runs["texts"]))
+    wanted = _wanted(rendered, settings)
+    details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
+    timelines = _timelines(records, folders, wanted, min(TIMELINES, LIMIT - fixed - len(details)))
+    content = Content(
+        headline=headline(settings, records),
+        board=board,
+        entries=entries,
+        runs=runs,
+        tiles=_tiles(records, board, entries),
+        sentences=_sentences(records, len(bad), kept, len(wanted), len(timelines)),
+        unreadable=[(Path(one.path).name, one.reason) for one in bad[:REASONS]],
+        first=_first(settings),
+        details=details,
+        timelines=timelines,
+        colophon=_colophon(records),
+    )
+    text = page(content)
+    size = _put(out, text)
+    drawn = sum(entry.drawn for entry in entries)
+    return Written(
+        out, size, len(records), len(bad), drawn, len(entries) - drawn, len(board.claims), len(timelines)
+    )  # fmt: skip
+
+
+def _profiles() -> list[str]:
+    from harness.experiment import PROFILES
+
+    return [path.stem for path in PROFILES.glob("*.yaml")]
+
+
+def _relative(root: Path, out: Path) -> str:
+    """The results root as seen from the report, as the path of an address."""
+    return quote(os.path.relpath(root.resolve(), out.resolve().parent).replace(os.sep, "/"))
+
+
+def _wanted(rendered: Sequence[Rendered], settings: Sequence[Setting]) -> list[str]:
+    """Runs whose timelines are shown: those of the headline, then those of each figure in turn."""
+    first = [standing.record["run_id"] for setting in settings[:1] for standing in setting.standings]
+    queues = [list(one.runs) for one in rendered if one.status == "drawn"]
+    turns = [queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)]
+    return list(dict.fromkeys([*first, *turns]))
+
+
+def _details(
+    records: Sequence[Plain], folders: Plain, beside: str, wanted: Sequence[str], room: int
+) -> tuple[str, int]:
+    """Details packed, with the number of runs that have them: all, or the drawn ones where all do not fit."""
+    packs = ""
+    for chosen in (records, [record for record in records if record["run_id"] in set(wanted)], []):
+        pool = Pool()
+        found = {
+            record["run_id"]: details_of(
+                record, Path(folders[record["run_id"]]), f"{beside}/runs/{quote(str(record['run_id']))}", pool
+            )
+            for record in chosen
+        }
+        packs = packed({"pool": pool.values, "runs": found})
+        if len(packs) <= room:
+            return packs, len(chosen)
+    return packs, 0
+
+
+def _timelines(records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int) -> Plain:
+    by_id = {record["run_id"]: record for record in records}
+    found: Plain = {}
+    for run in wanted:
+        if run not in by_id:
+            continue
+        lines = over_time(Path(folders[run]), by_id[run])
+        if lines is None:
+            continue
+        text = packed(lines)
+        room -= len(text) + len(run) + 6
+        if room < 0:
+            break
+        found[run] = text
+    return found
+
+
+def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    verdicts = Counter(record["verdict"] for record in records)
+    ended = Counter(record["status"] for record in records)
+    failed = sum(count for status, count in ended.items() if status != "ok")
+    tiles = [(f"{len(records):,}", "runs" if len(records) != 1 else "run")]
+    words = {"VALID": "valid", "CAVEATS": "with caveats", "INVALID": "invalid, never drawn"}
+    tiles += [(f"{verdicts[key]:,}", word) for key, word in words.items() if verdicts[key]]
+    if failed:
+        tiles.append((f"{failed:,}", "without a result"))
+    if board.claims:
+        good = sum(claim.verdict == "reproduced" for claim in board.claims)
+        tiles.append((f"{good} of {len(board.claims)}", "claims reproduced"))
+    tiles.append((f"{sum(entry.drawn for entry in entries)} of {len(entries)}", "figures and tables drawn"))
+    return tiles
+
+
+def _sentences(records: Sequence[Plain], bad: int, detailed: int, wanted: int, shown: int) -> list[str]:
+    """What holds of the records as a whole: read or not, hosts, devices, what was left out of the file."""
+    sentences = []
+    if bad:
+        one = bad == 1
+        sentences.append(
+            f"{bad} record{' was' if one else 's were'} not read (damaged, cut off, or of a schema that this version "
+            f"does not know) and {'is' if one else 'are'} counted nowhere."
+        )
+    hosts = {host_of(record) for record in records}
+    devices = {str(record["config"]["device"]) for record in records}
+    if len(hosts) > 1 or len(devices) > 1:
+        what = " and ".join(
+            [f"{len(hosts)} hosts"] * (len(hosts) > 1) + [f"{len(devices)} devices"] * (len(devices) > 1)
+        )
+        sentences.append(f"The records come from {what}: they stand beside each other and are never averaged.")
+    emulated = sum(str(record["config"]["device"]).startswith("emulated:") for record in records)
+    if emulated:
+        sentences.append(
+            f"In {emulated:,} of {len(records):,} runs the accelerator is EMULATED: its training step takes a named "
+            "device's time, and its accuracy is nobody's."
+        )
+    if detailed < len(records):
+        missing = len(records) - detailed
+        sentences.append(f"The details of {missing:,} runs that no figure draws stay in the files beside this one.")
+    if shown < wanted:
+        sentences.append(
+            f"{shown} of the {wanted} drawn runs have their timelines in this file; the rest lie beside it."
+        )
+    return sentences
+
+
+def _first(settings: Sequence[Setting]) -> Plain:
+    told = [setting for setting in settings if setting.measured]
+    if not told:
+        return {}
+    shared = told[0].shared
+    return {
+        "dataset": shared["dataset"]["name"], "model": shared["model"], "memory": shared["memory"],
+        "device": shared["device"], "disk": shared["disk_class"], "host": shared["host"] or "unknown",
+    }  # fmt: skip
+
+
+def _colophon(records: Sequence[Plain]) -> str:
+    commits = Counter(
+        str(((record.get("environment") or {}).get("code") or {}).get("commit") or "unknown")[:12] for record in records
+    )
+    code = ", ".join(f"{commit} ({count} runs)" for commit, count in commits.most_common(3))
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"Written {when} from run records alone." + (f" Code that measured: {code}." if records else "")
+
+
+def _put(out: Path, text: str) -> int:
+    partial = out.with_name(f".{os.getpid()}-{out.name}")
+    content = text.encode("utf-8", "replace")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
+        partial.replace(out)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataIOError(
+            f"the report could not be written to {out}: {error.strerror or error}",
+            path=str(out),
+            errno=error.errno or 0,
+            fix="name another place with --out, or free some space",
+        ) from error
+    return len(content)
