@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.claims.measured import Measured, NotRun, Number, ratio
 from harness.figures.evidence import Evidence
-from harness.figures.query import FREE
+from harness.figures.query import FREE, MADE_OF
 from harness.figures.usual import Usual
+from harness.hosts import measured_on
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,7 +184,7 @@ class Records:
 
 def _key(record: Plain, free: Sequence[str]) -> str:
     shared = {key: value for key, value in record["config"].items() if key not in FREE and key not in free}
-    shared["host"] = (record.get("environment") or {}).get("host_fingerprint")
+    shared.update({name: value for name, value in measured_on(record).items() if MADE_OF.get(name) not in free})
     return json.dumps(shared, sort_keys=True, default=str)
 
 

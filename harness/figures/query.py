@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.figures.usual import Usual
 from harness.hosts import measured_on
 from harness.record import spread
 
@@ -134,10 +135,11 @@ def group_runs(
             invalid[key] = invalid.get(key, 0) + 1
             continue
         groups.setdefault(key, []).append((record, path))
+    usual = Usual(frame["record"])
     best: Group | None = None
     best_rank: tuple[int, int, str] | None = None
     for key, members in groups.items():
-        points = _points(members, axis, value)
+        points = _points(members, axis, value, usual)
         distinct = len({str(point.x) for point in points})
         rank = (min(distinct, want_axis) * 1000 + len(points), len(members), max(r["run_id"] for r, _ in members))
         if distinct >= want_axis and (best_rank is None or rank > best_rank):
@@ -151,18 +153,20 @@ def group_runs(
     return best
 
 
-def _points(members: list[tuple[dict[str, Any], str]], axis: Axis, value: Value) -> list[Point]:
+def _points(members: list[tuple[dict[str, Any], str]], axis: Axis, value: Value, usual: Usual) -> list[Point]:
+    """One point a system and x: of several option sets the one nearest to the system's usual, so no ablation stands
+    for it unless the axis tells them apart."""
     cells: dict[tuple[str, str, str], list[tuple[dict[str, Any], str]]] = {}
     for record, path in members:
         options = json.dumps(record["config"]["options"], sort_keys=True)
         cells.setdefault((record["system"], str(axis(record["config"])), options), []).append((record, path))
-    points: dict[tuple[str, str], Point] = {}
-    for (system, x, _), runs in cells.items():
+    best: dict[tuple[str, str], tuple[tuple[int, bool, int, str], Point]] = {}
+    for (system, x, options), runs in cells.items():
         point = _point(system, axis, value, runs)
-        known = points.get((system, x))
-        if known is None or (known.value is None and point.value is not None) or known.samples < point.samples:
-            points[system, x] = point
-    return sorted(points.values(), key=lambda point: (point.system, _sortable(point.x)))
+        rank = (usual.strangeness(system, json.loads(options)), point.value is None, -point.samples, options)
+        if (system, x) not in best or rank < best[system, x][0]:
+            best[system, x] = (rank, point)
+    return sorted((point for _, point in best.values()), key=lambda point: (point.system, _sortable(point.x)))
 
 
 def _point(system: str, axis: Axis, value: Value, runs: list[tuple[dict[str, Any], str]]) -> Point:

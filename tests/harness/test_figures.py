@@ -16,6 +16,9 @@ from workloads.errors import InputError
 IDS = ["gnndrive-fig10", "gnndrive-fig11", "gnndrive-fig2", "gnndrive-fig3", "gnndrive-fig8", "gnndrive-fig9",
        "outcore-roofline"]  # fmt: skip
 
+# What no host with one device can honestly draw.
+SEVERAL_GPUS = {"tiering-fig11"}
+
 
 def fill(root: Path, factor: float = 1.0) -> None:
     """Runs that every figure of the catalogue can be drawn from."""
@@ -120,7 +123,7 @@ def test_the_needs_of_a_figure_are_valid_experiments_and_studies(figure: str) ->
     profile = load_experiment("quick").model_dump()
     experiments = catalogue()[figure].experiments(profile)
     studies = catalogue()[figure].studies(profile)
-    assert experiments or studies
+    assert experiments or studies or figure in SEVERAL_GPUS
     assert all(sum(1 for _ in cells(experiment)) >= 1 for experiment in experiments)
     for need in studies:
         _, params = resolve_study(need)
