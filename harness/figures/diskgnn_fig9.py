@@ -1,0 +1,122 @@
+"""DiskGNN Fig. 9: epoch time over DiskGNN's, with and without amortised preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from harness.figures.bars import draw_bars
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    add_caption,
+    caption,
+    gallery,
+    left_out,
+    published,
+    register,
+    values,
+)
+from harness.figures.diskgnn_grid import entries, is_plain, preparation_s
+from harness.figures.evidence import Evidence
+from harness.figures.panels import legend_above, many_panels
+from harness.figures.query import Group, NotDrawn, Point, group_runs
+
+ALL = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gnndrive", "diskgnn"]
+MODELS = ["sage", "gat"]
+#: Training epochs of the paper, over which what is prepared once is shared out.
+EPOCHS = 50
+
+
+def needs(profile: Plain) -> Plain:
+    """Every disk system with each model."""
+    models = values(profile, "models", MODELS)
+    short = gallery(profile)
+    return {**short, "name": "diskgnn-fig9", "systems": entries(short, ALL), "grid": {"model": models}}
+
+
+def _where(config: Mapping[str, Any]) -> bool:
+    return is_plain(config) and config["system"] in ALL
+
+
+def _share(point: Point) -> float:
+    """Seconds of preprocessing that one epoch bears: diskgnn prepares each epoch's samples, the others once."""
+    spent = preparation_s(point.record)
+    every = point.record["config"]["options"].get("resample_every")
+    return spent / (len(point.record["epochs"]) if every == 1 else EPOCHS)
+
+
+def _rows(group: Group, models: list[str]) -> list[Plain]:
+    points = {(str(point.x), point.system): point for point in group.points}
+    rows: list[Plain] = []
+    for model in models:
+        base = points.get((model, "diskgnn"))
+        if base is None or not base.value:
+            continue
+        for system in ALL:
+            point = points.get((model, system))
+            row: Plain = {"group": model, "series": system, "value": None, "status": "not run"}
+            if point is not None:
+                row |= {"status": point.status, "run": point.record.get("run_id", "")}
+            if point is not None and point.value:
+                share = _share(point)
+                row |= {
+                    "value": point.value / base.value, "low": float(point.low or point.value) / base.value,
+                    "high": float(point.high or point.value) / base.value,
+                    "amortised": (point.value + share) / (base.value + _share(base)), "epoch_s": point.value,
+                    "preparation_share_s": share,
+                }  # fmt: skip
+            rows.append(row)
+    return rows
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """Left: the epoch alone. Right: with its share of preprocessing. Both over diskgnn's own."""
+    try:
+        group = _over(evidence, 2)
+    except NotDrawn:
+        group = _over(evidence, 1)
+    models = [model for model in MODELS if model in {str(point.x) for point in group.points}]
+    rows = pd.DataFrame(_rows(group, models))
+    if rows.empty:
+        raise NotDrawn("diskgnn has no measured epoch to compare with")
+    canvas, panels = many_panels(2, sharey=True)
+    draw_bars(
+        rows, title="Epoch", ylabel="over diskgnn's (x)", log=True, numbers=".2g", axes=panels[0],
+    )  # fmt: skip
+    whole = rows.assign(value=rows.get("amortised"), low=None, high=None)
+    draw_bars(
+        whole, title="With amortised preprocessing", ylabel="", log=True, numbers=".2g", axes=panels[1],
+    )  # fmt: skip
+    for axes in panels:
+        axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
+    legend_above(canvas, panels)
+    paper = published("diskgnn-fig9")
+    said = ", ".join(
+        f"{s} {x} {v:g}x" for s, x, v in zip(paper["series"], paper["x"], paper["value"], strict=True)
+    )  # fmt: skip
+    extra = [
+        f"what is prepared once is shared out over {EPOCHS} epochs, what diskgnn prepares for each epoch is its own",
+        f"paper: {said}" if said else "",
+        left_out(models, MODELS, "models"),
+    ]
+    text = caption(group, [p for p in group.points if p.value is not None], "; ".join(part for part in extra if part))
+    add_caption(canvas, text)
+    return Drawing(canvas, rows, text, runs=group.runs())
+
+
+def _over(evidence: Evidence, least: int) -> Group:
+    return group_runs(
+        evidence.frame, axis=lambda config: config["model"], ignore=["model"], where=_where, want_axis=least
+    )
+
+
+register(
+    Figure(
+        "diskgnn-fig9", "diskgnn", "Epoch time over DiskGNN's, with and without preprocessing", needs, draw,
+        claims=("dg-01", "dg-02", "dg-03", "dg-04", "dg-23"), full="four datasets x SAGE, GAT",
+    )
+)  # fmt: skip
