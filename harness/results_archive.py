@@ -218,6 +218,10 @@ def _of_tar(stream: IO[bytes]) -> Iterator[tuple[Member, Any]]:
                 "file" if plain else "folder" if info.isdir() else "link" if info.islnk() or info.issym() else "device"
             )
             yield Member(info.name, kind, info.size, info), lambda info=info: archive.extractfile(info)
+        stream.seek(archive.offset)
+        if not stream.read(tarfile.BLOCKSIZE):
+            # Cut off between two members, which tarfile takes for the end.
+            raise EOFError("it has no end mark")
 
 
 def _of_zip(source: Path) -> Iterator[tuple[Member, Any]]:
