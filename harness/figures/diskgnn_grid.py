@@ -98,7 +98,7 @@ def bar_row(point: Point, **columns: Any) -> Plain:
 def preparation_s(record: Mapping[str, Any]) -> float:
     """Seconds of preprocessing, whichever run spent them."""
     spent = record.get("preprocess") or {}
-    return float(spent.get("made_s") or 0.0) if spent.get("reused") else float(spent.get("seconds") or 0.0)
+    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
 
 
 def graphs(profile: Plain) -> list[tuple[str, Plain]]:
