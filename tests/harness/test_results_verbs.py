@@ -1,0 +1,225 @@
+"""`outcore results`: each verb says the same in JSON and in the terminal; an unreadable record hides no other."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness import cli, results
+from harness.record import PlannedBuffer, Record
+from harness.results_gc import doomed
+from tests.harness.records import make_record, save
+
+HOSTILE = "[red]<script>alert(1)</script>\x1b[2J"
+
+
+class Said:
+    """What one call of `outcore results` printed."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> None:
+        with pytest.raises(SystemExit) as end:
+            cli.main(["results", *arguments, "--results-root", str(root)])
+        self.code = end.value.code
+        self.out, self.err = capsys.readouterr()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def fill(root: Path) -> list[Record]:
+    records = [
+        make_record("gnndrive", [1.0, 1.2], experiment="quick"),
+        make_record("pyg+", [2.0, 2.2], experiment="quick", verdict="CAVEATS"),
+        make_record("pyg+", [4.0], dim=256),
+        make_record("in-memory", [], status="oom"),
+    ]
+    save(root, *records)
+    return records
+
+
+def damage(root: Path) -> str:
+    folder = results.runs_folder(root) / "20270101-000000-cut"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text('{"schema": 1, "run_')
+    return folder.name
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ((), [0, 1, 2, 3]),
+        (("--system", "pyg+"), [1, 2]),
+        (("--status", "oom"), [3]),
+        (("--dataset", "kron-d256"), [2]),
+        (("--verdict", "CAVEATS"), [1]),
+        (("--experiment", "quick"), [0, 1]),
+        (("--experiment", "quick", "--system", "pyg+"), [1]),
+        (("--system", "none"), []),
+    ],
+)
+def test_filters_choose_runs_of_list_and_export_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], kept: list[int]
+) -> None:
+    ids = [record.run_id for record in fill(tmp_path)]
+    wanted = [ids[number] for number in kept]
+    listed = Said(tmp_path, capsys, "list", "--json", *options)
+    assert [run["run_id"] for run in listed.json["runs"]] == wanted and listed.code == 0
+    table = Said(tmp_path, capsys, "list", *options)
+    assert [name for name in ids if name in table.out] == wanted
+    exported = Said(tmp_path, capsys, "export", "--json", *options)
+    assert [run["run_id"] for run in exported.json["runs"]] == wanted
+
+
+def test_a_filter_that_cannot_be_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value, near in (("--status", "oomm", "'oom'"), ("--verdict", "VALLID", "'VALID'")):
+        said = Said(tmp_path, capsys, "list", option, value)
+        assert said.code == 2 and near in said.err and said.err.count("\n") == 1
+
+
+def test_a_damaged_record_is_named_and_the_others_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [record.run_id for record in fill(tmp_path)]
+    cut = damage(tmp_path)
+    listed = Said(tmp_path, capsys, "list", "--json")
+    assert [run["run_id"] for run in listed.json["runs"]] == ids
+    assert [Path(entry["path"]).name for entry in listed.json["not_read"]] == [cut]
+    for verb in (("list",), ("export",), ("export", "--out", str(tmp_path / "x.csv"))):
+        said = Said(tmp_path, capsys, *verb)
+        assert said.code == 0 and said.err.count("not read") == 1 and cut in said.err
+
+
+def test_show_has_the_stages_shares_and_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = make_record("gnndrive", [2.0, 4.0], sample_s=1.5)
+    record.memory.budget_bytes = 64 * 2**20
+    record.memory.plan = [
+        PlannedBuffer(name="small", bytes=2**20), PlannedBuffer(name="feature buffer", bytes=16 * 2**20, tier="device"),
+        PlannedBuffer(name="staging", bytes=8 * 2**20),
+    ]  # fmt: skip
+    save(tmp_path, record)
+    out = Said(tmp_path, capsys, "show", "latest").out
+    rows = {line.split("│")[1].strip(): line for line in out.splitlines() if line.startswith("│")}
+    # The measured epochs' medians: 1.5 of 3 s sampling, 0.9 of each epoch extracting.
+    assert "50.0 %" in rows["sample"] and "90.0 %" in rows["extract"] and "13.3 %" in rows["train"]
+    assert "12.5 %" in rows["staging"] and "1.6 %" in rows["small"] and "50.0 %" in rows["feature buffer"]
+    assert "9.0 MiB of 64.0 MiB" in rows["all of host"]
+    assert out.index("staging") < out.index("small") < out.index("feature buffer"), "largest first, tier by tier"
+    assert Said(tmp_path, capsys, "show", "latest", "--json").json == json.loads(json.dumps(record.to_json()))
+
+
+def test_compare_says_what_differs_beside_the_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = make_record("gnndrive", [1.0], options={"a": 1, "own": 1})
+    other = make_record("pyg+", [2.0], batch_size=25, options={"a": 2, "its": 3})
+    other = other.model_copy(update={"environment": {"cpu": {"model": "B", "usable": 2}}})
+    save(tmp_path, one, other)
+    rows = Said(tmp_path, capsys, "compare", one.run_id, other.run_id, "--json").json["runs"]
+    assert [row["speedup"] for row in rows] == [1.0, 0.5]
+    assert rows[0]["differs_in"] == [] and set(rows[1]["differs_in"]) == {
+        "system",
+        "batch_size",
+        "options.a",
+        "on.host",
+    }
+    assert "0.50" in Said(tmp_path, capsys, "compare", one.run_id, other.run_id).out
+
+
+def test_tables_come_out_as_csv_json_and_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [record.run_id for record in fill(tmp_path)]
+    damage(tmp_path)
+    for kind in ("csv", "json", "parquet"):
+        said = Said(tmp_path, capsys, "export", "--out", str(tmp_path / f"x.{kind}"), "--json")
+        assert said.json["runs"] == 4 and len(said.json["not_read"]) == 1
+    frames = [pd.read_csv(tmp_path / "x.csv"), pd.read_parquet(tmp_path / "x.parquet")]
+    frames.append(pd.read_csv(io.StringIO(Said(tmp_path, capsys, "export").out)))
+    for frame in frames:
+        assert list(frame["run_id"]) == ids
+        assert list(frame["config.dataset.dim"]) == [128, 128, 256, 128]
+        assert json.loads(frame["config.fanout"][0]) == [10, 10, 10]
+        assert frame["summary.epoch_s.median"].isna().tolist() == [False, False, False, True]
+    assert [entry["run_id"] for entry in json.loads((tmp_path / "x.json").read_text())] == ids
+    for name in ("x.xlsx", "x"):
+        assert Said(tmp_path, capsys, "export", "--out", str(tmp_path / name)).code == 2
+    assert Said(tmp_path, capsys, "export", "--runs").code == 2
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_runs_travel_as_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [record.run_id for record in fill(tmp_path / "a")]
+    packed = str(tmp_path / "x.tar.gz")
+    said = Said(tmp_path / "a", capsys, "export", "--runs", "--out", packed, "--system", "pyg+", "--json")
+    assert said.json == {"file": packed, "runs": 2, "studies": 0, "not_read": []}
+    taken = Said(tmp_path / "b", capsys, "import", packed, "--json")
+    assert taken.json["runs"] == ids[1:3]
+    assert "took 2 runs" in Said(tmp_path / "b", capsys, "import", str(tmp_path / "a")).out
+    assert [entry["run_id"] for entry in Said(tmp_path / "b", capsys, "list", "--json").json["runs"]] == ids
+    said = Said(tmp_path / "b", capsys, "import", str(tmp_path / "nothing.zip"))
+    assert said.code == 2 and said.err.count("\n") == 1
+
+
+def test_names_in_records_are_text_and_no_commands_of_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = make_record("gnndrive", [1.0])
+    record.config.dataset.name = HOSTILE
+    record.caveats, record.notes, record.reason = [HOSTILE], {HOSTILE: HOSTILE}, HOSTILE
+    save(tmp_path, record)
+    for verb in (("list",), ("show", "latest"), ("compare", "latest", "latest")):
+        said = Said(tmp_path, capsys, *verb)
+        assert said.code == 0 and "\x1b[2J" not in said.out
+    assert "[red]" in Said(tmp_path, capsys, "show", "latest").out
+
+
+def test_gc_removes_what_is_replaced_on_the_same_host_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = make_record("gnndrive", [1.0]), make_record("gnndrive", [1.1])
+    other_round = make_record("gnndrive", [1.2], round=1)
+    elsewhere = make_record("gnndrive", [1.3]).model_copy(update={"environment": {"cpu": {"model": "B"}}})
+    failed = make_record("gnndrive", [], status="failed")
+    save(tmp_path, old, new, other_round, elsewhere, failed)
+    cut = damage(tmp_path)
+    newer = results.runs_folder(tmp_path) / "20270101-000001-new"
+    newer.mkdir()
+    (newer / "record.json").write_text('{"schema": 9}')
+    partial = results.runs_folder(tmp_path) / ".partial-x"
+    partial.mkdir()
+    before = sorted(path.name for path in results.runs_folder(tmp_path).iterdir())
+    said = Said(tmp_path, capsys, "gc", "--dry-run", "--json").json
+    assert said["removed"] == [".partial-x", old.run_id] and said["dry_run"]
+    assert sorted(path.name for path in results.runs_folder(tmp_path).iterdir()) == before
+    out = Said(tmp_path, capsys, "gc").out
+    assert f"removed runs/{old.run_id}: replaced by {new.run_id}" in out and "half-written" in out
+    assert Said(tmp_path, capsys, "gc", "--json").json["removed"] == []
+    assert Said(tmp_path, capsys, "gc", "--failed", "--damaged", "--json").json["removed"] == [failed.run_id, cut]
+    left = {path.name for path in results.runs_folder(tmp_path).iterdir()}
+    assert left == {new.run_id, other_round.run_id, elsewhere.run_id, newer.name}
+
+
+def test_gc_removes_files_of_figures_that_are_no_more_and_nobodys_own(tmp_path: Path) -> None:
+    figures = tmp_path / "figures"
+    figures.mkdir()
+    for name, files in (("gone-fig1", ["gone-fig1.png", "../runs"]), ("gnndrive-fig9", ["gnndrive-fig9.png"])):
+        (figures / f"{name}.json").write_text(json.dumps({"id": name, "status": "drawn", "files": files}))
+        (figures / f"{name}.png").write_bytes(b"x")
+    for name in ("notes.md", "mine.png", "mine.json"):
+        (figures / name).write_text("{}")
+    assert sorted(entry.path.name for entry in doomed(tmp_path)) == ["gone-fig1.json", "gone-fig1.png"]
+
+
+def test_gc_leaves_an_import_under_way_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from workloads.tempfolder import temporary_prefix, try_lock
+
+    for name in ("alive", "dead"):
+        (tmp_path / f"{temporary_prefix('import')}{name}").mkdir()
+    handle = os.open(tmp_path / f"{temporary_prefix('import')}alive", os.O_RDONLY)
+    try:
+        assert try_lock(handle)
+        assert Said(tmp_path, capsys, "gc").code == 0
+        assert [path.name for path in tmp_path.iterdir()] == [f"{temporary_prefix('import')}alive"]
+    finally:
+        os.close(handle)
