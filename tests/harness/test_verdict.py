@@ -212,6 +212,23 @@ def test_a_rate_above_the_class_over_the_whole_epoch_is_invalid(sound: Run) -> N
     assert not {outcome.name: outcome.ok for outcome in outcomes}["no_faster_than_the_device"]
 
 
+@pytest.mark.parametrize(("requests", "holds"), [(9_000, True), (15_000, False)])
+def test_a_short_epoch_may_have_one_saved_up_slice_of_the_limiter(sound: Run, requests: int, holds: bool) -> None:
+    record, context = sound
+    context.bare_profile = dataclasses.replace(
+        PROFILE,
+        points=tuple(dataclasses.replace(p, iops=10 * p.iops, bytes_per_s=10 * p.bytes_per_s) for p in PROFILE.points),
+    )
+    # 0.2 s at 40,000 reads a second are 8,000; with the slice of 0.1 s saved up before, 12,000.
+    for epoch in record.epochs:
+        epoch.seconds, epoch.stages_s["extract"] = 0.2, 0.1
+        epoch.counters["requests_by_size"] = {"512": requests}
+    record.summary, record.class_ = summarise(record, context)
+    found = {outcome.name: outcome.ok for outcome in judge(record, context)[1]}
+    assert found["no_faster_than_the_device"] is holds
+    assert found["within_the_class_at_every_moment"] is False
+
+
 def test_the_class_follows_working_set_over_memory() -> None:
     assert [storage_class(ratio) for ratio in (None, 0.9, 1.0, 1.5, 2.0, 10.0)] == [
         "cached", "cached", "cached", "mixed", "storage-bound", "storage-bound",
