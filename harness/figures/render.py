@@ -136,7 +136,7 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
 
 def markdown(sheet: Sheet, title: str) -> str:
     """The table as GitHub's Markdown, caption below."""
-    header = [str(name) for name in sheet.shown.columns]
+    header = [str(name).replace("|", "\\|") for name in sheet.shown.columns]
     lines = [f"**{title}**", "", _row(header), _row(["---"] * len(header))]
     lines += [_row([_cell(value).replace("|", "\\|") for value in row]) for row in _rows(sheet.shown)]
     return "\n".join([*lines, "", sheet.caption]) + "\n"
