@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
+from harness.cli.common import DATA, RESULTS, DataRoot, Json, Quiet, ResultsRoot, Verbose, print_json
+
+if TYPE_CHECKING:
+    from harness.artefact_store import ArtefactInfo
 
 
 def gc(
     failed: Annotated[bool, typer.Option("--failed", help="remove failed runs too")] = False,
     damaged: Annotated[bool, typer.Option("--damaged", help="remove runs whose record cannot be read too")] = False,
+    artefacts: Annotated[bool, typer.Option("--artefacts", help="remove what systems prepared too, all of it")] = False,
+    keep: Annotated[str | None, typer.Option(help="with --artefacts: keep those used last, up to 4GiB")] = None,
+    unused_days: Annotated[float | None, typer.Option(help="with --artefacts: only those not used for as long")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    data_root: DataRoot = DATA,
     results_root: ResultsRoot = RESULTS,
     json_: Json = False,
     quiet: Quiet = False,
@@ -21,16 +28,42 @@ def gc(
 ) -> None:
     """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked."""
     from harness.results_gc import doomed, remove
+    from workloads.errors import InputError
 
+    if not artefacts and (keep is not None or unused_days is not None):
+        raise InputError("--keep and --unused-days are about artefacts", "add --artefacts")
+    prepared = _artefacts(data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
     found = doomed(results_root, failed=failed, damaged=damaged)
     if not dry_run:
         remove(results_root, found)
     if json_:
         removed: list[dict[str, Any]] = [{"name": entry.path.name, "why": entry.why} for entry in found]
-        print_json({"removed": [entry["name"] for entry in removed], "why": removed, "dry_run": dry_run})
+        gone = [{"system": info.system, "name": info.key, "bytes": info.bytes} for info in prepared]
+        names = [entry["name"] for entry in removed]
+        print_json({"removed": names, "why": removed, "artefacts": gone, "dry_run": dry_run})
     elif not quiet:
+        from workloads.units import format_bytes
+
+        did = "would remove" if dry_run else "removed"
         for entry in found:
-            print(f"{'would remove' if dry_run else 'removed'} {_shown(entry.path, results_root)}: {entry.why}")
+            print(f"{did} {_shown(entry.path, results_root)}: {entry.why}")
+        for info in prepared:
+            print(f"{did} artefact {info.system}/{info.key}: {format_bytes(info.bytes)}")
+
+
+def _artefacts(data_root: Path, keep: str | None, days: float | None, *, dry_run: bool) -> list[ArtefactInfo]:
+    """Removes what systems prepared, except for systems that are running; returns what went, or would go."""
+    from harness.artefact_store import list_artefacts, remove_artefacts, stale
+    from workloads.units import parse_bytes
+
+    found = list_artefacts(data_root)
+    if keep is not None or days is not None:
+        found = stale(
+            found,
+            keep_bytes=None if keep is None else parse_bytes(keep, "--keep"),
+            older_than_s=None if days is None else days * 86_400,
+        )
+    return found if dry_run else remove_artefacts(found)
 
 
 def _shown(path: Path, root: Path) -> str:

@@ -211,6 +211,21 @@ def test_gc_removes_files_of_figures_that_are_no_more_and_nobodys_own(tmp_path: 
     assert sorted(entry.path.name for entry in doomed(tmp_path)) == ["gone-fig1.json", "gone-fig1.png"]
 
 
+def test_gc_removes_what_systems_prepared_only_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "data" / ".outcore" / "artefacts" / "ginex" / "order-0123"
+    folder.mkdir(parents=True)
+    (folder / "part").write_bytes(bytes(8192))
+    data = ("--data-root", str(tmp_path / "data"), "--json")
+    assert Said(tmp_path / "r", capsys, "gc", *data).json["artefacts"] == []
+    assert Said(tmp_path / "r", capsys, "gc", "--keep", "1MiB", *data).code == 2
+    assert Said(tmp_path / "r", capsys, "gc", "--artefacts", "--keep", "1MiB", *data).json["artefacts"] == []
+    listed = [{"system": "ginex", "name": "order-0123", "bytes": 8192}]
+    assert Said(tmp_path / "r", capsys, "gc", "--artefacts", "--dry-run", *data).json["artefacts"] == listed
+    assert folder.is_dir()
+    assert Said(tmp_path / "r", capsys, "gc", "--artefacts", *data).json["artefacts"] == listed
+    assert not folder.exists()
+
+
 def test_gc_leaves_an_import_under_way_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from workloads.tempfolder import temporary_prefix, try_lock
 
