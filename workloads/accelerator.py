@@ -84,6 +84,9 @@ class Accelerator(ABC):
         """Staging memory, uint8 [nbytes], page-aligned; pinned where the device copies from pinned memory faster."""
         return aligned_host_tensor(nbytes)
 
+    def pin(self, buffer: torch.Tensor) -> None:  # noqa: B027 - only some devices gain by it
+        """Make staging memory of `buffer`, page-aligned host memory that others made, as `host_buffer` would."""
+
     @abstractmethod
     def copy(
         self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1

@@ -70,7 +70,10 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     """
     bounds = batch_bounds(workload)
     workers = sampling_workers(runtime, options)
-    topology = [indptr_item(workload), *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers)]
+    sampling = sampling_items(
+        bounds, workers=workers, waiting=options.prefetch * workers, list_threads=options.list_threads
+    )
+    topology = [indptr_item(workload), *sampling]
     page_cache = _page_cache(workload, budget)
 
     def parts(extractors: int) -> tuple[Tables, list[PlanItem]]:

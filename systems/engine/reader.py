@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -69,14 +69,27 @@ class Group:
     positions: NDArray[np.int64]
     start: int
     rows: NDArray[np.uint8]
-    _read: _native.GroupRead | None
+    _give_back: Callable[[int], None] | None
     _slice: int
 
     def release(self) -> None:
         """Give the slice back to be read into; call it once the rows have been copied away."""
-        read, self._read = self._read, None
-        if read is not None:
-            read.give_back(self._slice)
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back(self._slice)
+
+
+class SliceSource(Protocol):
+    """Where a `read_groups` takes slices of a staging buffer from that it does not have to itself."""
+
+    def take(self, *, starved: bool) -> int | None:
+        """A slice, or None where there is none now; `starved`: the read has none left, so wait for one."""
+
+    def filled(self, slice_: int, ids: NDArray[np.int64]) -> None:
+        """The rows of these ids lie in the slice, from its first row on."""
+
+    def give_back(self, slice_: int) -> None:
+        """The read is done with it."""
 
 
 class RowReader:
@@ -270,8 +283,13 @@ class RowReader:
         return ReadStats(**counts, seconds=time.perf_counter() - start)
 
     def read_groups(
-        self, ids: Array | torch.Tensor, staging: Array | torch.Tensor, group_rows: int, stats: ReadStats | None = None
-    ) -> Iterator[Group]:
+        self,
+        ids: Array | torch.Tensor,
+        staging: Array | torch.Tensor,
+        group_rows: int,
+        stats: ReadStats | None = None,
+        source: SliceSource | None = None,
+    ) -> Generator[Group]:
         """Read rows into a bounded staging buffer; yields groups of up to `group_rows` as they complete.
 
         Reads of later groups are in flight while the caller copies a group away (GNNDrive, Section 4.2). The caller
@@ -282,6 +300,8 @@ class RowReader:
             ids: int64 [n]; a repeated id has a staging row for each occurrence.
             staging: contiguous host memory, uint8 or any dtype; cut into slices of `group_rows` rows.
             stats: filled when given, before the first group.
+            source: gives slices as they are needed, where the staging buffer is used by others too; all of them go
+                back to it.
 
         Raises:
             DataIOError: as `read`.
@@ -291,27 +311,48 @@ class RowReader:
         table = as_rows(staging, 1).reshape(-1)
         wanted = as_ids(ids)
         try:
-            read = _native.GroupRead(self._open(), wanted, table, group_rows)
+            read = _native.GroupRead(self._open(), wanted, table, group_rows, source is None)
         except ValueError as error:
             raise InputError(f"staged read of {self.path}: {error}", "raise the staging buffer") from error
+        lent: set[int] = set()  # slices of `source` that no group was handed out in
+        missing = 0 if source is None else -(-len(wanted) // group_rows)  # groups without a slice
+        give_back = read.give_back if source is None else source.give_back
+
+        def lend(*, starved: bool) -> bool:
+            slice_ = None if source is None else source.take(starved=starved)
+            if slice_ is not None:
+                lent.add(slice_)
+                read.give_back(slice_)
+            return slice_ is not None
+
         try:
             if stats is not None:
                 stats.add(ReadStats(**read.counts))
             slice_bytes = group_rows * self.row_bytes
             while True:
+                while missing and lend(starved=False):
+                    missing -= 1
                 step = read.next()
                 if step is None:
                     break
                 if step == "failed":
                     self._check(read.failure)
                 if isinstance(step, str):
-                    raise RuntimeError("every slice of the staging buffer is held: release a group before the next")
+                    if source is None:
+                        raise RuntimeError("every slice of the staging buffer is held: release a group before the next")
+                    missing -= lend(starved=True)
+                    continue
                 index, positions = step
+                lent.discard(index)
+                if source is not None:
+                    source.filled(index, wanted[positions])
                 begin = index * slice_bytes
                 rows = table[begin : begin + len(positions) * self.row_bytes].reshape(-1, self.row_bytes)
-                yield Group(positions, index * group_rows, rows, read, index)
+                yield Group(positions, index * group_rows, rows, give_back, index)
         finally:
             read.close()
+            for index in lent:
+                give_back(index)
             if stats is not None:
                 stats.seconds += time.perf_counter() - start
 

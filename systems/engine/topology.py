@@ -19,6 +19,10 @@ from workloads.sampling.make import advise_random, make_sampler
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
+# A thread that sleeps on pages: 16 KiB of kernel stack, about as much of its own, an arena's first pages, and the page
+# tables of three mappings; measured, rounded up.
+_THREAD_BYTES = 160 << 10
+
 
 def indptr_item(workload: Workload) -> PlanItem:
     """The index pointers, int64 [num_nodes + 1], which every disk-based system keeps in memory."""
@@ -58,12 +62,27 @@ def loaded(dataset: Dataset, part: Literal["indptr", "indices", "labels"], group
     return memory
 
 
-def sampling_items(bounds: Bounds, *, workers: int, waiting: int) -> tuple[PlanItem, ...]:
-    """Sampled mini-batches under way: with `workers` samplers, `waiting` in queues, and the one in training."""
+def sampling_items(bounds: Bounds, *, workers: int, waiting: int, list_threads: int = 1) -> tuple[PlanItem, ...]:
+    """Sampled mini-batches under way: with `workers` samplers, `waiting` in queues, and the one in training.
+
+    Args:
+        list_threads: that share one mini-batch (`mapped_sampler`'s `threads`).
+    """
+    helpers = workers * (list_threads - 1) * list_thread_bytes(bounds)
     return (
         PlanItem("sampling workspace", workers * (bounds.scratch_bytes + bounds.sampled_bytes)),
+        *([PlanItem("threads that share a mini-batch's lists", helpers)] if helpers else []),
         PlanItem("sampled mini-batches", (waiting + 1) * bounds.sampled_bytes),
     )
+
+
+def list_thread_bytes(bounds: Bounds) -> int:
+    """Bytes of each thread beside a sampler's own that shares its mini-batches.
+
+    Its stack, its part of the allocator's arenas and what the kernel keeps for it, page tables included; and the list
+    of new nodes it met, which may be all of them and grows by halves.
+    """
+    return _THREAD_BYTES + 3 * 16 * bounds.max_nodes // 2
 
 
 def row_bytes(workload: Workload) -> int:

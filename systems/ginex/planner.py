@@ -16,7 +16,7 @@ from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
 from systems.engine.regions import padded
 from systems.engine.row_reads import reader_arguments
-from systems.engine.topology import indptr_item, row_bytes, sampling_items
+from systems.engine.topology import indptr_item, list_thread_bytes, row_bytes, sampling_items
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
@@ -154,6 +154,7 @@ class _Planner:
     def _samplers(self) -> int:
         count = self.options.samplers or 2 * self.runtime.cores
         one = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes
+        one += (self.options.list_threads - 1) * list_thread_bytes(self.bounds)
         while not self.options.samplers and self.budget.host is not None and count > 1:
             if count * one <= self.budget.host // 4:
                 break
@@ -207,7 +208,7 @@ class _Planner:
     def _sample_items(self, samplers: int) -> list[PlanItem]:
         share = self.workload.dataset.topology_bytes if self.budget.host is None else self.budget.host // 8
         return [
-            *sampling_items(self.bounds, workers=samplers, waiting=samplers),
+            *sampling_items(self.bounds, workers=samplers, waiting=samplers, list_threads=self.options.list_threads),
             PlanItem("runtime-file buffers", 2 * runtime_batch_bytes(self.workload, self.bounds)),
             # `indices` and labels are read through the page cache.
             PlanItem("page cache of indices", min(self.workload.dataset.topology_bytes, share)),

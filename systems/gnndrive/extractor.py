@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,15 @@ from systems.engine.topology import DatasetFiles
 from workloads.accelerator import Accelerator, Event
 
 Ids = npt.NDArray[np.int64]
+# A staging buffer, uint8, for the time of a `with` block.
+Staging = Callable[[], AbstractContextManager[torch.Tensor]]
+
+
+def as_table(staging: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """As many rows like those of `table` as the uint8 buffer holds."""
+    row = table.shape[1] * table.element_size()
+    rows = staging.nbytes // row
+    return staging[: rows * row].view(table.dtype).view(rows, table.shape[1])
 
 
 class Extractor(ABC):
@@ -74,7 +84,7 @@ class StagedExtractor(Extractor):
         self._slices = min(self.SLICES, rows)
         self._group_rows = rows // self._slices
         self._staging = staging[: rows * reader.row_bytes]
-        self._rows = self._staging.view(table.dtype).view(rows, table.shape[1])
+        self._rows = as_table(self._staging, table)
         self._accelerator = accelerator
         self.mode = reader.mode
 
@@ -96,7 +106,7 @@ class StagedExtractor(Extractor):
             # Also on an error: nothing may still write to the table or read the staging buffer afterwards.
             while copies:
                 self._finish(copies)
-            groups.close()  # type: ignore[attr-defined]
+            groups.close()
         return stats, read_at
 
     @staticmethod
@@ -119,28 +129,28 @@ class CachedExtractor(Extractor):
     THREADS = 32
 
     def __init__(
-        self, features: npt.NDArray[np.generic], files: DatasetFiles, table: torch.Tensor, staging: torch.Tensor,
+        self, features: npt.NDArray[np.generic], files: DatasetFiles, table: torch.Tensor, staging: Staging,
         accelerator: Accelerator,
     ) -> None:  # fmt: skip
         self._features = features
         self._files = files
         self._table = table
-        rows = staging.nbytes // (table.shape[1] * table.element_size())
-        self._rows = (
-            staging[: rows * table.shape[1] * table.element_size()].view(table.dtype).view(rows, table.shape[1])
-        )
+        self._staging = staging
         self._accelerator = accelerator
         self.mode = f"page cache, {self.THREADS} threads"
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
         """Gather and copy, a staging buffer at a time."""
         self._files.check()
-        size = len(self._rows)
-        for begin in range(0, len(nodes), size):
-            part = nodes[begin : begin + size]
-            gather(self._features, part, self._rows, self.THREADS)
-            target = torch.from_numpy(slots[begin : begin + size])
-            self._accelerator.copy(self._table, self._rows[: len(part)], target, batch=batch).wait()
+        begin = 0
+        while begin < len(nodes):
+            with self._staging() as buffer:
+                rows = as_table(buffer, self._table)
+                part = nodes[begin : begin + len(rows)]
+                gather(self._features, part, rows, self.THREADS)
+                target = torch.from_numpy(slots[begin : begin + len(rows)])
+                self._accelerator.copy(self._table, rows[: len(part)], target, batch=batch).wait()
+            begin += len(part)
         return ReadStats(rows=len(nodes), unique_rows=len(nodes)), time.monotonic()
 
 

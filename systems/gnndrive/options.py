@@ -43,6 +43,13 @@ class GnnDriveOptions(Options):
     staging_bytes: int = Field(
         0, ge=0, description="staging buffer of each extractor on a device with its own memory; 0: 2 MiB or one batch"
     )
+    borrow_staging: bool = Field(
+        True,
+        description="several processes share a staging buffer: take idle parts of others' portions (Section 4.4)",
+    )
+    share_staged_rows: bool = Field(
+        True, description="and take rows that any of them has there already instead of reading them again (Section 4.4)"
+    )
 
     @field_validator("feature_buffer")
     @classmethod

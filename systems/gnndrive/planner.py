@@ -1,7 +1,7 @@
 """Sizes of GNNDrive's buffers from the workload and the budget: feature buffer first, everything else around it.
 
-Processes that train together share `indptr` and, on the processor, the feature buffer (Section 4.4): each counts its
-part of them, and the feature buffer is as large as all their budgets allow.
+Processes that train together share `indptr`, the staging buffer and, on the processor, the feature buffer (Section
+4.4): each counts its part of them, and the feature buffer is as large as all their budgets allow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass, fields, replace
 from systems.engine import FeatureBuffer, RowReader
 from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.row_reads import reader_arguments
+from systems.engine.shared_staging import SharedStaging
 from systems.engine.topology import indptr_item, row_bytes, sampling_items
+from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
 from workloads.errors import BudgetError
@@ -33,6 +35,8 @@ class Sizes:
         on_device: the feature buffer lies on a device with memory of its own (the paper's GPU variant).
         sharing: processes that share the feature buffer, 1 for one that is a process's own.
         staging_bytes: staging buffer of each extractor, 0 where reads land in the feature buffer itself.
+        portion: segments of the shared staging buffer that each process reserves, 0 where none is shared.
+        segment_rows: rows of a segment.
         plan: all buffers.
     """
 
@@ -42,6 +46,8 @@ class Sizes:
     sharing: int
     staging_bytes: int
     plan: Plan
+    portion: int = 0
+    segment_rows: int = 0
 
 
 def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GnnDriveOptions) -> Sizes:
@@ -62,7 +68,15 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
         *topology,
         PlanItem("reader buffers", options.extractors * _reader_bytes(workload, options, bounds)),
     ]
-    if staging:
+    portion, segment_rows = 0, 0
+    if staging and runtime.group is not None:
+        rows = staging // row_bytes(workload)
+        slices = min(StagedExtractor.SLICES, rows)
+        portion, segment_rows = options.extractors * slices, rows // slices
+        table_bytes = SharedStaging.plan_bytes(runtime.world, portion, segment_rows)
+        host.append(PlanItem("staging buffer", portion * segment_rows * row_bytes(workload)))
+        host.append(_part(PlanItem("staging table", table_bytes), runtime.world))
+    elif staging:
         host.append(PlanItem("staging buffer", options.extractors * staging))
     host.append(_part(_page_cache(workload, budget, runtime.world), runtime.world))
     if on_device:
@@ -75,7 +89,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     table = PlanItem("feature buffer", _table_bytes(slots * row_bytes(workload)), tier)
     items = (*host, _part(table, sharing))
     plan = Plan(items).require(NAME, budget, "raise memory, or lower extractors, io_depth, batch size or fan-out")
-    return Sizes(slots, bounds.max_nodes, on_device, sharing, staging, plan)
+    return Sizes(slots, bounds.max_nodes, on_device, sharing, staging, plan, portion, segment_rows)
 
 
 def _part(item: PlanItem, sharing: int) -> PlanItem:
@@ -93,7 +107,7 @@ def _joint_bounds(bounds: Bounds, runtime: Runtime) -> Bounds:
 
 def _sampling(bounds: Bounds, options: GnnDriveOptions) -> tuple[PlanItem, ...]:
     waiting = options.extracting_queue + options.extractors + options.training_queue
-    return sampling_items(bounds, workers=options.samplers, waiting=waiting)
+    return sampling_items(bounds, workers=options.samplers, waiting=waiting, list_threads=options.list_threads)
 
 
 def _staging_bytes(workload: Workload, bounds: Bounds, options: GnnDriveOptions, on_device: bool) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cached_property
 from typing import ClassVar
 
@@ -20,10 +21,20 @@ from systems.engine import FeatureBuffer, RowReader, madvise
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
 from systems.engine.row_reads import reader_arguments
+from systems.engine.shared_staging import SharedStaging
 from systems.engine.topology import DatasetFiles, loaded, mapped_sampler
-from systems.gnndrive.extractor import CachedExtractor, Extractor, ExtractorPool, HostExtractor, StagedExtractor
+from systems.gnndrive.extractor import (
+    CachedExtractor,
+    Extractor,
+    ExtractorPool,
+    HostExtractor,
+    StagedExtractor,
+    Staging,
+)
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.planner import Sizes, plan_sizes
+from systems.gnndrive.shared_extractor import SharedStagedExtractor
+from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
 from systems.gnndrive.tally import Tally
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from workloads.sampling.batch import SampledBatch
@@ -55,7 +66,9 @@ class GnnDrive(System):
     _extractors: ExtractorPool | None = None
     _pipeline: Pipeline | None = None
     _tally: Tally | None = None
+    _staging: SharedStaging | None = None
     _evicted_before = 0
+    _staged_before = (0, 0)
     _mode = "not prepared"
 
     @cached_property
@@ -81,11 +94,15 @@ class GnnDrive(System):
             return
         dataset, accelerator = self.workload.dataset, self.runtime.accelerator
         dtype = torch_dtype(dataset.feature_dtype)
-        if sizes.sharing == 1:
+        group = self.runtime.group
+        if sizes.sharing == 1 or group is None:
             self._table = accelerator.allocate(sizes.slots, dataset.dim, dtype)
             self._buffer = FeatureBuffer(sizes.slots)
         else:
-            self._table, self._buffer = self._shared_buffer(dtype)
+            self._table, self._buffer = shared_buffer(group, self.workload, sizes, dtype)
+        if sizes.portion and group is not None:
+            borrow = self.options.borrow_staging
+            self._staging = shared_staging(group, self.workload, sizes, accelerator, borrow=borrow)
         self._extractors = ExtractorPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
 
@@ -94,30 +111,30 @@ class GnnDrive(System):
         group = self.runtime.group
         return None if group is None else loaded(self.workload.dataset, "indptr", group)
 
-    def _shared_buffer(self, dtype: torch.dtype) -> tuple[torch.Tensor, FeatureBuffer]:
-        """Table and bookkeeping in memory of all processes: a row that one of them reads serves the others too."""
-        group, slots, dim = self.runtime.group, self._sizes.slots, self.workload.dataset.dim
-        assert group is not None
-        table = torch.from_numpy(group.shared(slots * dim * dtype.itemsize)).view(dtype).view(slots, dim)
-        memory = group.shared(FeatureBuffer.plan_bytes(slots))
-        created = FeatureBuffer(slots, memory=memory) if group.rank == 0 else None
-        group.barrier()
-        return table, created or FeatureBuffer(slots, memory=memory, create=False)
-
     def _make_extractor(self) -> Extractor:
         dataset, options, accelerator = self.workload.dataset, self.options, self.runtime.accelerator
         assert self._table is not None
         if not options.direct:
             features = dataset.memmap("features")
             madvise(features, "random")
-            staging = accelerator.host_buffer(self._sizes.staging_bytes)
-            return CachedExtractor(
-                features, DatasetFiles(self.workload, ["features"]), self._table, staging, accelerator
-            )
+            files = DatasetFiles(self.workload, ["features"])
+            return CachedExtractor(features, files, self._table, self._staging_part(), accelerator)
         reader = RowReader(dataset.file("features"), **reader_arguments(self.workload, options))
         if not self._sizes.on_device:
             return HostExtractor(reader, self._table)
+        if self._staging is not None:
+            return SharedStagedExtractor(
+                reader, self._table, self._staging, accelerator, share_rows=options.share_staged_rows
+            )
         return StagedExtractor(reader, self._table, accelerator.host_buffer(self._sizes.staging_bytes), accelerator)
+
+    def _staging_part(self) -> Staging:
+        """An extractor's own staging buffer, or a segment of that of all processes for as long as it is needed."""
+        staging = self._staging
+        if staging is None:
+            own = self.runtime.accelerator.host_buffer(self._sizes.staging_bytes)
+            return lambda: nullcontext(own)
+        return staging.part
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """The mini-batches of epoch `k`, as their extraction finishes, or in the seed plan's order if asked for."""
@@ -127,6 +144,8 @@ class GnnDrive(System):
         self._tally = Tally(tier, self.options.io_depth * self.options.extractors)
         if self._buffer is not None:
             self._evicted_before = self._buffer.evictions
+        if self._staging is not None:
+            self._staged_before = (self._staging.borrowed, self._staging.found)
         return self._run(k, self._sampler, self._tally)
 
     def _run(self, k: int, sampler: NeighborSampler, tally: Tally) -> Iterator[Batch]:
@@ -157,7 +176,9 @@ class GnnDrive(System):
             # All threads of this pipeline are told to end and none of its batches is used again, so starting from an
             # empty mapping is right, and much simpler than undoing what was under way.
             buffer.close()
-            if self._sizes.sharing > 1:
+            if self._staging is not None:
+                self._staging.close()
+            if self.runtime.group is not None:
                 return  # a rank that stops early ends the run, and this wakes the others
             self._buffer = FeatureBuffer(buffer.num_slots)
             self._evicted_before = 0
@@ -175,7 +196,8 @@ class GnnDrive(System):
         training: Channel[Batch] = pipe.channel(options.training_queue, ordered=self._in_order)
 
         def extract(number: int, sampled: SampledBatch) -> Batch:
-            return self._extract(number, sampled, buffer, tally, turnstile, releasing, places)
+            with ended_with_peers(self.runtime.group):
+                return self._extract(number, sampled, buffer, tally, turnstile, releasing, places)
 
         def release(number: int, slots: Slots) -> None:
             buffer.release_slots(slots)
@@ -189,17 +211,11 @@ class GnnDrive(System):
         pipe.finish()
 
     def _places(self, pipe: Pipeline) -> Channel[None] | None:
-        """Mini-batches that this process may hold in a feature buffer that it shares, as tokens.
-
-        Ranks train in step, so one that filled the buffer with what comes later would starve the rank that it waits
-        for. With its own share of the slots each always finds room.
-        """
-        sizes = self._sizes
-        if sizes.sharing == 1:
+        """Mini-batches that this process may hold in a feature buffer that it shares, as tokens."""
+        if self._sizes.sharing == 1:
             return None
-        count = max(1, sizes.slots // (sizes.sharing * max(1, sizes.max_nodes)))
-        if sizes.slots >= self.workload.dataset.num_nodes:
-            count = self.options.extractors + self.options.training_queue + 1  # every row has a slot of its own
+        under_way = self.options.extractors + self.options.training_queue + 1
+        count = mini_batches_held(self._sizes, self.workload, under_way)
         places: Channel[None] = pipe.channel(count)
         for number in range(count):
             places.put(number, None)
@@ -258,7 +274,11 @@ class GnnDrive(System):
             return Counters()
         counts = self._buffer is not None and (self._sizes.sharing == 1 or self.runtime.rank == 0)
         evictions = self._buffer.evictions - self._evicted_before if self._buffer is not None and counts else 0
-        return self._tally.counters(evictions)
+        counters = self._tally.counters(evictions)
+        if self._staging is not None:
+            borrowed, found = self._staging.borrowed, self._staging.found
+            self._tally.staged(counters, borrowed - self._staged_before[0], found - self._staged_before[1])
+        return counters
 
     def notes(self) -> dict[str, str]:
         """How it reads and how large the feature buffer is."""
@@ -268,7 +288,8 @@ class GnnDrive(System):
             "io": self._mode,
             "feature_buffer": f"{sizes.slots} slots, {batches:.1f} largest mini-batches",
             "variant": "GPU (staging buffer)" if sizes.on_device else "CPU (reads into the feature buffer)",
-            "ranks": f"{self.runtime.world}, {'one feature buffer' if sizes.sharing > 1 else 'a feature buffer each'}",
+            "ranks": f"{self.runtime.world}, {'one feature buffer' if sizes.sharing > 1 else 'a feature buffer each'}"
+            + (", one staging buffer" if sizes.portion else ""),
             "order": "seed plan" if self._in_order else "as extraction finishes",
         }
 
@@ -280,6 +301,9 @@ class GnnDrive(System):
         if self._buffer is not None:
             self._buffer.close()
             self._buffer = None
+        if self._staging is not None:
+            self._staging.close()
+            self._staging = None
         if self._extractors is not None:
             self._extractors.close()
             self._extractors = None

@@ -42,6 +42,13 @@ class Tally:
         with self._lock:
             self._row_wait_s += seconds
 
+    @staticmethod
+    def staged(counters: Counters, borrowed: int, found: int) -> None:
+        """Rows found in the staging buffer of all processes were not read: hits in host memory, not misses."""
+        counters.hits["host"] = counters.hits.get("host", 0) + found
+        counters.misses -= found
+        counters.observed |= {"staging_borrowed_segments": float(borrowed), "staging_found_rows": float(found)}
+
     def counters(self, evictions: int) -> Counters:
         """As the harness wants them."""
         with self._lock:

@@ -120,12 +120,13 @@ void bind_reader(nb::module_& m) {
     nb::class_<GroupRead>(m, "GroupRead")
         .def(
             "__init__",
-            [](GroupRead* self, Reader& reader, const Ids& ids, const FlatBytes& staging, std::uint32_t group_rows) {
+            [](GroupRead* self, Reader& reader, const Ids& ids, const FlatBytes& staging, std::uint32_t group_rows,
+               bool own_slices) {
                 const nb::gil_scoped_release release;
                 new (self) GroupRead(reader, span_of(ids), {reinterpret_cast<std::byte*>(staging.data()), staging.size()},
-                                     group_rows);
+                                     group_rows, own_slices);
             },
-            nb::arg("reader"), nb::arg("ids"), nb::arg("staging"), nb::arg("group_rows"),
+            nb::arg("reader"), nb::arg("ids"), nb::arg("staging"), nb::arg("group_rows"), nb::arg("own_slices") = true,
             nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
         // (slice, positions) of a group, None at the end, or a str: "starved" | "failed".
         .def("next",

@@ -3,7 +3,6 @@
 #include "feature_buffer.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <mutex>
 #include <new>
@@ -20,8 +19,6 @@ Clock::time_point deadline_of(double timeout_s) {
     const double seconds = timeout_s < 0 ? most : std::min(timeout_s, most);
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
-
-std::size_t table_entries(std::uint32_t num_slots) { return std::bit_ceil(2ULL * num_slots); }
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -57,8 +54,11 @@ void FeatureBuffer::lay_out(std::byte* memory) {
         array = {reinterpret_cast<T*>(memory + at), count};
         at += round_up(count * sizeof(T));
     };
-    place(table_, table_entries(num_slots_));
-    place(node_of_, num_slots_);
+    std::span<std::uint32_t> table;
+    std::span<std::int64_t> node_of;
+    place(table, NodeTable::entries(num_slots_));
+    place(node_of, num_slots_);
+    nodes_ = {table, node_of};
     place(references_, num_slots_);
     place(state_, num_slots_);
     place(next_, num_slots_ + 1UL);
@@ -67,8 +67,7 @@ void FeatureBuffer::lay_out(std::byte* memory) {
 }
 
 void FeatureBuffer::clear() {
-    std::ranges::fill(table_, nil);
-    std::ranges::fill(node_of_, no_node);
+    nodes_.clear();
     std::ranges::fill(references_, 0U);
     std::ranges::fill(state_, Slot::empty);
     std::ranges::fill(seen_, 0UL);
@@ -79,7 +78,7 @@ void FeatureBuffer::clear() {
 
 std::uint64_t FeatureBuffer::bytes(std::uint32_t num_slots) {
     const std::size_t slots = num_slots;
-    return round_up(sizeof(Head)) + round_up(table_entries(num_slots) * sizeof(std::uint32_t)) +
+    return round_up(sizeof(Head)) + round_up(NodeTable::entries(num_slots) * sizeof(std::uint32_t)) +
            2 * round_up(slots * sizeof(std::int64_t)) + round_up(slots * sizeof(std::uint32_t)) +
            round_up(slots * sizeof(Slot)) + 2 * round_up((slots + 1) * sizeof(std::uint32_t));
 }
@@ -102,44 +101,6 @@ std::string FeatureBuffer::failure_of(std::uint32_t slot) const {
         if (failure.slot == slot) return failure.text.data();
     }
     return "its loader failed";
-}
-
-std::size_t FeatureBuffer::home(std::int64_t node) const {
-    // Fibonacci hashing: the high bits of the product are well mixed for consecutive ids.
-    const std::uint64_t mixed = static_cast<std::uint64_t>(node) * 0x9E3779B97F4A7C15ULL;
-    return static_cast<std::size_t>(mixed >> (64 - std::bit_width(table_.size() - 1)));
-}
-
-std::uint32_t FeatureBuffer::find(std::int64_t node) const {
-    const std::size_t mask = table_.size() - 1;
-    for (std::size_t at = home(node);; at = (at + 1) & mask) {
-        const std::uint32_t slot = table_[at];
-        if (slot == nil || node_of_[slot] == node) return slot;
-    }
-}
-
-void FeatureBuffer::map(std::int64_t node, std::uint32_t slot) {
-    const std::size_t mask = table_.size() - 1;
-    std::size_t at = home(node);
-    while (table_[at] != nil) at = (at + 1) & mask;
-    table_[at] = slot;
-    node_of_[slot] = node;
-}
-
-void FeatureBuffer::unmap(std::int64_t node) {
-    const std::size_t mask = table_.size() - 1;
-    std::size_t hole = home(node);
-    while (node_of_[table_[hole]] != node) hole = (hole + 1) & mask;
-    node_of_[table_[hole]] = no_node;
-    // Entries behind the hole move up where that brings them nearer to their home: no tombstones.
-    for (std::size_t at = (hole + 1) & mask; table_[at] != nil; at = (at + 1) & mask) {
-        const std::size_t wanted = home(node_of_[table_[at]]);
-        if (((at - wanted) & mask) >= ((at - hole) & mask)) {
-            table_[hole] = table_[at];
-            hole = at;
-        }
-    }
-    table_[hole] = nil;
 }
 
 void FeatureBuffer::standby_push_back(std::uint32_t slot) {
@@ -175,7 +136,7 @@ std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std
     std::uint64_t absent = 0;
     unique = 0;
     for (const std::int64_t id : ids) {
-        const std::uint32_t slot = find(id);
+        const std::uint32_t slot = nodes_.find(id);
         if (slot == nil) {
             ++absent;
         } else if (seen_[slot] != head_->stamp) {
@@ -188,7 +149,7 @@ std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std
     if (in_standby + absent > head_->standby) {
         std::unordered_set<std::int64_t> once;
         for (const std::int64_t id : ids) {
-            if (find(id) == nil) once.insert(id);
+            if (nodes_.find(id) == nil) once.insert(id);
         }
         absent = once.size();
     }
@@ -201,7 +162,7 @@ void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) {
     ++head_->stamp;
     // First the rows that are there: they leave the standby list before anything is evicted from it.
     for (std::size_t i = 0; i < ids.size(); ++i) {
-        const std::uint32_t slot = find(ids[i]);
+        const std::uint32_t slot = nodes_.find(ids[i]);
         if (slot == nil) continue;
         if (references_[slot]++ == 0) standby_remove(slot);
         if (state_[slot] == Slot::valid) {
@@ -215,7 +176,7 @@ void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) {
     }
     for (std::size_t i = 0; i < ids.size(); ++i) {
         if (result.alias[i] >= 0) continue;
-        std::uint32_t slot = find(ids[i]);
+        std::uint32_t slot = nodes_.find(ids[i]);
         if (slot != nil) {  // the second occurrence of a row that this call loads
             ++references_[slot];
             ++head_->counts.shared;
@@ -224,11 +185,11 @@ void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) {
         }
         slot = next_[num_slots_];
         standby_remove(slot);
-        if (node_of_[slot] != no_node) {
-            unmap(node_of_[slot]);
+        if (nodes_.node_of(slot) != NodeTable::no_node) {
+            nodes_.unmap(nodes_.node_of(slot));
             ++head_->counts.evictions;
         }
-        map(ids[i], slot);
+        nodes_.map(ids[i], slot);
         state_[slot] = Slot::loading;
         references_[slot] = 1;
         ++head_->counts.misses;
@@ -327,7 +288,7 @@ void FeatureBuffer::release(std::span<const std::int64_t> slots) {
                 continue;
             }
             // Its row never came: the slot holds nothing worth keeping and is the first to be reused.
-            unmap(node_of_[slot]);
+            nodes_.unmap(nodes_.node_of(slot));
             state_[slot] = Slot::empty;
             for (auto& failure : head_->failures) {
                 if (failure.slot == slot) failure.slot = nil;
@@ -343,7 +304,7 @@ std::vector<std::int64_t> FeatureBuffer::slots_of(std::span<const std::int64_t> 
     std::vector<std::int64_t> slots;
     slots.reserve(ids.size());
     for (const auto id : ids) {
-        const std::uint32_t slot = id < 0 ? nil : find(id);
+        const std::uint32_t slot = id < 0 ? nil : nodes_.find(id);
         if (slot == nil) throw std::logic_error("node " + std::to_string(id) + " is in no slot");
         slots.push_back(slot);
     }

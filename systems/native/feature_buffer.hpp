@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "aligned_memory.hpp"
+#include "node_table.hpp"
 #include "shared_sync.hpp"
 
 namespace outcore {
@@ -64,13 +65,8 @@ public:
 
 private:
     enum class Slot : std::uint8_t { empty, loading, valid, failed };
-    static constexpr std::uint32_t nil = UINT32_MAX;
-    static constexpr std::int64_t no_node = -1;
+    static constexpr std::uint32_t nil = NodeTable::nil;
 
-    std::uint32_t find(std::int64_t node) const;
-    void map(std::int64_t node, std::uint32_t slot);
-    void unmap(std::int64_t node);
-    std::size_t home(std::int64_t node) const;
     void standby_push_back(std::uint32_t slot);
     void standby_push_front(std::uint32_t slot);
     void standby_remove(std::uint32_t slot);
@@ -109,8 +105,7 @@ private:
     std::uint32_t num_slots_;
     AlignedMemory own_;  // empty where the memory is the caller's
     Head* head_ = nullptr;
-    std::span<std::uint32_t> table_;       // the mapping table: open addressing, holds slots
-    std::span<std::int64_t> node_of_;      // the reverse mapping array
+    NodeTable nodes_;                      // the mapping table and the reverse mapping array
     std::span<std::uint32_t> references_;
     std::span<Slot> state_;
     std::span<std::uint32_t> next_;        // the standby list, least recently used first; entry num_slots_ is its head

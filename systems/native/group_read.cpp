@@ -10,7 +10,7 @@ constexpr std::uint32_t no_slice = UINT32_MAX;
 }
 
 GroupRead::GroupRead(Reader& reader, std::span<const std::int64_t> ids, std::span<std::byte> staging,
-                     std::uint32_t group_rows)
+                     std::uint32_t group_rows, bool own_slices)
     : reader_(reader), claim_(std::in_place, reader), staging_(staging), group_rows_(group_rows) {
     if (group_rows == 0) throw std::invalid_argument("group_rows must be positive");
     const std::uint64_t slices = staging.size() / (group_rows * reader.layout_.row_bytes);
@@ -20,7 +20,7 @@ GroupRead::GroupRead(Reader& reader, std::span<const std::int64_t> ids, std::spa
     slice_of_group_.assign(groups, no_slice);
     rows_left_.assign(groups, group_rows);
     if (ids.size() % group_rows != 0) rows_left_.back() = static_cast<std::uint32_t>(ids.size() % group_rows);
-    for (std::uint64_t i = slices; i > 0; --i) free_slices_.push_back(static_cast<std::uint32_t>(i - 1));
+    for (std::uint64_t i = own_slices ? slices : 0; i > 0; --i) free_slices_.push_back(static_cast<std::uint32_t>(i - 1));
     reader.window_->begin(reader.plan_.requests());
 }
 

@@ -21,7 +21,9 @@ public:
     enum class State { group, finished, failed, starved };  // starved: every slice is out, none was given back
 
     // The reader is taken until this is destroyed. Throws std::out_of_range, std::invalid_argument, std::logic_error.
-    GroupRead(Reader& reader, std::span<const std::int64_t> ids, std::span<std::byte> staging, std::uint32_t group_rows);
+    // Without `own_slices` it begins with none: `give_back` then brings slices of a staging buffer that others use too.
+    GroupRead(Reader& reader, std::span<const std::int64_t> ids, std::span<std::byte> staging, std::uint32_t group_rows,
+              bool own_slices = true);
     GroupRead(const GroupRead&) = delete;
     GroupRead& operator=(const GroupRead&) = delete;
     ~GroupRead() { close(); }

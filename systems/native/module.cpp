@@ -7,6 +7,7 @@ namespace outcore {
 void bind_reader(nb::module_& m);
 void bind_memory(nb::module_& m);
 void bind_feature_buffer(nb::module_& m);
+void bind_segment_pool(nb::module_& m);
 void bind_changeset(nb::module_& m);
 void bind_policies(nb::module_& m);
 void bind_packing(nb::module_& m);
@@ -22,6 +23,7 @@ NB_MODULE(_native, m) {
     outcore::bind_reader(m);
     outcore::bind_memory(m);
     outcore::bind_feature_buffer(m);
+    outcore::bind_segment_pool(m);
     outcore::bind_changeset(m);
     outcore::bind_policies(m);
     outcore::bind_packing(m);

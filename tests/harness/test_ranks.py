@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,10 +60,61 @@ def test_two_ranks_learn_what_one_process_with_their_seed_nodes_does(series: Ser
 def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
     record = run(series, "gnndrive", batch_size=20, ranks=2, memory="+48MiB", options={"extractors": 1, "samplers": 1})
     assert record.status == "ok", record.reason
-    assert record.notes["ranks"] == "2, a feature buffer each"
+    assert record.notes["ranks"] == "2, a feature buffer each, one staging buffer"
     device = next(item for item in record.memory.plan if item.tier == "device")
     slots = int(record.notes["feature_buffer"].split()[0])
     assert device.bytes == 2 * (-(-slots * 64 * 4 // 4096) * 4096)
+
+
+STAGED: dict[str, Any] = {
+    "device": "emulated:a10g", "device_memory": "2MiB", "batch_size": 20, "max_batches": 8, "memory": "+48MiB",
+    "ranks": 2, "verify": True,
+}  # fmt: skip
+
+
+def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
+    """Idle portions are lent and rows that lie there are found: both show in the counters, neither in the batches."""
+    few = {"extractors": 2, "samplers": 1}
+    small = {**few, "staging_bytes": 4096}
+    records = {
+        name: run(series, "gnndrive", **STAGED, options=options)
+        for name, options in (
+            ("scarce", small),
+            ("kept apart", {**small, "borrow_staging": False}),
+            ("plenty", few),
+            ("read by each", {**few, "share_staged_rows": False}),
+        )
+    }
+    for record in records.values():
+        assert record.status == "ok", record.reason
+        assert record.notes["ranks"] == "2, a feature buffer each, one staging buffer"
+        assert not [rule for rule in record.verdict_rules if rule.rule == "18" and not rule.ok]
+        assert [epoch.feature_digest for epoch in record.epochs] == [
+            epoch.feature_digest for epoch in records["scarce"].epochs
+        ]
+        for epoch in record.epochs:
+            assert sum(epoch.counters["hits"].values()) + epoch.counters["misses"] == epoch.counters["rows"]
+    seen = {name: record.epochs[0].counters["observed"] for name, record in records.items()}
+    assert seen["scarce"]["staging_borrowed_segments"] > 0
+    assert seen["kept apart"]["staging_borrowed_segments"] == 0
+    assert seen["plenty"]["staging_found_rows"] > 0
+    assert seen["read by each"]["staging_found_rows"] == 0
+    planned = {item.name: item.bytes for item in records["scarce"].memory.plan}
+    assert planned["staging buffer"] == 2 * 2 * 4096, "each rank counts its part, so that the whole is counted once"
+
+
+def test_a_rank_killed_while_others_wait_for_staging_ends_all(series: Series) -> None:
+    """Rank 1 is killed by the kernel inside its extraction: the others, who share buffers with it, do not hang."""
+    for device in ("emulated:null", "cpu"):
+        memory = None if device == "cpu" else "2MiB"
+        record = run(
+            series, "tests.harness.killed_rank:KilledRank", **{**STAGED, "device": device, "device_memory": memory},
+            options={"extractors": 2, "samplers": 1, "killed_at": 3},
+        )  # fmt: skip
+        assert record.status == "failed"
+        assert record.reason.startswith("rank 1 of 2 was ended by SIGKILL, and the others with it"), record.reason
+        assert record.duration_s < 60
+        assert not workers_of(series.results_root)
 
 
 def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) -> None:
@@ -107,6 +159,14 @@ def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
     batches = results.batches(results.find(series.results_root, record.run_id))
     seeds = batches[batches["epoch"] == 1].groupby(batches["batch"] % 2)["seeds"].sum()
     assert seeds.tolist() == [len(partitioning.train_nodes(rank)) for rank in range(2)]
+    spent = json.loads(file.with_suffix(".json").read_text())["seconds"]
+    assert (
+        record.notes["partition"].startswith("self-reliant, made in ") and "for this run" in record.notes["partition"]
+    )
+    assert record.preprocess.seconds > spent > 0
+    again = run(series, "pagraph", ranks=2, partition="self-reliant", **settings)
+    assert "by an earlier run" in again.notes["partition"]
+    assert again.preprocess.made_s >= spent, "whichever run paid, what it took is told"
     shared = run(series, "pagraph", ranks=2, **settings)
     assert shared.epochs[0].digest != record.epochs[0].digest, "other seed nodes, other mini-batches"
 

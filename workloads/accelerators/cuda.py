@@ -123,16 +123,20 @@ class CudaAccelerator(Accelerator):
         """Page-aligned pinned memory of exactly `nbytes` (torch's own pinned pool rounds up to a power of two)."""
         buffer = aligned_host_tensor(nbytes)
         if nbytes:
-            runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-            code = runtime.cudaHostRegister(buffer.data_ptr(), nbytes, 0)
-            if int(code) != 0:
-                raise HostError(
-                    f"{format_bytes(nbytes)} of staging memory cannot be pinned (CUDA error {int(code)})",
-                    "raise the memlock limit or make the staging buffer smaller",
-                )
-            with self._lock:
-                self._pinned.append(buffer)
+            self.pin(buffer)
         return buffer
+
+    def pin(self, buffer: torch.Tensor) -> None:
+        """Pin page-aligned host memory until `close`. Raises HostError where the host refuses."""
+        runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        code = runtime.cudaHostRegister(buffer.data_ptr(), buffer.nbytes, 0)
+        if int(code) != 0:
+            raise HostError(
+                f"{format_bytes(buffer.nbytes)} of staging memory cannot be pinned (CUDA error {int(code)})",
+                "raise the memlock limit or make the staging buffer smaller",
+            )
+        with self._lock:
+            self._pinned.append(buffer)
 
     def copy(
         self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
