@@ -24,6 +24,7 @@ from systems.interface import StageSpan
 from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
 
 if TYPE_CHECKING:
+    from harness.partitions import MadePartition
     from workloads.dataset import Dataset
 
 Progress = Callable[[str], None]
@@ -78,6 +79,7 @@ class _Execution:
         self._cap_bytes: int | None = None
         self._budget: int | None = None
         self._telemetry: Any = None
+        self._partition: MadePartition | None = None
         self._caveats: list[str] = []
 
     def run(self) -> Record:
@@ -108,6 +110,7 @@ class _Execution:
     def _measure(self, folder: Path) -> Ending:
         """Calibrate, evict, then one worker in one cap."""
         series, config = self._series, self._config
+        self._partition = series.made_partition(config, self._dataset)
         workload = series.workload(config, self._dataset)
         bounds = calibrate.batch_bounds(config, workload, series.cache)
         scratch = folder / "scratch"
@@ -172,12 +175,12 @@ class _Execution:
             config=self._config,
             environment=self._series.environment(),
             memory=self._memory(tables.get("telemetry")),
-            preprocess=_preprocess(seen.prepared),
+            preprocess=_preprocess(seen.prepared, self._partition),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
-            notes=ending.notes,
+            notes={**ending.notes, **_partition_note(self._partition)},
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         for entry, accuracy in zip(record.epochs, ending.test_accuracy, strict=False):
@@ -306,17 +309,27 @@ def _read_between(before: IoStats | None, after: IoStats | None) -> tuple[int | 
     return after.read_bytes - before.read_bytes, after.read_requests - before.read_requests
 
 
+def _partition_note(partition: MadePartition | None) -> dict[str, str]:
+    if partition is None:
+        return {}
+    whose = "by an earlier run" if partition.reused else "for this run"
+    return {"partition": f"self-reliant, made in {partition.seconds:.3g} s {whose}, outside the cap"}
+
+
 def _as_json(content: dict[str, Any]) -> dict[str, Any]:
     """As `record.json` has it: tuples as lists, keys as text."""
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def _preprocess(prepared: Prepared | None) -> Preprocess:
+def _preprocess(prepared: Prepared | None, partition: MadePartition | None) -> Preprocess:
+    """What was spent before the first epoch; partitioning counts for the run that made it, or as made by another."""
     if prepared is None:
         return Preprocess()
+    spent = partition.seconds if partition is not None and not partition.reused else 0.0
+    inherited = partition.seconds if partition is not None and partition.reused else 0.0
     return Preprocess(
-        seconds=prepared.seconds,
-        made_s=prepared.made_s,
+        seconds=prepared.seconds + spent,
+        made_s=prepared.made_s + inherited,
         bytes_read=prepared.bytes_read,
         bytes_written=prepared.bytes_written,
         reused=prepared.reused,

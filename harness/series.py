@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from workloads.errors import HostError, InputError
 
 if TYPE_CHECKING:
     from harness.isolation.probe import ProbeResult
+    from harness.partitions import MadePartition
     from harness.telemetry.recorder import Recorder
     from workloads.dataset import Dataset
     from workloads.workload import Workload
@@ -126,16 +127,14 @@ class Series:
         self.bare_profile = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache))
         for limits in {self.limits(config) for config in configs}:
             if limits:
-                self._profiles[limits] = (
-                    self._profile(
-                        lambda limits=limits: quick_profile(  # type: ignore[misc]
-                            features, Limits(io=limits), _DEPTHS, isolation=self.isolation, cache=cache
-                        )
-                    )
-                    or DiskProfile()
-                )
+                self._profiles[limits] = self._profile(partial(self._limited_profile, limits)) or DiskProfile()
         if not self._holder.wait_ready():
             self._progress("the holder did not start; runs pay for their own library pages")
+
+    def _limited_profile(self, limits: tuple[IoLimit, ...]) -> DiskProfile:
+        assert self._features is not None
+        cache = self.results_root / "cache"
+        return quick_profile(self._features, Limits(io=limits), _DEPTHS, isolation=self.isolation, cache=cache)
 
     def _probe(self, *, gpu: bool) -> ProbeResult | None:
         from harness.isolation.probe import probe
@@ -188,7 +187,8 @@ class Series:
         """
         if self.bare_profile is None or self._features is None:
             return False
-        again = self._profile(lambda: quick_profile(self._features, depths=_DEPTHS))  # type: ignore[arg-type]
+        features = self._features
+        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS))
         if again is None:
             return False
         self.bare_profile = better_of(self.bare_profile, again)
@@ -253,21 +253,14 @@ class Series:
 
     def partition(self, config: RunConfig, dataset: Dataset) -> Path | None:
         """The file that says which rank trains each training node, made once; None where ranks share every step."""
-        if config.partition == "none":
-            return None
-        from harness.build import workload_of
-        from systems.engine.partition import partition_training_nodes
+        made = self.made_partition(config, dataset)
+        return None if made is None else made.path
 
-        key = f"{dataset.fingerprint.replace(':', '-')}-{len(config.fanout)}-{config.ranks}"
-        file = self.results_root.absolute() / "cache" / f"partition-{key}.npz"
-        if not file.exists():
-            self._progress("partitioning the training nodes")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial = file.with_name(f".{os.getpid()}-{file.name}")
-            found = partition_training_nodes(workload_of(config, dataset), config.ranks, hops=len(config.fanout))
-            found.save(partial)
-            partial.rename(file)
-        return file
+    def made_partition(self, config: RunConfig, dataset: Dataset) -> MadePartition | None:
+        """`partition`, and what making it took."""
+        from harness.partitions import partition
+
+        return partition(self.results_root, config, dataset, self._progress)
 
     @contextmanager
     def device_pools(self, config: RunConfig, run_id: str) -> Iterator[list[str]]:
