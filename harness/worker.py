@@ -14,15 +14,14 @@ import signal
 import sys
 import time
 import traceback
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.epoch_report import EpochLog
     from harness.joint import Joint
     from harness.protocol import Channel, WorkerSpec
-    from systems.interface import Batch, StageSpan, System
-    from workloads.accelerator import LaneSpan
+    from systems.interface import Batch, System
 
 _PR_SET_PDEATHSIG = 1
 
@@ -142,10 +141,11 @@ class Run:
         self._joint.gate("prepared")
 
     def _epoch(self, epoch: int, *, warmup: bool) -> None:
+        from harness.epoch_report import EpochLog, EpochReport, joined, send_epoch_tables
         from harness.protocol import EpochDone
 
         with_features = (warmup or self._spec.config.verify) and self._spec.config.stages != "sample"
-        log = _EpochLog(with_features=with_features)
+        log = EpochLog(with_features=with_features)
         self._clock.drain()
         self._accelerator.lanes()
         self._joint.gate(f"epoch {epoch} start")
@@ -180,7 +180,7 @@ class Run:
             )
         )
 
-    def _train(self, batch: Batch, log: _EpochLog) -> tuple[float, int, int]:
+    def _train(self, batch: Batch, log: EpochLog) -> tuple[float, int, int]:
         """Wait for the batch, train on it, give it back: loss, correct, seen."""
         if batch.ready is not None:
             with self._clock.stage("wait", batch.sampled.index):
@@ -195,127 +195,6 @@ class Run:
             loss, correct, seen = result.loss, result.correct, result.seen
         batch.release()
         return loss, correct, seen
-
-
-class _EpochLog:
-    """What an epoch's batches were: small tuples while the clock runs, sums and digests afterwards."""
-
-    def __init__(self, *, with_features: bool) -> None:
-        from workloads.sampling.digest import EpochDigest
-
-        self.rows: list[tuple[int, int, int, int, float | None, int, str, float]] = []
-        self.structure = EpochDigest()
-        self.features = EpochDigest()
-        self._with_features = with_features
-        self._digest = ""
-        self._loss = 0.0
-        self._correct = 0
-        self._seen = 0
-
-    def digest(self, batch: Batch) -> None:
-        """Structure always; features, from the very table that training reads, where asked for."""
-        from workloads.feature_table import batch_feature_digest
-        from workloads.sampling.digest import structure_digest
-
-        value = structure_digest(batch.sampled)
-        self.structure.add(value)
-        self._digest = f"{value:016x}"
-        if self._with_features and batch.table is not None:
-            self.features.add(batch_feature_digest(batch.sampled, batch.table, batch.rows))
-
-    def add(self, batch: Batch, loss: float, correct: int, seen: int) -> None:
-        """One trained batch."""
-        sampled = batch.sampled
-        finite = math.isfinite(loss)
-        self.rows.append(
-            (
-                sampled.index,
-                sampled.num_nodes,
-                sampled.num_edges,
-                sampled.num_seeds,
-                loss if finite else None,
-                correct,
-                self._digest,
-                time.monotonic(),
-            )
-        )
-        if finite:
-            self._loss += loss * seen
-            self._correct += correct
-            self._seen += seen
-
-    def join(self, other: _EpochLog) -> None:
-        """Another rank's batches too."""
-        self.rows += other.rows
-        self.structure.join(other.structure)
-        self.features.join(other.features)
-        self._loss += other._loss
-        self._correct += other._correct
-        self._seen += other._seen
-
-    def mean_loss(self) -> float | None:
-        """Mean over seed nodes, None where nothing was trained for real."""
-        return self._loss / self._seen if self._seen else None
-
-    def accuracy(self) -> float | None:
-        """Share of seed nodes classified rightly while training."""
-        return self._correct / self._seen if self._seen else None
-
-
-@dataclass
-class EpochReport:
-    """One rank's part of an epoch; plain data, since ranks exchange it."""
-
-    start: float
-    end: float
-    log: _EpochLog
-    spans: list[StageSpan]
-    lanes: list[LaneSpan]
-    counters: dict[str, Any]
-
-    def numbered(self, rank: int, world: int) -> EpochReport:
-        """Itself in a run of one; else with batches numbered over all ranks and threads named by rank."""
-        if world == 1:
-            return self
-
-        def number(batch: int) -> int:
-            return batch * world + rank if batch >= 0 else batch
-
-        self.log.rows = [(number(row[0]), *row[1:]) for row in self.log.rows]
-        self.spans = [
-            replace(span, batch=number(span.batch), thread=f"rank {rank} {span.thread}") for span in self.spans
-        ]
-        self.lanes = [replace(span, batch=number(span.batch)) for span in self.lanes]
-        return self
-
-
-def joined(parts: list[EpochReport]) -> tuple[_EpochLog, list[StageSpan], list[LaneSpan]]:
-    """Log, spans and lanes of all ranks."""
-    log = parts[0].log
-    for part in parts[1:]:
-        log.join(part.log)
-    spans = sorted((span for part in parts for span in part.spans), key=lambda span: span.start)
-    return log, spans, [span for part in parts for span in part.lanes]
-
-
-def send_epoch_tables(
-    joint: Joint,
-    epoch: int,
-    rows: list[tuple[int, int, int, int, float | None, int, str, float]],
-    spans: list[StageSpan],
-    lanes: list[LaneSpan],
-) -> None:
-    """The epoch's tables in lines of bounded size."""
-    from harness.protocol import CHUNK_ROWS, Batches, Spans
-
-    for at in range(0, len(rows), CHUNK_ROWS):
-        joint.send(Batches(epoch=epoch, rows=rows[at : at + CHUNK_ROWS]))
-    stage_rows = [(span.stage, span.batch, span.thread, span.start, span.end) for span in spans]
-    for at in range(0, len(stage_rows), CHUNK_ROWS):
-        joint.send(Spans(epoch=epoch, rows=stage_rows[at : at + CHUNK_ROWS]))
-    lane_rows = [(span.lane, span.batch, "lane", span.start, span.end) for span in lanes]
-    for at in range(0, len(lane_rows), CHUNK_ROWS):
-        joint.send(Spans(epoch=epoch, kind="lane", rows=lane_rows[at : at + CHUNK_ROWS]))
 
 
 def _process_io() -> tuple[int, int]:
@@ -357,8 +236,11 @@ def main(argv: list[str]) -> int:
 
             calibrate(spec, joint)
         else:
-            run = Run(spec, joint)
-            run.execute()
+            from systems.engine.artefacts import in_use
+
+            with in_use(Path(spec.artefacts)):
+                run = Run(spec, joint)
+                run.execute()
         return 0
     except PeerLost:
         traceback.print_exc()

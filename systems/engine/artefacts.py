@@ -7,14 +7,15 @@ killed half-way leaves nothing that could be taken for finished; the next one re
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from workloads.units import format_bytes
 from workloads.workload import Workload
 
 _SEAL = "artefact.json"
+_IN_USE = ".in-use"
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ def prepare(
     root.mkdir(parents=True, exist_ok=True)
     found = _complete(wanted, text)
     if found is not None:
+        with suppress(OSError):  # another user's: it is used all the same
+            os.utime(wanted / _SEAL)
         return Prepared(wanted, True, found)
     with locked(root):
         remove_stale(root)
@@ -123,6 +127,48 @@ def prepare(
         os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
     return Prepared(wanted, False, facts)
+
+
+@contextmanager
+def in_use(root: Path) -> Iterator[None]:
+    """Nothing under `root` (`Runtime.artefacts`) is removed by `unused` while the body runs."""
+    with _use_lock(root, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def unused(root: Path) -> Iterator[bool]:
+    """Whether nobody uses anything under `root`; nobody begins to while the body runs."""
+    try:
+        with _use_lock(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield True
+    except BlockingIOError:
+        yield False
+
+
+@contextmanager
+def _use_lock(root: Path, kind: int) -> Iterator[None]:
+    handle = os.open(root / _IN_USE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, kind)  # goes with the process, however it ends
+        yield
+    finally:
+        os.close(handle)
+
+
+def last_used(folder: Path) -> float:
+    """Unix seconds when the artefact was made or used again; of an unfinished one, when it was last written to."""
+    seal = folder / _SEAL
+    return (seal if seal.exists() else folder).stat().st_mtime
+
+
+def is_remains(folder: Path) -> bool:
+    """Whether a temporary folder's writer is gone."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return try_lock(handle)
+    finally:
+        os.close(handle)
 
 
 def _place(root: Path, name: str, key: Mapping[str, Any]) -> tuple[Path, str]:

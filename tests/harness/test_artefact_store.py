@@ -1,0 +1,101 @@
+"""Artefacts are listed with their last use and removed by age or size, never one that a run uses or makes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.artefact_store import ARTEFACTS, list_artefacts, remove_artefacts, stale
+from systems.engine.artefacts import in_use, prepare
+
+
+def make(nbytes: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / "rows").write_bytes(b"x" * nbytes) and None  # type: ignore[func-returns-value]
+
+
+def root_of(data: Path, system: str = "diskgnn") -> Path:
+    root = data / ARTEFACTS / system
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def aged(folder: Path, seconds: float) -> None:
+    before = time.time() - seconds
+    os.utime(folder / "artefact.json", (before, before))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three artefacts, used 300, 200 and 100 seconds ago."""
+    for number, system in enumerate(("diskgnn", "mariusgnn", "diskgnn")):
+        aged(prepare(root_of(tmp_path, system), "packed", {"n": number}, make(100_000)).path, 300 - 100 * number)
+    return tmp_path
+
+
+def test_artefacts_are_listed_by_last_use(data: Path) -> None:
+    found = list_artefacts(data)
+    assert [info.system for info in found] == ["diskgnn", "mariusgnn", "diskgnn"]
+    assert all(100_000 <= info.bytes < 120_000 and info.complete for info in found)
+    assert time.time() - found[0].last_used == pytest.approx(300, abs=10)
+    again = prepare(root_of(data), "packed", {"n": 0}, make(1))
+    assert again.reused
+    last = list_artefacts(data)[-1]
+    assert last.path == again.path and time.time() - last.last_used < 10, "using it again is noted"
+    assert list_artefacts(data / "nowhere") == []
+
+
+def test_the_oldest_go_by_age_or_by_size(data: Path) -> None:
+    found = list_artefacts(data)
+    assert stale(found) == []
+    assert stale(found, older_than_s=150) == found[:2]
+    assert stale(found, keep_bytes=found[2].bytes) == found[:2]
+    assert stale(found, keep_bytes=0) == found
+    assert remove_artefacts(stale(found, older_than_s=150)) == found[:2]
+    assert list_artefacts(data) == found[2:]
+    assert not prepare(root_of(data), "packed", {"n": 0}, make(1)).reused
+    assert prepare(root_of(data), "packed", {"n": 2}, make(1)).reused
+
+
+def test_nothing_of_a_system_that_is_running_is_removed(data: Path) -> None:
+    ready, done = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with in_use(root_of(data)):
+            os.write(ready[1], b"x")
+            os.read(done[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    found = list_artefacts(data)
+    assert [info.system for info in remove_artefacts(found)] == ["mariusgnn"]
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert len(remove_artefacts(found)) == 2, "a killed run uses nothing any more"
+    assert list_artefacts(data) == []
+
+
+def test_remains_of_a_killed_preparation_go_those_of_a_living_one_stay(tmp_path: Path) -> None:
+    ready = os.pipe()
+
+    def half(folder: Path) -> None:
+        (folder / "rows").write_bytes(b"half")
+        os.write(ready[1], b"x")
+        time.sleep(60)
+
+    pid = os.fork()
+    if pid == 0:
+        prepare(root_of(tmp_path), "packed", {"n": 0}, half)
+        os._exit(0)
+    os.read(ready[0], 1)
+    partial = [path for path in root_of(tmp_path).iterdir() if path.is_dir()]
+    assert list_artefacts(tmp_path) == [], "it is being made"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    found = list_artefacts(tmp_path)
+    assert [info.path for info in found] == partial and not found[0].complete
+    assert remove_artefacts(stale(found)) == found
+    assert not partial[0].exists()
