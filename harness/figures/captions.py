@@ -25,7 +25,7 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     parts = [
         (f"{data['name']}: " if "dataset" in shared else "")
         + f"{format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} edges",
-        f"{config['model']}, {config['layers']} layers, fan-out {','.join(map(str, config['fanout']))}",
+        f"{_each(points, 'model')}, {config['layers']} layers, fan-out {_each(points, 'fanout')}",
     ]
     if "batch_size" in shared:
         parts.append(f"batch {config['batch_size']}")
@@ -37,7 +37,8 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     if "memory" in shared:
         parts.append("no memory cap" if config["memory"] == "none" else f"memory {describe_memory(config['memory'])}")
     parts.append(f"isolation {config['isolation']}")
-    parts.append("bare device" if config["disk_class"] == "none" else f"SSD class {config['disk_class']}")
+    classes = _each(points, "disk_class")
+    parts.append("bare device" if classes == "none" else f"SSD class {classes}")
     if kinds:
         parts.append(" and ".join(kinds))
     measured = [point.samples for point in points if point.samples]
@@ -57,6 +58,13 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     if bent:
         parts.append("CAVEATS: " + "; ".join(bent))
     return "; ".join(parts) + "."
+
+
+def _each(points: Sequence[Point], key: str) -> str:
+    """The value of a setting, or all of them where the drawn runs differ in it."""
+    found = [point.record["config"][key] for point in points]
+    shown = [",".join(map(str, value)) if isinstance(value, list) else str(value) for value in found]
+    return " and ".join(dict.fromkeys(shown))
 
 
 def describe_memory(text: str) -> str:
