@@ -12,7 +12,7 @@ from harness.figures.base import Figure, Plain, Sheet, gallery, published, regis
 from harness.figures.evidence import Evidence
 from harness.figures.pagraph_grid import FAMILY, setting
 from harness.figures.query import NotDrawn
-from harness.figures.sheets import sheet
+from harness.figures.sheets import Formatter, sheet
 from harness.studies.base import StudyNeed
 from workloads.units import format_bytes, format_count
 
@@ -114,9 +114,9 @@ def of_paper(table: Table) -> list[Plain]:
     rows = []
     for name in dict.fromkeys(known["series"]):
         row: dict[str, Any] = {"dataset": name, "source": "paper"}
-        for entry in known[known["series"] == name].itertuples():
-            key, factor = _KEYS[str(entry.x)]
-            row[key] = float(entry.value) * factor
+        for entry in known[known["series"] == name].to_dict("records"):
+            key, factor = _KEYS[str(entry["x"])]
+            row[key] = float(entry["value"]) * factor
         if "nodes" in row and "edges" in row:
             row["degree"] = row["edges"] / row["nodes"]
         rows.append(row)
@@ -130,7 +130,7 @@ def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
         ours = of_records(evidence, table)
         if not ours:
             raise NotDrawn(f"no run or study of a dataset of {table.id} yet")
-        columns = {
+        columns: dict[str, Formatter] = {
             "dataset": "", "nodes": format_count, "edges": format_count, "degree": ".1f", "dim": ".0f",
             "classes": ".0f", "topology": format_bytes, "features": format_bytes, "total": format_bytes,
             "train (%)": ".1f", "source": "",

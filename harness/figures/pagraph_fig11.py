@@ -37,7 +37,7 @@ def with_ranges(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
     """The rows with the published range of each bar's speed-up, where there is one."""
     table = published(figure)
     for end in ("low", "high"):
-        known = {(str(row.series), str(row.x)): float(row.value) for row in table.itertuples()}
+        known = {(row["series"], str(row["x"])): float(row["value"]) for row in table.to_dict("records")}
         rows[f"paper_{end}"] = [
             known.get((series, f"{group} {end}")) for series, group in zip(rows["series"], rows["group"], strict=True)
         ]
@@ -55,7 +55,7 @@ def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
         low, high = row.get("paper_low"), row.get("paper_high")
         if pd.isna(low) or pd.isna(high):
             continue
-        x = groups.index(row["group"]) + (series.index(row["series"]) - (len(series) - 1) / 2 + 0.5) * width
+        x = groups.index(row["group"]) + (series.index(row["series"]) - (len(series) - 1) / 2 + 0.3) * width
         axes.plot(
             [x, x], [low, high], color="black", linewidth=0.8, marker="D", markersize=4, markerfacecolor="white",
             label=label, zorder=5,

@@ -96,10 +96,12 @@ def draw(evidence: Evidence) -> Drawing:
         data, title="Adding caching, partitions, pipelining", ylabel="seconds for a million seed nodes", numbers=".2f"
     )
     saved = ", ".join(
-        f"{row.group} {row.series} {100 * row.saved:+.0f} %" for row in data.itertuples() if pd.notna(row.saved)
+        f"{row['group']} {row['series']} {100 * row['saved']:.0f} %"
+        for row in data.to_dict("records")
+        if pd.notna(row["saved"])
     )
     table = published("pagraph-fig18")
-    paper = ", ".join(f"{row.series} {row.x} {row.value:g} {row.unit}" for row in table.itertuples())
+    paper = ", ".join(f"{row['series']} {row['x']} {row['value']:g} {row['unit']}" for row in table.to_dict("records"))
     extra = f"{DEVICES} devices; {NOTE}; saved by each step: {saved}; paper (friendster, 4 GPUs): {paper}"
     text = caption(group, [point for point in group.points if point.value is not None], extra)
     add_caption(canvas, text)

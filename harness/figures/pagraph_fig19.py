@@ -46,7 +46,7 @@ def draw(evidence: Evidence) -> Drawing:
             for point in group.points
         ]
     )  # fmt: skip
-    base = {row.x: row.y for row in rows.itertuples() if row.series == "dgl"}
+    base = {point.x: point.value for point in group.points if point.system == "dgl"}
     rows["speedup"] = [base[x] / y if base.get(x) and y else None for x, y in zip(rows["x"], rows["y"], strict=True)]
     canvas, _ = draw_curves(
         rows, title="GCN epoch over sampled neighbours", xlabel="neighbours a node and layer", ylabel="epoch (s)",

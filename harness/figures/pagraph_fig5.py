@@ -51,7 +51,7 @@ def draw(evidence: Evidence) -> Drawing:
         ylabel="rows read at most so often (%)", xlog=True,
     )  # fmt: skip
     facts = published("pagraph-fig5")
-    said = "; ".join(f"{row.series} {row.value:g} {row.unit}" for row in facts.itertuples())
+    said = "; ".join(f"{row['series']} {row['value']:g} {row['unit']}" for row in facts.to_dict("records"))
     text = study_caption(first, "; ".join(notes) + (f"; paper (wiki-talk): {said}" if said else ""))
     add_caption(canvas, text)
     return Drawing(canvas, data, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,7 +40,7 @@ def loading_share(point: Point) -> float:
 
 def part_rows(points: Sequence[Point], label: str) -> pd.DataFrame:
     """Rows for stacks: bar (system), part, value (s); a point without a measured epoch says its status."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for point in points:
         if point.value is None:
             rows.append({"panel": label, "bar": point.system, "part": COMPUTE, "value": None, "status": point.status})

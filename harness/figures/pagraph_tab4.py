@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ from harness.figures.base import Figure, Plain, Sheet, caption, published, regis
 from harness.figures.evidence import Evidence
 from harness.figures.pagraph_grid import NAMES, both_models, by_model
 from harness.figures.query import NotDrawn, Point
-from harness.figures.sheets import sheet
+from harness.figures.sheets import Formatter, sheet
 from workloads.units import format_bytes
 
 SYSTEMS = ["dgl", "pagraph"]
@@ -23,7 +24,7 @@ def needs(profile: Plain) -> list[Plain]:
     return [content for content in both_models(profile, "pagraph-tab4", SYSTEMS) if content["run"]["model"] == "gcn"]
 
 
-def loaded(epoch: Plain) -> float | None:
+def loaded(epoch: Mapping[str, Any]) -> float | None:
     """Bytes that an epoch copied to the device."""
     value = epoch["counters"].get("bytes_loaded")
     return None if value is None else float(value)
@@ -53,14 +54,14 @@ def draw(evidence: Evidence) -> Sheet:
     ]  # fmt: skip
     table = published("pagraph-tab4")
     for name in dict.fromkeys(table["series"]):
-        own = {str(row.x): float(row.value) for row in table[table["series"] == name].itertuples()}
+        own = {str(row["x"]): float(row["value"]) for row in table[table["series"] == name].to_dict("records")}
         rows.append(
             {
                 "dataset": name, "dgl": GB * own["dgl"], "pagraph": GB * own["pagraph"], "saved (%)": own["saved"],
                 "cached (%)": own["cached"], "source": "paper",
             }
         )  # fmt: skip
-    columns = {
+    columns: dict[str, Formatter] = {
         "dataset": "", "dgl": format_bytes, "pagraph": format_bytes, "saved (%)": ".1f", "cached (%)": ".0f",
         "source": "",
     }  # fmt: skip

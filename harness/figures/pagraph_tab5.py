@@ -9,7 +9,7 @@ import pandas as pd
 from harness.figures.base import Figure, Plain, Sheet, published, register, study_caption
 from harness.figures.evidence import Evidence
 from harness.figures.pagraph_grid import small_study
-from harness.figures.sheets import sheet
+from harness.figures.sheets import Formatter, sheet
 from harness.studies.base import StudyNeed
 from workloads.units import format_count
 
@@ -38,9 +38,9 @@ def draw(evidence: Evidence) -> Sheet:
                 "largest over mean": entry["balance"], "replication": entry["replication"], "source": "measured",
             }
         )  # fmt: skip
-    for row in published("pagraph-tab5").itertuples():
-        rows.append({"dataset": row.series, "seconds": 60.0 * float(row.value), "source": f"paper: {row.source}"})
-    columns = {
+    for row in published("pagraph-tab5").to_dict("records"):
+        rows.append({"dataset": row["series"], "seconds": 60.0 * float(row["value"]), "source": "paper"})
+    columns: dict[str, Formatter] = {
         "dataset": "", "training nodes": format_count, "partitions": ".0f", "seconds": ".1f",
         "training nodes / s": ",.0f", "largest over mean": ".3f", "replication": ".2f", "source": "",
     }  # fmt: skip

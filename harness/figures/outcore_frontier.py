@@ -1,0 +1,162 @@
+"""outcore-frontier: epoch time against memory, and the systems that no other beats on both: the Pareto set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from harness.figures import style
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    add_caption,
+    caption,
+    gallery,
+    only_systems,
+    plain_log,
+    register,
+    unlabelled,
+    values,
+)
+from harness.figures.evidence import Evidence
+from harness.figures.panels import legend_above, one_panel
+from harness.figures.query import Group, NotDrawn, group_runs
+from harness.figures.usual import Usual
+from workloads.units import parse_bytes
+
+SYSTEMS = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gnndrive", "diskgnn", "in-memory"]
+SWEPT = ["pyg+", "ginex", "gnndrive", "diskgnn"]
+FACTORS = [1.0, 2.0, 4.0, 8.0]
+MIB = 2**20
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """The profile's systems at its budget and multiples of it, and the upper bound without a cap."""
+    base = gallery(profile)
+    memory = str(base["run"]["memory"])
+    budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", FACTORS)]
+    swept = {**base, "name": "outcore-frontier", "systems": only_systems(profile, SWEPT), "grid": {"memory": budgets}}
+    whole = {**base, "name": "outcore-frontier-none", "systems": [{"name": "in-memory", "memory": "none"}], "grid": {}}
+    return [swept, whole]
+
+
+def _times(memory: str, factor: float) -> str:
+    if memory.endswith("x"):
+        return f"{float(memory[:-1]) * factor:g}x"
+    return f"+{round(parse_bytes(memory.removeprefix('+')) * factor)}"
+
+
+def budget_bytes(record: Mapping[str, Any]) -> int | None:
+    """Host memory beyond floor and training that a run had; of one without a cap what its peak shows it took."""
+    memory = record["memory"]
+    if memory.get("budget_bytes"):
+        return int(memory["budget_bytes"])
+    text = str(record["config"]["memory"])
+    if text.startswith("+"):
+        return parse_bytes(text[1:])
+    if text != "none":
+        return None
+    beyond = int(memory.get("peak_bytes", 0)) - int(memory.get("floor_bytes", 0)) - int(memory.get("training_bytes", 0))
+    return beyond if beyond > 0 else None
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Whether each (memory, seconds) is beaten by none: no other has as little of both and less of one."""
+    return [
+        not any(m <= memory and s <= seconds and (m, s) != (memory, seconds) for m, s in points)
+        for memory, seconds in points
+    ]
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A marker a run cell, joined by system; the frontier as a step line."""
+    group = _comparable(evidence)
+    rows = []
+    for point in group.points:
+        memory = budget_bytes(point.record)
+        if memory is not None:
+            rows.append(
+                {
+                    "system": point.system, "budget_bytes": memory, "seconds": point.value, "low": point.low,
+                    "high": point.high, "status": point.status, "run": point.record["run_id"],
+                }
+            )  # fmt: skip
+    data = pd.DataFrame(rows)
+    done = data[data["seconds"].notna()] if len(data) else data
+    if len(done) < 2 or done["budget_bytes"].nunique() < 2:
+        raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")
+    flags = pareto(list(zip(done["budget_bytes"].astype(float), done["seconds"].astype(float), strict=True)))
+    data["pareto"] = pd.Series(flags, index=done.index).reindex(data.index, fill_value=False)
+    canvas = _draw(data)
+    best = data[data["pareto"]].sort_values("budget_bytes")
+    names = ", ".join(f"{row['system']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in best.to_dict("records"))
+    failed = data[data["seconds"].isna()].to_dict("records")
+    lost = "".join(f"; {row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed)
+    measured = [point for point in group.points if point.value is not None]
+    extra = f"on the frontier: {names}{lost}; of a run without a cap the memory is what its peak held beyond the floor"
+    text = caption(group, measured, extra)
+    add_caption(canvas, text)
+    return Drawing(canvas, data.reset_index(drop=True), text, group.runs())
+
+
+def _comparable(evidence: Evidence) -> Group:
+    records = [] if evidence.frame.empty else list(evidence.frame["record"])
+    usual = Usual(record for record in records if record["system"] in SYSTEMS)
+    return group_runs(
+        evidence.frame,
+        axis=lambda config: config["memory"],
+        ignore=["memory"],
+        where=lambda config: (
+            unlabelled(config)
+            and config["system"] in SYSTEMS
+            and config["ranks"] == 1
+            and not config["test_nodes"]
+            and (config["memory"] != "none" or config["system"] == "in-memory")
+            and usual.strangeness(config["system"], config["options"]) == 0
+        ),
+    )
+
+
+def _draw(data: pd.DataFrame) -> Any:
+    canvas, axes = one_panel(height=2.7)
+    for system in style.ordered(list(data["system"])):
+        look = style.look(system)
+        mine = data[(data["system"] == system) & data["seconds"].notna()].sort_values("budget_bytes")
+        if mine.empty:
+            continue
+        spread = [
+            (mine["seconds"] - mine["low"].fillna(mine["seconds"])).clip(lower=0),
+            (mine["high"].fillna(mine["seconds"]) - mine["seconds"]).clip(lower=0),
+        ]
+        axes.errorbar(
+            mine["budget_bytes"] / MIB, mine["seconds"], yerr=spread, color=look.color, marker=look.marker,
+            linestyle=look.line, linewidth=0.9, capsize=2.0, elinewidth=0.8, markeredgecolor="black",
+            markeredgewidth=0.4, label=system,
+        )  # fmt: skip
+    best = data[data["pareto"]].sort_values("budget_bytes")
+    axes.step(
+        best["budget_bytes"] / MIB, best["seconds"], where="post", color="#000000", linewidth=2.6, alpha=0.25,
+        label="frontier", zorder=1,
+    )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    sizes = sorted(set(data["budget_bytes"]))
+    axes.set_xticks([size / MIB for size in sizes], [f"{size / MIB:,.0f}" for size in sizes])
+    axes.minorticks_off()
+    plain_log(axes.yaxis)
+    axes.set_xlabel("host memory beyond the floor (MiB)")
+    axes.set_ylabel("epoch (s)")
+    axes.set_title("Time against memory", loc="left")
+    legend_above(canvas, [axes])
+    return canvas
+
+
+register(
+    Figure(
+        "outcore-frontier", "outcore", "Epoch time against memory: the Pareto set", needs, draw,
+        full="every disk system at 1, 2, 4, 8 times the profile's budget",
+    )
+)  # fmt: skip

@@ -1,0 +1,304 @@
+"""PaGraph's figures come from records and studies alone; what cannot run on several devices is said, never drawn."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from harness.experiment import PROFILES, check_options, load_experiment
+from harness.figures.base import Figure, catalogue, chosen, render
+from harness.figures.evidence import load_evidence
+from harness.figures.pagraph_devices import seeds_per_s
+from harness.figures.pagraph_fig18 import STEPS
+from harness.figures.pagraph_grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, setting, small_study
+from harness.figures.pagraph_parts import COMPUTE, EXPOSED, OTHER, epoch_parts
+from harness.figures.pagraph_parts import HIDDEN as HIDDEN_LOADING
+from harness.figures.query import Point
+from harness.record import DatasetConfig, PlannedBuffer, Record
+from harness.results import write_run
+from harness.studies.base import resolve_study
+from harness.studies.record import StudyRecord, write_study
+from harness.sweep import union
+from tests.harness.records import make_record
+
+IDS = sorted(figure.id for figure in catalogue().values() if figure.paper == "pagraph")
+TRAIN = 1_300_000
+MIB = 2**20
+BASE_SECONDS = {"dgl": 1.0, "pagraph": 0.4, "dgl+pp": 0.7, "pagraph+pp": 0.25, "dgl+cache": 0.6}
+
+
+def spans_of(record: Record, train_s: float = 0.1, load_s: float = 0.2, *, overlap: bool = False) -> pd.DataFrame:
+    """A table of stages: every epoch loads, then trains; with `overlap` training begins with loading."""
+    rows = []
+    for epoch in record.epochs:
+        begin = epoch.start_s
+        half = load_s / 2
+        rows += [
+            (epoch.epoch, 0, "extract", "a", begin, begin + half),
+            (epoch.epoch, 0, "transfer", "b", begin + half, begin + load_s),
+        ]
+        start = begin if overlap else begin + load_s
+        rows.append((epoch.epoch, 0, "train", "c", start, start + train_s))
+    return pd.DataFrame(rows, columns=["epoch", "batch", "stage", "thread", "start", "end"])
+
+
+def paper_record(
+    system: str,
+    factor: float = 1.0,
+    *,
+    model: str = "gcn",
+    sampler: str = "neighbor",
+    status: str = "ok",
+    options: dict[str, Any] | None = None,
+    loaded: float = 1e9,
+    neighbours: int = 2,
+    **config: Any,
+) -> Record:
+    """A run of the paper's workload, two measured epochs; `loaded` bytes were copied in each."""
+    seconds = [BASE_SECONDS[system] * factor * noise for noise in (1.0, 1.1)] if status == "ok" else []
+    ranks = config.get("ranks", 1)
+    record = make_record(
+        system, seconds, status=status, model=model, hidden=HIDDEN[model], layers=2, sampler=sampler, memory="none",
+        fanout=[neighbours] * 2 if sampler == "neighbor" else [LAYER_NODES] * 2, disk_class="none", batch_size=6000,
+        max_batches=48, options=check_options(system, options or {}),
+        **{"device_memory_bytes": 614 * MIB, **config},
+    )  # fmt: skip
+    data = record.config.dataset.model_copy(update={"train_nodes": TRAIN, "name": "kron-2m-t65", "num_classes": 16})
+    record.config.dataset = data
+    for epoch in record.epochs:
+        epoch.batches = 48 * ranks
+        epoch.counters["bytes_loaded"] = loaded * factor
+    record.memory.plan = [PlannedBuffer(name="device buffers", bytes=round(20 * factor * MIB), tier="device")]
+    record.notes["device_cache"] = "800000 of 2000000 rows, 390 MiB"
+    record.summary.accelerator_utilisation = 0.2 / factor
+    return record
+
+
+def save(root: Path, *records: Record, overlap: bool = False) -> None:
+    for record in records:
+        write_run(root, record, {"stages": spans_of(record, overlap=overlap)} if record.epochs else {})
+
+
+def study_of(root: Path, name: str, result: dict[str, Any], number: int = 0, **params: Any) -> None:
+    data = DatasetConfig(
+        name="kron-2m-t65", fingerprint="f", num_nodes=2_000_000, num_edges=40_000_000, dim=128, dtype="float32",
+        num_classes=16, train_nodes=TRAIN,
+    )  # fmt: skip
+    record = StudyRecord(
+        study=name, version=1, key=f"{number:016x}", dataset=data, started_at=f"2026-01-01T00:00:{number:02d}",
+        params={"dataset": data.name, "fanout": [2, 2], "batch_size": 6000, "sampler": "neighbor", **params},
+        seconds=1.0, environment={}, result=result,
+    )  # fmt: skip
+    write_study(root, record)
+
+
+def accuracy_record(system: str, factor: float, **config: Any) -> Record:
+    """A run that found accuracy after each epoch."""
+    options = check_options(system, {})
+    ranks = config.get("ranks", 1)
+    record = make_record(
+        system, [1.0 * factor] * 3, memory="none", device="cpu", device_memory_bytes=None, test_nodes=4000,
+        disk_class="none", fanout=[10, 5], layers=2, options=options, epochs=4, batch_size=100 // ranks,
+        **{key: value for key, value in config.items() if key != "best"},
+    )  # fmt: skip
+    for epoch in record.epochs:
+        epoch.test_accuracy = config.get("best", 0.9) - 0.5 / (1 + epoch.epoch)
+    return record
+
+
+def fill(root: Path, factor: float = 1.0) -> None:
+    """Runs and studies that every figure of the paper can be drawn from; `factor` changes all that is measured."""
+    for model in HIDDEN:
+        for system in ("dgl", "pagraph", "dgl+pp", "pagraph+pp"):
+            slower = factor if system != "pagraph" else factor**2
+            loaded = 1e9 if system == "dgl" else 2e8 * factor
+            save(root, paper_record(system, slower, model=model, loaded=loaded), overlap="pagraph" in system)
+            save(root, paper_record(system, slower, model=model, sampler="layerwise"), overlap="pagraph" in system)
+        for sampler in ("neighbor", "layerwise"):
+            own = {"model": model, "sampler": sampler, "ranks": 2, "partition": "self-reliant"}
+            save(root, paper_record("pagraph", factor, **own))
+            save(root, paper_record("dgl", status="unsupported", **own))
+        for step in STEPS.values():
+            own = {"model": model, "options": step["options"], "partition": step["partition"], "ranks": 2}
+            save(root, paper_record("pagraph", factor, **own, device_memory_bytes=205 * MIB))
+        save(root, accuracy_record("dgl", factor, model=model))
+        save(root, accuracy_record("pagraph", factor, model=model))
+        save(root, accuracy_record("pagraph", factor, model=model, ranks=2, partition="self-reliant", best=0.895))
+    for ranking, worse in (("out-degree", 1.0), ("aligraph", 1.3), ("random", 1.6)):
+        for share in ("0.05x", "0.2x", "0.4x"):
+            own = {"options": {"ranking": ranking, "cache": share}, "device_memory_bytes": 1280 * MIB}
+            save(root, paper_record("pagraph", worse * factor, **own))
+    for count in (5, 10):
+        for system in ("dgl", "pagraph", "dgl+pp", "pagraph+pp"):
+            save(root, paper_record(system, factor * count, neighbours=count))
+    for number, sampler in enumerate(("neighbor", "layerwise")):
+        cdf = [[1, 0.6 / factor], [10, 0.9 / factor], [100, 1.0]]
+        facts = {"accesses_over_nodes": 2.6, "repeated": 0.3, "most": 100, "out_degree_repeated": 60.0}
+        result = {"cdf": cdf, **facts, "out_degree_others": 1.5}
+        study_of(root, "access-frequency", result, number, sampler=sampler)
+    ratios = {name: [0.1 / factor, 0.5 / factor, 1.0] for name in ("PaGraph", "AliGraph", "random", "optimal")}
+    study_of(root, "device-cache-hits", {"shares": [0.05, 0.2, 1.0], "hit_ratio": ratios}, 3)
+    parts = [
+        {"count": k, "seconds": 5.0 * factor, "hit_ratio": (0.7 + 0.01 * k) / factor, "hit_ratio_shared": 0.7 / factor,
+         "share": 1 / k, "redundant": 0.1 / factor, "replication": 1.0 + k / 10, "balance": 1.0}
+        for k in (1, 2, 4, 8)
+    ]  # fmt: skip
+    study_of(root, "partition-quality", {"partitions": parts, "cached_share": 0.2, "hops": 2}, 4)
+    facts = {
+        "num_nodes": 2_000_000, "num_edges": 40_000_000, "dim": 128, "num_classes": 16, "mean_degree": 20.0 * factor,
+        "topology_bytes": 10**8, "feature_bytes": 10**9, "total_bytes": 11 * 10**8, "train_share": 0.65,
+    }  # fmt: skip
+    study_of(root, "dataset-facts", facts, 5)
+
+
+def drawn(root: Path, figure: str) -> tuple[pd.DataFrame, Any]:
+    result = render(chosen(figure), load_evidence(root), root / "figures", again=True)[0]
+    assert result.status == "drawn", result.reason
+    table = next(file for file in result.files if file.suffix == ".csv")
+    return pd.read_csv(table), result
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Path]:
+    """Two results roots with everything, the second with other measurements."""
+    roots = {}
+    for factor in (1.0, 2.0):
+        roots[factor] = tmp_path_factory.mktemp(f"pagraph-{factor:g}")
+        fill(roots[factor], factor)
+    return roots
+
+
+@pytest.mark.parametrize("figure", IDS)
+def test_altered_records_change_what_is_drawn(figure: str, filled: dict[float, Path]) -> None:
+    one, result = drawn(filled[1.0], figure)
+    two, _ = drawn(filled[2.0], figure)
+    suffixes = [file.suffix for file in result.files]
+    assert suffixes == ([".md", ".csv", ".tex"] if "-tab" in figure else [".png", ".svg", ".csv"])
+    assert not one.drop(columns="run", errors="ignore").equals(two.drop(columns="run", errors="ignore"))
+    assert len(result.caption) > 40
+
+
+def quick() -> dict[str, Any]:
+    return load_experiment("quick").model_dump()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.yaml")))
+@pytest.mark.parametrize("figure", IDS)
+def test_what_a_figure_needs_can_be_asked_for(figure: str, name: str) -> None:
+    profile = load_experiment(name).model_dump()
+    needed: Figure = catalogue()[figure]
+    needed.experiments(profile)
+    for need in needed.studies(profile):
+        _, params = resolve_study(need)
+        assert params.dataset in need.datasets
+
+
+def test_all_figures_of_the_paper_take_sixty_runs_at_quick() -> None:
+    experiments = [experiment for name in IDS for experiment in catalogue()[name].experiments(quick())]
+    assert len(union(experiments)) <= 60
+
+
+def test_the_workload_is_the_papers_on_the_profiles_graph() -> None:
+    profile = yaml.safe_load((PROFILES / "quick.yaml").read_text())
+    made = setting(profile, model="sage")
+    run = made["run"]
+    recipe = made["datasets"][run["dataset"]]
+    assert (run["fanout"], run["hidden"], run["batch_size"], run["memory"]) == ([2, 2], 16, 6000, "none")
+    assert {key: recipe[key] for key in SPLIT} == SPLIT
+    own = profile["datasets"][profile["run"]["dataset"]]
+    assert {**recipe, **own} == {**own, **SPLIT}
+    small = small_study(profile, "partition-quality")
+    (name,) = small.datasets
+    assert small.params["dataset"] == name
+    assert small.datasets[name]["nodes"] * PARTITION_SCALE == 2_000_000
+
+
+def test_parts_of_an_epoch_make_the_epoch_and_hidden_loading_is_what_computation_covered(tmp_path: Path) -> None:
+    for overlap, hidden in ((False, 0.0), (True, 0.1)):
+        record = paper_record("pagraph")
+        save(tmp_path, record, overlap=overlap)
+        path = tmp_path / "runs" / record.run_id
+        point = Point("pagraph", "gcn", "ok", 0.4, record=record.to_json(), path=str(path))
+        parts = epoch_parts(point)
+        mean = sum(epoch.seconds for epoch in record.measured) / len(record.measured)
+        assert parts[COMPUTE] + parts[EXPOSED] + parts[OTHER] == pytest.approx(mean)
+        assert parts[COMPUTE] == pytest.approx(0.1)
+        assert parts[HIDDEN_LOADING] == pytest.approx(hidden)
+        assert parts[EXPOSED] + parts[HIDDEN_LOADING] == pytest.approx(0.2)
+
+
+def test_speedups_are_over_dgl_and_stand_beside_the_papers_range(filled: dict[float, Path]) -> None:
+    table, _ = drawn(filled[1.0], "pagraph-fig11")
+    found = {(row["group"], row["series"]): row for row in table.to_dict("records")}
+    assert found["GCN", "dgl"]["speedup"] == pytest.approx(1.0)
+    assert found["GCN", "pagraph"]["speedup"] == pytest.approx(2.5)
+    assert (found["GraphSAGE", "pagraph"]["paper_low"], found["GraphSAGE", "pagraph"]["paper_high"]) == (1.3, 4.9)
+    assert math.isnan(found["GCN", "dgl+pp"]["paper_low"])
+
+
+def test_without_dgl_there_is_no_speedup_but_the_time_stays(tmp_path: Path) -> None:
+    save(tmp_path, paper_record("pagraph"), paper_record("pagraph+pp"))
+    table, _ = drawn(tmp_path, "pagraph-fig11")
+    assert table["speedup"].isna().all()
+    assert table["value"].notna().sum() == 2
+
+
+def test_a_system_of_one_process_is_said_on_two_devices_and_is_no_number(filled: dict[float, Path]) -> None:
+    table, result = drawn(filled[1.0], "pagraph-fig16")
+    two = table[(table["series"] == "dgl") & (table["devices"] == 2)]
+    assert list(two["status"].unique()) == ["unsupported"]
+    assert two["value"].isna().all()
+    assert "n/a" in next(file for file in result.files if file.suffix == ".svg").read_text()
+    assert "EMULATED" in result.caption
+
+
+def test_throughput_counts_the_seed_nodes_of_all_devices() -> None:
+    one = paper_record("pagraph").to_json()
+    rate = seeds_per_s(one, one["epochs"][1])
+    assert rate == pytest.approx(48 * 6000 / one["epochs"][1]["seconds"])
+    two = paper_record("pagraph", ranks=2, partition="self-reliant").to_json()
+    # 650,000 nodes a partition in 109 mini-batches as even as can be.
+    assert seeds_per_s(two, two["epochs"][1]) == pytest.approx(48 * TRAIN / 109 / two["epochs"][1]["seconds"])
+
+
+def test_saved_volume_and_cached_share_come_from_counters_and_notes(filled: dict[float, Path]) -> None:
+    table, _ = drawn(filled[1.0], "pagraph-tab4")
+    ours = table[table["source"] == "measured"].iloc[0]
+    assert ours["saved (%)"] == pytest.approx(80.0)
+    assert ours["cached (%)"] == pytest.approx(40.0)
+    assert set(table.loc[table["source"] == "paper", "dataset"]) == {"lj-link", "lj-large", "enwiki"}
+
+
+def test_an_ablation_never_stands_for_pagraph(tmp_path: Path) -> None:
+    save(tmp_path, paper_record("dgl"), paper_record("pagraph", 0.5, options={"pipeline": False}))
+    table, _ = drawn(tmp_path, "pagraph-fig11")
+    assert set(table.loc[table["value"].notna(), "series"]) == {"dgl"}
+
+
+def test_each_step_saves_over_the_one_before(tmp_path: Path) -> None:
+    for step, factor in zip(STEPS.values(), (4.0, 2.0, 1.0, 1.0), strict=True):
+        own = {"options": step["options"], "partition": step["partition"], "ranks": 2}
+        save(tmp_path, paper_record("pagraph", factor, **own))
+    table, _ = drawn(tmp_path, "pagraph-fig18")
+    assert list(table["series"]) == list(STEPS)
+    assert table["saved"].iloc[1] == pytest.approx(0.5)
+    assert table["saved"].iloc[3] == pytest.approx(0.0)
+
+
+def test_a_paper_value_that_is_missing_stops_nothing(
+    filled: dict[float, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from harness.figures import base
+
+    monkeypatch.setattr(base, "PUBLISHED", tmp_path)
+    base.published.cache_clear()
+    try:
+        for figure in IDS:
+            drawn(filled[1.0], figure)
+    finally:
+        base.published.cache_clear()
