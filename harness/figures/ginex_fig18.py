@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.figures.base import Drawing, Figure, Plain, gallery, register
+from harness.figures.base import Drawing, Figure, Plain, gallery, register, values
 from harness.figures.evidence import Evidence
 from harness.figures.ginex_grid import SYSTEMS, host_budget, is_plain, systems_of
 from harness.figures.ginex_speedups import draw_speedups
@@ -19,7 +19,7 @@ def needs(profile: Plain) -> Plain:
     """The three systems at each budget."""
     profile = gallery(profile)
     budget = host_budget(profile)
-    memory = [f"+{round(budget * factor)}" for factor in FACTORS]
+    memory = [f"+{round(budget * factor)}" for factor in values(profile, "memory_steps", FACTORS)]
     return {**profile, "name": "ginex-fig18", "systems": systems_of(profile, SYSTEMS), "grid": {"memory": memory}}
 
 
@@ -46,7 +46,8 @@ def draw(evidence: Evidence) -> Drawing:
         title="Speedup over memory",
         xlabel="host memory budget beyond floor and training",
         tick=lambda value: format_bytes(value),
-        extra="a budget is what the paper's memory size leaves once interpreter and training have theirs",
+        extra="a budget is what the paper's memory size leaves once interpreter and training have theirs; the paper has "
+        "half, all and twice its default",
     )
 
 

@@ -116,7 +116,7 @@ def draw(evidence: Evidence) -> Drawing:
         raise NotDrawn(f"{SYSTEM} did not finish an epoch")
     pages = _pages_of(evidence, point.record["config"])
     canvas, (left, right) = many_panels(2, height=2.3)
-    left.set_box_aspect(1.6)
+    left.get_gridspec().set_width_ratios([1.0, 3.0])
     shares = _shares(point)
     draw_stacks(shares, title="Time by part", ylabel="share of the epoch (%)", parts=PARTS, share=True, axes=left)
     batches = len(pages.result["batch"])

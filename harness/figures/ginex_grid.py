@@ -31,10 +31,11 @@ def is_plain(config: Mapping[str, Any]) -> bool:
 
 
 def systems_of(profile: Plain, names: list[str]) -> list[Any]:
-    """The profile's entries of these systems, with its options but without its own run settings and grid."""
+    """Entries of these systems: the profile's own, or those of its gallery where it does not list them."""
+    own = {entry["name"]: dict(entry) for entry in (profile.get("gallery") or {}).get("systems", [])}
     found = []
     for entry in only_systems(profile, names):
-        found.append({"name": entry} if isinstance(entry, str) else {"options": {}, **entry})
+        found.append(own.get(entry, {"name": entry}) if isinstance(entry, str) else dict(entry))
     return found
 
 
