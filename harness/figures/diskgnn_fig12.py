@@ -35,9 +35,9 @@ def _where(config: Mapping[str, Any]) -> bool:
     options = config["options"]
     if not is_share(config) or not is_plain(config, *FREE):
         return False
-    return options["io_granularity"] == ("4096" if config["system"] == "diskgnn" else "logical") and config[
-        "system"
-    ] in ("diskgnn", REFERENCE)
+    return options.get("io_granularity", "logical") == (
+        "4096" if config["system"] == "diskgnn" else "logical"
+    ) and config["system"] in ("diskgnn", REFERENCE)
 
 
 def _limit(config: Mapping[str, Any]) -> str:

@@ -32,12 +32,12 @@ def needs(profile: Plain) -> Plain:
 
 
 def _where(config: Mapping[str, Any]) -> bool:
-    usual = is_plain(config, "packing") and config["options"].get("packing") in METHODS
+    usual = is_plain(config, "packing") and config["options"].get("packing", METHODS[0]) in METHODS
     return config["system"] == "diskgnn" and is_share(config) and usual
 
 
 def _x(config: Mapping[str, Any]) -> str:
-    return f"{memory_share(config):g} {config['options']['packing']}"
+    return f"{memory_share(config):g} {config['options'].get('packing', METHODS[0])}"
 
 
 def draw(evidence: Evidence) -> Drawing:

@@ -36,7 +36,7 @@ def step_of(config: Mapping[str, Any]) -> str | None:
     options = config["options"]
     usual = {"device_cache": "auto", "host_cache": "auto", "packing": "batched", "disk_cache": "auto"}
     for step, changed in STEPS.items():
-        if all(options.get(name) == value for name, value in {**usual, **changed}.items()):
+        if all(options.get(name, usual[name]) == value for name, value in {**usual, **changed}.items()):
             return step
     return None
 

@@ -25,7 +25,7 @@ def _where(config: Mapping[str, Any]) -> bool:
 
 
 def _x(config: Mapping[str, Any]) -> str:
-    return f"{memory_share(config):g} {'pipeline' if config['options']['pipeline'] else 'sequential'}"
+    return f"{memory_share(config):g} {'pipeline' if config['options'].get('pipeline', True) else 'sequential'}"
 
 
 def draw(evidence: Evidence) -> Sheet:
