@@ -1,8 +1,8 @@
 """Generation: `kronecker` of 1 B edges beside fio writing as many bytes to the same disk; `fractal` of 100 M edges.
 
-kronecker: at least 0.7 of the bandwidth that fio reaches with direct 1 MiB writes and a sync at the end, from the first
-step (drawing the base graph) to CSC on disk, hashed and synced, at no more than 1 GiB. fractal: at least 10 M edges a
-second of processor time, counting and writing, the SVD of the base apart. Every run is a process of its own.
+kronecker: at least 0.7 of the bandwidth that fio reaches with direct 1 MiB writes to a new file and a sync at the end,
+from the first step (drawing the base graph) to CSC on disk, hashed and synced, at no more than 1 GiB. fractal: at least
+10 M edges a second of processor time, counting and writing, the SVD of the base apart. Every run is its own process.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from _disk import interleave, parser, verdict
-
-from harness.ssd.fio import fio_environment
+from _disk import fio_write, interleave, parser, settle, verdict
 
 GIB = 1 << 30
 NODES, EDGES = 50_000_000, 1_000_000_000
@@ -79,18 +76,8 @@ def child(kind: str, folder: str, nodes: int, edges: int, threads: int) -> None:
 def generate(kind: str, folder: str, options: argparse.Namespace, threads: int) -> dict[str, float]:
     command = [sys.executable, __file__, "--child", kind, "--folder", folder]
     command += ["--nodes", str(options.nodes), "--edges", str(options.edges), "--threads", str(threads)]
+    settle()
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
-
-
-def fio_write(folder: str, total: int) -> float:
-    """Bytes a second of one fio process writing a new file: direct, 1 MiB, eight in flight, synced at the end."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix="outcore-bench-") as made:
-        command = [
-            "fio", "--name=write", f"--filename={made}/file", "--rw=write", "--bs=1M", f"--size={total}", "--direct=1",
-            "--ioengine=io_uring", "--iodepth=8", "--end_fsync=1", "--output-format=json",
-        ]  # fmt: skip
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=fio_environment())
-        return float(json.loads(done.stdout)["jobs"][0]["write"]["bw_bytes"])
 
 
 def main() -> None:
@@ -117,7 +104,11 @@ def main() -> None:
         total = 8 * (options.nodes + 1) + 4 * options.edges
         print(f"kronecker, {options.edges:,} edges, {total / 1e9:.2f} GB, bytes/s:")
         rates = interleave(
-            options.rounds, {"outcore kronecker": ours, "fio write": lambda: fio_write(options.folder, total)}
+            options.rounds,
+            {
+                "outcore kronecker": ours,
+                "fio write": lambda: fio_write(options.folder, total, depth=8, sync=True),
+            },
         )
         reached &= verdict("kronecker over fio", rates["outcore kronecker"] / rates["fio write"], 0.7)
         reached &= verdict("1 GiB over peak memory", GIB / max(peaks), 1.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,8 +32,9 @@ from workloads.units import format_bytes
 _CHUNK_STATE_BYTES = 256  # of batched packing, beside the chunk's page: cursor, digest, place in the file
 _LEAST_PARTITION = 1 << 20
 _GOOD_PARTITION = 16 << 20
+_SMALL_PARTITION = 8 << 20  # where chunks hold their rows back: enough for the reads in flight
 _LEAST_BUFFERS, _MOST_BUFFERS = 2, 4  # partitions in memory
-_LEAST_WRITE, _GOOD_WRITE, _LONGEST_WRITE = 64 << 10, 128 << 10, 1 << 20
+_LEAST_WRITE, _GOOD_WRITE, _LONGEST_WRITE = 64 << 10, 512 << 10, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -161,21 +163,42 @@ class PackPlan:
         groups: chunks of each pass.
         partition_rows: rows of a partition.
         buffers: partitions in memory.
-        write_bytes: longest write; each thread has a buffer of it, all together at most a sixteenth of the memory.
+        write_bytes: longest write.
+        hold: each chunk has a buffer of `write_bytes` (less if it is shorter) and is written when that is full; else
+            each thread has one, and what a partition brings to a chunk is written at once.
     """
 
     groups: list[list[int]]
     partition_rows: int
     buffers: int
     write_bytes: int
+    hold: bool = False
+
+    def memory_bytes(self, row_bytes: int, num_rows: Sequence[int], threads: int) -> int:
+        """Bytes of the largest pass over chunks of so many rows each: never more than the options allowed."""
+        fixed = self.buffers * _native.partition_buffer_bytes(self.partition_rows, row_bytes)
+        if not self.hold:
+            fixed += threads * self.write_bytes
+        return fixed + max((self._group_bytes(group, row_bytes, num_rows) for group in self.groups), default=0)
+
+    def _group_bytes(self, group: Sequence[int], row_bytes: int, num_rows: Sequence[int]) -> int:
+        rows = [num_rows[number] for number in group]
+        own = sum(_held_bytes(count, row_bytes, self.write_bytes) for count in rows) if self.hold else PAGE * len(rows)
+        return own + sum(4 * count + _CHUNK_STATE_BYTES for count in rows)
+
+
+def _held_bytes(num_rows: int, row_bytes: int, write_bytes: int) -> int:
+    return min(write_bytes, padded(num_rows * row_bytes))
 
 
 def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> PackPlan:
     """Passes and partitions for chunks of so many rows each.
 
     One pass where the ids and pages of all chunks leave half of the memory to partitions; else as many as needed
-    ("episodes" in the paper). Partitions are as small as lets a chunk's share of one still be a write of 128 KiB: small
-    ones make reading, gathering and writing overlap early.
+    ("episodes" in the paper). The rest of the memory serves to make the writes long, up to 1 MiB, since devices write
+    small pieces slowly. Many rows are wanted from each partition: large partitions do, as small as lets a chunk's share
+    of one still be a write of 512 KiB, so that reading, gathering and writing overlap early. Few are: small partitions,
+    and buffers in which each chunk holds back what came until it is worth a write.
 
     Raises:
         BudgetError: the memory does not suffice for one chunk at a time.
@@ -208,10 +231,29 @@ def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], opti
         largest = max(largest, used)
     most = max(_LEAST_PARTITION, (left - largest) // _LEAST_BUFFERS - 4 * PAGE)
     taken = max(1, sum(num_rows) * row_bytes)
-    good = max(map(len, groups), default=1) * len(groups) * _GOOD_WRITE * table_bytes // taken
+    chunks = max(map(len, groups), default=1) * len(groups)
+    good = chunks * _GOOD_WRITE * table_bytes // taken
     partition = min(most, max(_GOOD_PARTITION, good))
     buffers = (left - largest) // _partition_bytes(row_bytes, partition)
-    return PackPlan(groups, max(1, partition // row_bytes), max(_LEAST_BUFFERS, min(_MOST_BUFFERS, buffers)), write)
+    at_once = PackPlan(groups, max(1, partition // row_bytes), max(_LEAST_BUFFERS, min(_MOST_BUFFERS, buffers)), write)
+    held = _holding(groups, row_bytes, num_rows, options)
+    brought = max(1, min(partition, table_bytes) * taken // max(1, chunks * table_bytes))  # by a partition to a chunk
+    usual = brought // -(-brought // write)  # what does not fill a write is one all the same
+    return held if held is not None and held.write_bytes > usual else at_once
+
+
+def _holding(groups: list[list[int]], row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> PackPlan | None:
+    """The plan whose chunks hold rows back, with the longest writes that the memory allows; None: not even a page."""
+    partition = min(_SMALL_PARTITION, max(_LEAST_PARTITION, options.memory_bytes // (8 * _MOST_BUFFERS)))
+
+    def plan(pages: int) -> PackPlan:
+        return PackPlan(groups, max(1, partition // row_bytes), _MOST_BUFFERS, pages * PAGE, hold=True)
+
+    fitting = bisect_right(
+        range(1, _LONGEST_WRITE // PAGE + 1), options.memory_bytes,
+        key=lambda pages: plan(pages).memory_bytes(row_bytes, num_rows, options.threads),
+    )  # fmt: skip
+    return plan(fitting) if fitting else None
 
 
 def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[PackStats, NDArray[np.uint64]]:
@@ -271,6 +313,7 @@ def _pass(
             partition_rows=plan.partition_rows,
             buffers=plan.buffers,
             write_bytes=plan.write_bytes,
+            hold=plan.hold,
             threads=options.threads,
             depth=options.depth,
             request_bytes=options.request_bytes,

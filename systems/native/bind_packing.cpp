@@ -36,7 +36,7 @@ RangeQueueOptions queue_options(std::uint32_t depth, std::uint32_t request_bytes
 
 nb::tuple pack(const std::string& path, std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes,
                const std::vector<std::string>& files, const Chunks& chunks, const Ids32& ids,
-               std::uint64_t partition_rows, std::uint32_t buffers, std::uint64_t write_bytes, std::uint32_t threads, std::uint32_t depth,
+               std::uint64_t partition_rows, std::uint32_t buffers, std::uint64_t write_bytes, bool hold, std::uint32_t threads, std::uint32_t depth,
                std::uint32_t request_bytes, const std::string& mode) {
     if (chunks.shape(1) != 4) throw std::invalid_argument("chunks have four columns");
     std::vector<PackChunk> list(chunks.shape(0));
@@ -49,7 +49,7 @@ nb::tuple pack(const std::string& path, std::uint64_t data_offset, std::uint64_t
     try {
         const nb::gil_scoped_release release;
         result = pack_pass({path, data_offset, num_rows, row_bytes}, files, list, {ids.data(), ids.size()},
-                           {partition_rows, buffers, write_bytes, threads, queue_options(depth, request_bytes, mode)});
+                           {partition_rows, buffers, write_bytes, hold, threads, queue_options(depth, request_bytes, mode)});
     } catch (const std::system_error& error) {
         raise_os_error(error, path);
     }
@@ -98,7 +98,7 @@ void bind_packing(nb::module_& m) {
 
     m.def("pack_pass", &pack, nb::arg("path"), nb::kw_only(), nb::arg("data_offset"), nb::arg("num_rows"),
           nb::arg("row_bytes"), nb::arg("files"), nb::arg("chunks"), nb::arg("ids"), nb::arg("partition_rows"),
-          nb::arg("buffers"), nb::arg("write_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("request_bytes"), nb::arg("mode"));
+          nb::arg("buffers"), nb::arg("write_bytes"), nb::arg("hold"), nb::arg("threads"), nb::arg("depth"), nb::arg("request_bytes"), nb::arg("mode"));
     m.def("partition_buffer_bytes", &partition_buffer_bytes, nb::arg("partition_rows"), nb::arg("row_bytes"));
     m.def(
         "ascending",

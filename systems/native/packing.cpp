@@ -1,5 +1,5 @@
-// Threads take (partition, chunk) items in order; a chunk's rows of one partition leave in a few large writes, and what does
-// not fill a page waits in the chunk's own 4 KiB buffer for the next partition.
+// Threads take (partition, chunk) items in order. A chunk's rows of one partition either wait in the chunk's own buffer until
+// that is full, or leave at once in a few writes; then only what does not fill a page waits in a buffer of 4 KiB.
 #include "packing.hpp"
 
 #include <fcntl.h>
@@ -23,6 +23,8 @@
 
 namespace outcore {
 namespace {
+
+std::uint64_t padded(std::uint64_t bytes) { return (bytes + pack_page - 1) / pack_page * pack_page; }
 
 class WriteFile {
 public:
@@ -67,15 +69,26 @@ public:
     Pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
          std::span<const std::uint32_t> ids, const PackOptions& options)
         : source_(source), chunks_(chunks), ids_(ids), options_(options), queue_(source.path, options.read),
-          states_(chunks.size()), tails_(chunks.size() * pack_page) {
+          states_(chunks.size()) {
         for (const auto& file : files) files_.emplace_back(file);
         find_wanted();
+        std::uint64_t held = 0;
         for (std::size_t c = 0; c < chunks.size(); ++c) {
+            State& state = states_[c];
             const std::uint64_t bytes = padded((chunks[c].end - chunks[c].begin) * source.row_bytes);
-            states_[c].cursor = chunks[c].begin;
-            states_[c].at = chunks[c].offset;
-            if (bytes > 0) states_[c].digest = Xxh3Stream(bytes);
+            state.cursor = chunks[c].begin;
+            state.at = chunks[c].offset;
+            if (bytes > 0) state.digest = Xxh3Stream(bytes);
+            state.held_bytes = options.hold ? std::min(options.write_bytes, bytes) : pack_page;
+            held += state.held_bytes;
+            // Chunks of one size would all fill at the same time, a burst of writes and then none: so their first writes
+            // differ in length.
+            state.room = state.held_bytes;
+            if (bytes > state.held_bytes) state.room = padded(state.held_bytes * (1 + c % first_writes) / first_writes);
         }
+        held_ = AlignedMemory(held);
+        std::byte* next = held_.data();
+        for (State& state : states_) next = (state.held = next) + state.held_bytes;
         const std::uint64_t one = partition_buffer_bytes(options.partition_rows, source.row_bytes);
         memory_ = AlignedMemory(options.buffers * one);
         partition_bytes_ = one;
@@ -120,12 +133,15 @@ private:
     struct State {
         std::uint64_t cursor = 0;  // next id
         std::uint64_t at = 0;      // in the file, of the next write
-        std::uint32_t tail = 0;    // bytes in the chunk's page
+        std::byte* held = nullptr;  // the chunk's own buffer
+        std::uint64_t held_bytes = 0;
+        std::uint64_t fill = 0;    // bytes in it
+        std::uint64_t room = 0;    // at which it is written, where `hold`
         Xxh3Stream digest;
         std::atomic<std::size_t> done{0};  // partitions
     };
 
-    static std::uint64_t padded(std::uint64_t bytes) { return (bytes + pack_page - 1) / pack_page * pack_page; }
+    static constexpr std::uint64_t first_writes = 8;  // different lengths
 
     // Which partitions are needed, and from which row to which: one look at every id.
     void find_wanted() {
@@ -188,7 +204,7 @@ private:
     }
 
     void work() {
-        const AlignedMemory staging(options_.write_bytes);
+        const AlignedMemory staging(options_.hold ? 0 : options_.write_bytes);
         const std::size_t items = wanted_.size() * chunks_.size();
         std::size_t ready = 0;
         for (;;) {
@@ -220,11 +236,10 @@ private:
         if (state.cursor == chunk.end || ids_[state.cursor] >= stop) return;
         const std::byte* base = partition_memory(p);
         const std::uint64_t base_offset = read_offset(p);
-        std::byte* out = staging.data();
-        std::byte* tail = tails_.data() + c * pack_page;
-        std::memcpy(out, tail, state.tail);
-        std::size_t fill = state.tail;
-        const std::size_t room = staging.size();
+        std::byte* out = options_.hold ? state.held : staging.data();
+        std::size_t room = options_.hold ? state.room : staging.size();
+        std::size_t fill = state.fill;
+        if (!options_.hold) std::memcpy(out, state.held, fill);
         const std::size_t row_bytes = source_.row_bytes;
         while (state.cursor < chunk.end && ids_[state.cursor] < stop) {
             const std::byte* row = base + (row_offset(ids_[state.cursor++]) - base_offset);
@@ -241,6 +256,7 @@ private:
                 if (fill == room) {
                     if (!flush(chunk, state, out, fill)) return;
                     fill = 0;
+                    if (options_.hold) room = state.room = state.held_bytes;
                 }
             }
         }
@@ -250,10 +266,14 @@ private:
             flush(chunk, state, out, whole);
             return;
         }
+        if (options_.hold) {
+            state.fill = fill;
+            return;
+        }
         const std::size_t whole = fill / pack_page * pack_page;
         if (!flush(chunk, state, out, whole)) return;
-        state.tail = static_cast<std::uint32_t>(fill - whole);
-        std::memcpy(tail, out + whole, state.tail);
+        state.fill = fill - whole;
+        std::memcpy(state.held, out + whole, state.fill);
     }
 
     bool flush(const PackChunk& chunk, State& state, const std::byte* data, std::size_t bytes) {
@@ -279,7 +299,7 @@ private:
     std::uint64_t partition_bytes_ = 0;
     RangeQueue queue_;  // after the memory it reads into
     std::vector<State> states_;
-    AlignedMemory tails_;
+    AlignedMemory held_;
     std::vector<std::atomic<std::size_t>> left_;  // chunks that have not yet taken their rows of a partition
     std::atomic<std::size_t> next_{0};
     std::atomic<bool> failed_{false};

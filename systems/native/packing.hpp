@@ -33,7 +33,10 @@ struct PackChunk {
 struct PackOptions {
     std::uint64_t partition_rows;
     std::uint32_t buffers = 2;     // partitions in memory: some are read while one is scattered
-    std::uint64_t write_bytes;     // longest write, a multiple of a page; each thread has such a buffer
+    std::uint64_t write_bytes;     // longest write, a multiple of a page
+    // True: each chunk has a buffer of write_bytes (less if it is shorter), written when full, whatever a partition brings.
+    // False: each thread has such a buffer, and what a partition brings to a chunk is written at once.
+    bool hold = false;
     std::uint32_t threads = 8;     // each gathers rows for one chunk and writes them: so many writes are in flight
     RangeQueueOptions read;
 };

@@ -40,13 +40,15 @@ void packs_the_right_rows(std::uint64_t row_bytes, std::uint64_t num_rows) {
         }
     }
     std::vector<std::uint64_t> digests;
-    for (const std::uint32_t threads : {1U, 7U}) {
+    for (const int way : {0, 1, 2, 3}) {
+        const std::uint32_t threads = way % 2 == 0 ? 1 : 7;
         for (const std::uint64_t partition_rows : {std::uint64_t{7}, num_rows / 3 + 1}) {
             const TestFile out(at, 99);
             PackOptions options;
             options.partition_rows = partition_rows;
             options.buffers = 1 + threads % 3;
             options.write_bytes = threads == 1 ? pack_page : 4 * pack_page;
+            options.hold = way >= 2;
             options.threads = threads;
             options.read = {4, 8192, true, false};
             const std::vector<std::string> files{out.path};
@@ -64,6 +66,35 @@ void packs_the_right_rows(std::uint64_t row_bytes, std::uint64_t num_rows) {
     }
 }
 
+// Small partitions bring little at a time; a chunk that holds it back is written in full buffers all the same.
+void chunks_that_hold_rows_back_are_written_in_long_pieces() {
+    constexpr std::uint64_t row_bytes = 512;
+    constexpr std::uint32_t num_rows = 4096;
+    const TestFile table(num_rows * row_bytes);
+    std::vector<std::uint32_t> ids;
+    std::vector<PackChunk> chunks;
+    for (std::uint64_t c = 0; c < 9; ++c) {
+        for (std::uint32_t row = 0; row < num_rows; row += 2) ids.push_back(row);
+        chunks.push_back({0, c * num_rows / 2 * row_bytes, c * num_rows / 2, (c + 1) * num_rows / 2});
+    }
+    const std::uint64_t bytes = num_rows / 2 * row_bytes;
+    const TestFile out(9 * bytes);
+    const std::vector<std::string> files{out.path};
+    PackOptions options;
+    options.partition_rows = 64;
+    options.write_bytes = 32 * pack_page;
+    options.threads = 3;
+    std::vector<PackResult> results;
+    for (const bool hold : {false, true}) {
+        options.hold = hold;
+        results.push_back(pack_pass({table.path, 0, num_rows, row_bytes}, files, chunks, ids, options));
+        CHECK(!results.back().failure);
+    }
+    CHECK(results[0].digests == results[1].digests);
+    CHECK(results[0].writes == 9 * results[0].partitions);
+    CHECK(results[1].writes <= 9 * (bytes / options.write_bytes + 1));  // the first one is shorter
+}
+
 void a_cut_table_ends_every_thread() {
     const TestFile table(header + 500 * 64);
     const TestFile out(padded(1000 * 64));
@@ -74,9 +105,12 @@ void a_cut_table_ends_every_thread() {
     options.partition_rows = 100;
     options.write_bytes = pack_page;
     const std::vector<std::string> files{out.path};
-    const PackResult result = pack_pass({table.path, header, 1000, 64}, files, chunks, ids, options);
-    CHECK(result.failure && !result.failure->writing && result.failure->code == 0);
-    CHECK(result.failure->offset == header + 500 * 64);
+    for (const bool hold : {false, true}) {
+        options.hold = hold;
+        const PackResult result = pack_pass({table.path, header, 1000, 64}, files, chunks, ids, options);
+        CHECK(result.failure && !result.failure->writing && result.failure->code == 0);
+        CHECK(result.failure->offset == header + 500 * 64);
+    }
 }
 
 void a_queue_serves_many_threads_and_closes_early() {
@@ -111,6 +145,7 @@ void a_queue_serves_many_threads_and_closes_early() {
 
 int main() {
     for (const std::uint64_t row_bytes : {4, 516, 5000}) packs_the_right_rows(row_bytes, 300);
+    chunks_that_hold_rows_back_are_written_in_long_pieces();
     a_cut_table_ends_every_thread();
     a_queue_serves_many_threads_and_closes_early();
 }

@@ -147,11 +147,28 @@ def test_packing_stays_within_its_memory(rows: list[int], row_bytes: int, thread
     options = PackOptions(least + spare, threads)
     plan = plan_packing(1 << 30, row_bytes, rows, options)
     assert sorted(number for group in plan.groups for number in group) == [n for n, count in enumerate(rows) if count]
-    ids = max((sum(4 * rows[number] + 4096 for number in group) for group in plan.groups), default=0)
+    own = [min(plan.write_bytes, -(-count * row_bytes // 4096) * 4096) if plan.hold else 4096 for count in rows]
+    chunks = max((sum(4 * rows[number] + own[number] for number in group) for group in plan.groups), default=0)
     partitions = plan.buffers * _native.partition_buffer_bytes(plan.partition_rows, row_bytes)
-    assert ids + partitions + threads * plan.write_bytes <= options.memory_bytes
+    staging = 0 if plan.hold else threads * plan.write_bytes
+    assert chunks + partitions + staging <= plan.memory_bytes(row_bytes, rows, threads) <= options.memory_bytes
     with pytest.raises(BudgetError, match="packing needs"):
         plan_packing(1 << 30, row_bytes, rows, PackOptions(least - 1, threads))
+
+
+def test_writes_are_long_however_few_rows_a_partition_brings(tmp_path: Path) -> None:
+    table, content = table_of(tmp_path, 40_000, 512)
+    rng = np.random.default_rng(2)
+    lists = [np.flatnonzero(rng.random(40_000) < 0.05) for _ in range(12)]  # 1 MiB each, of a table of 20
+    stats = packed(tmp_path / "out", table, lists)
+    assert stats.partitions >= 20 and stats.writes <= 2 * len(lists)
+    with PackedReader(tmp_path / "out") as reader:
+        for batch in reader.batches(range(12), slots=2):
+            assert batch.rows.tobytes() == content[lists[batch.index]].tobytes()
+            batch.release()
+    # Many chunks that take much of a small table: a large partition brings more than each could hold back.
+    many = plan_packing(4 << 30, 512, [100_000] * 1000, PackOptions(256 << 20, 8))
+    assert not many.hold and many.partition_rows * 512 > 32 << 20
 
 
 @pytest.mark.parametrize("size", [1024, 4096, 4096 * 37])

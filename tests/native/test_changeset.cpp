@@ -1,0 +1,190 @@
+// Changesets against the plainest replacement that knows the future: the same hits, evictions and entries for random traces,
+// sizes and threads; every slot holds the node that the plan says; wrong calls are refused.
+#include "changeset.hpp"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <stdexcept>
+
+#include "check.hpp"
+
+using namespace outcore;
+
+namespace {
+
+using Trace = std::vector<std::vector<std::int64_t>>;  // distinct nodes of each batch
+constexpr std::uint32_t never = UINT32_MAX;
+
+struct Step {
+    std::uint64_t hits = 0, evictions = 0, entries = 0;
+    bool operator==(const Step&) const = default;
+};
+
+Trace random_trace(std::mt19937_64& random, std::int64_t num_nodes, std::size_t batches, std::int64_t most) {
+    std::vector<std::int64_t> nodes(static_cast<std::size_t>(num_nodes));
+    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<std::int64_t>(i);
+    Trace trace(batches);
+    for (auto& batch : trace) {
+        const std::size_t size = random() % static_cast<std::size_t>(most + 1);  // none at all, now and then
+        for (std::size_t i = 0; i < size; ++i) {
+            // Squared, so that some nodes are used far more often than others.
+            const double at = static_cast<double>(random() >> 11) * 0x1p-53;
+            std::swap(nodes[i], nodes[i + static_cast<std::size_t>(at * at * static_cast<double>(nodes.size() - i))]);
+        }
+        batch.assign(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(size));
+    }
+    return trace;
+}
+
+// The first nodes of the trace, as many as fit.
+std::set<std::int64_t> first_nodes(const Trace& trace, std::uint64_t capacity) {
+    std::set<std::int64_t> cache;
+    for (const auto& batch : trace) {
+        for (const std::int64_t node : batch) {
+            if (cache.size() < capacity) cache.insert(node);
+        }
+    }
+    return cache;
+}
+
+// Belady over batches: what is at hand after a batch is sorted by its next use, and the soonest stay. Which of several with
+// the same next use stay changes none of these numbers, except that a cached one costs no entry.
+std::vector<Step> belady(const Trace& trace, std::set<std::int64_t> cache, std::uint64_t capacity) {
+    std::map<std::int64_t, std::vector<std::uint32_t>> uses;  // the next one last
+    for (std::size_t b = trace.size(); b-- > 0;) {
+        for (const std::int64_t node : trace[b]) uses[node].push_back(static_cast<std::uint32_t>(b));
+    }
+    std::vector<Step> steps;
+    for (const auto& batch : trace) {
+        Step step;
+        std::vector<std::tuple<std::uint32_t, bool, std::int64_t>> at_hand;  // next use, whether new, node
+        std::set<std::int64_t> brought(batch.begin(), batch.end());
+        for (const std::int64_t node : batch) uses[node].pop_back();
+        const auto next = [&](std::int64_t node) { return uses[node].empty() ? never : uses[node].back(); };
+        for (const std::int64_t node : cache) {
+            step.hits += brought.erase(node);
+            if (next(node) != never) at_hand.emplace_back(next(node), false, node);
+        }
+        for (const std::int64_t node : brought) {
+            if (next(node) != never) at_hand.emplace_back(next(node), true, node);
+        }
+        std::sort(at_hand.begin(), at_hand.end());
+        cache.clear();
+        for (std::size_t i = 0; i < at_hand.size(); ++i) {
+            const auto& [when, is_new, node] = at_hand[i];
+            if (i < capacity) {
+                cache.insert(node);
+                step.entries += is_new;
+            } else {
+                step.evictions += !is_new;
+            }
+        }
+        steps.push_back(step);
+    }
+    return steps;
+}
+
+// All changesets; on the way every slot is followed.
+std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity, unsigned threads, bool fill) {
+    std::vector<std::int64_t> sizes;
+    for (const auto& batch : trace) sizes.push_back(static_cast<std::int64_t>(batch.size()));
+    ChangesetPlanner planner(static_cast<std::uint64_t>(num_nodes), capacity, sizes, threads);
+    const auto count = static_cast<std::uint32_t>(trace.size());
+    for (std::uint32_t b = count; b-- > 0;) planner.look_back(b, trace[b]);
+    for (std::uint32_t b = 0; fill && b < count && !planner.fill(b, trace[b]); ++b) {
+    }
+    planner.begin();
+    std::vector<std::int64_t> in_slot = planner.held(0, UINT64_MAX);
+    CHECK(in_slot.size() == planner.filled() && in_slot.size() <= capacity);
+    CHECK(std::is_sorted(in_slot.begin(), in_slot.end()));
+    const auto expected = fill ? first_nodes(trace, capacity) : std::set<std::int64_t>{};
+    CHECK(std::equal(in_slot.begin(), in_slot.end(), expected.begin(), expected.end()));
+    in_slot.resize(capacity, -1);
+    std::vector<Changeset> result;
+    for (std::uint32_t b = 0; b < count; ++b) {
+        const Changeset changes = planner.advance(b, trace[b]);
+        CHECK(changes.slots.size() == trace[b].size() && changes.in_slots.size() == changes.in_positions.size());
+        std::uint64_t hits = 0;
+        for (std::size_t i = 0; i < trace[b].size(); ++i) {
+            if (changes.slots[i] < 0) continue;
+            ++hits;
+            CHECK(in_slot.at(static_cast<std::size_t>(changes.slots[i])) == trace[b][i]);
+        }
+        CHECK(hits == changes.hits);
+        std::set<std::int32_t> taken;
+        for (std::size_t i = 0; i < changes.in_slots.size(); ++i) {
+            const auto position = static_cast<std::size_t>(changes.in_positions[i]);
+            CHECK(changes.slots.at(position) < 0);  // only what was missed enters
+            CHECK(taken.insert(changes.in_slots[i]).second);
+            in_slot.at(static_cast<std::size_t>(changes.in_slots[i])) = trace[b][position];
+        }
+        result.push_back(changes);
+    }
+    CHECK(planner.memory_bytes() > 0);
+    return result;
+}
+
+void hits_are_those_of_belady(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity) {
+    for (const bool fill : {true, false}) {
+        const auto start = fill ? first_nodes(trace, capacity) : std::set<std::int64_t>{};
+        const auto expected = belady(trace, start, capacity);
+        const auto alone = planned(trace, num_nodes, capacity, 1, fill);
+        for (std::size_t b = 0; b < trace.size(); ++b) {
+            CHECK((Step{alone[b].hits, alone[b].evictions, alone[b].in_slots.size()} == expected[b]));
+        }
+        const auto together = planned(trace, num_nodes, capacity, 4, fill);
+        for (std::size_t b = 0; b < trace.size(); ++b) {
+            CHECK(alone[b].slots == together[b].slots && alone[b].in_slots == together[b].in_slots);
+            CHECK(alone[b].in_positions == together[b].in_positions);
+        }
+    }
+}
+
+template <class Error, class Call>
+void refuses(const Call& call) {
+    bool thrown = false;
+    try {
+        call();
+    } catch (const Error&) {
+        thrown = true;
+    }
+    CHECK(thrown);
+}
+
+void wrong_calls_are_refused() {
+    const std::vector<std::int64_t> sizes{2, 2};
+    const std::vector<std::int64_t> good{0, 1}, twice{1, 1}, beyond{0, 9}, longer{0, 1, 2};
+    const auto fresh = [&] { return ChangesetPlanner(4, 2, sizes, 1); };
+    refuses<std::invalid_argument>([&] { fresh().look_back(0, good); });    // the last comes first
+    refuses<std::invalid_argument>([&] { fresh().look_back(1, longer); });  // not the size announced
+    refuses<std::invalid_argument>([&] { fresh().look_back(1, twice); });
+    refuses<std::out_of_range>([&] { fresh().look_back(1, beyond); });
+    refuses<std::invalid_argument>([&] { fresh().begin(); });
+    refuses<std::invalid_argument>([&] { fresh().advance(0, good); });
+    refuses<std::invalid_argument>([&] { ChangesetPlanner(4, 2, std::vector<std::int64_t>{5}, 1); });
+    ChangesetPlanner planner = fresh();
+    planner.look_back(1, good);
+    planner.look_back(0, good);
+    refuses<std::invalid_argument>([&] { planner.look_back(0, good); });
+    planner.begin();
+    refuses<std::invalid_argument>([&] { planner.advance(1, good); });
+    refuses<std::out_of_range>([&] { planner.advance(0, beyond); });
+}
+
+}  // namespace
+
+int main() {
+    std::mt19937_64 random(1);
+    for (int round = 0; round < 200; ++round) {
+        const auto num_nodes = static_cast<std::int64_t>(1 + random() % 60);
+        const Trace trace = random_trace(random, num_nodes, random() % 30, num_nodes);
+        hits_are_those_of_belady(trace, num_nodes, random() % static_cast<std::uint64_t>(num_nodes + 5));
+    }
+    // Batches that several threads share.
+    hits_are_those_of_belady(random_trace(random, 60'000, 10, 40'000), 60'000, 9'000);
+    // More batches than two bytes can number.
+    hits_are_those_of_belady(random_trace(random, 40, 66'000, 3), 40, 7);
+    wrong_calls_are_refused();
+}
