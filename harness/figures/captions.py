@@ -53,7 +53,7 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     if group.invalid:
         parts.append(f"{group.invalid} invalid runs left out")
     if group.elsewhere:
-        parts.append(f"{group.elsewhere} runs of other hosts or devices left out")
+        parts.append(f"{group.elsewhere} run{'s' * (group.elsewhere != 1)} of other hosts or devices left out")
     bent = caveats(points)
     if bent:
         parts.append("CAVEATS: " + "; ".join(bent))
