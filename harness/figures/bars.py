@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -96,7 +96,7 @@ def draw_bars(
     return canvas, axes
 
 
-def interval(row: dict[str, Any]) -> list[list[float]] | None:
+def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
     """What `yerr` wants of a row's `low` and `high`; None without them."""
     if pd.isna(row.get("low")) or pd.isna(row.get("high")):
         return None

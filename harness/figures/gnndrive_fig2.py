@@ -10,25 +10,27 @@ from harness.figures.base import (
     add_caption,
     caption,
     gallery,
+    left_out,
     only_systems,
     plain_log,
     register,
+    values,
     wide_device,
     with_dims,
 )
 from harness.figures.evidence import Evidence
+from harness.figures.gnndrive_grid import SYSTEMS, in_bytes, is_plain
 from harness.figures.query import Group, NotDrawn, group_runs, stage_seconds
 
-SYSTEMS = ["pyg+", "ginex", "gnndrive"]
 DIMS = [64, 128, 256, 512]
 STAGES = {"sample": "only", "all": "all"}
 
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems, each dimension, with sampling only and with all stages."""
-    profile = gallery(profile)
-    changed, names = with_dims(wide_device(profile), DIMS)
-    systems = only_systems(profile, SYSTEMS)
+    short = in_bytes(wide_device(gallery(profile)))
+    changed, names = with_dims(short, values(profile, "dims", DIMS))
+    systems = only_systems(short, SYSTEMS)
     grid = {"dataset": names, "stages": list(STAGES)}
     return {**changed, "name": "gnndrive-fig2", "systems": systems, "grid": grid}
 
@@ -40,7 +42,12 @@ def draw(evidence: Evidence) -> Drawing:
         axis=lambda config: f"{config['dataset']['dim']}/{STAGES[config['stages']]}",
         ignore=["dataset", "stages"],
         value=stage_seconds("sample"),
-        where=lambda config: config["stages"] in STAGES and config["memory"] != "none" and config["system"] in SYSTEMS,
+        where=lambda config: (
+            config["stages"] in STAGES
+            and is_plain({**config, "stages": "all"})
+            and config["system"] in SYSTEMS
+            and config["device"] != "cpu"
+        ),
     )
     if len({str(point.x).split("/")[1] for point in group.points}) < len(STAGES):
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
@@ -83,9 +90,14 @@ def _bars(group: Group) -> Drawing:
     axes.set_ylabel("sampling time per epoch (s)")
     axes.set_title("Sampling alone (-only) and with all stages (-all)", loc="left")
     axes.legend(ncols=len(systems), loc="lower left", bbox_to_anchor=(0.0, 1.1), borderaxespad=0.0, handlelength=1.4)
-    text = caption(group)
+    text = caption(group, extra=left_out(dims, DIMS, "dimension"))
     add_caption(canvas, text, bottom=-0.04)
     return Drawing(canvas, group.frame(), text, group.runs())
 
 
-register(Figure("gnndrive-fig2", "gnndrive", "Sampling time, alone and with all stages", needs, draw))
+register(
+    Figure(
+        "gnndrive-fig2", "gnndrive", "Sampling time, alone and with all stages", needs, draw,
+        claims=("gd-07", "gd-08", "gd-09", "gd-10", "gd-11"), full="dimension 64, 128, 256, 512, GPU and CPU variant",
+    )
+)  # fmt: skip

@@ -14,10 +14,13 @@ from harness.figures.query import Group, Point
 MARK = {"oom": "OOM", "timeout": "OOT", "failed": "failed", "unsupported": "n/a"}
 
 
-def draw_lines(group: Group, *, title: str, xlabel: str, ylabel: str, tick: Callable[[Any], str] = str) -> Drawing:
+def draw_lines(
+    group: Group, *, title: str, xlabel: str, ylabel: str, tick: Callable[[Any], str] = str, extra: str = ""
+) -> Drawing:
     """One line a system over the axis (equally spaced, as the papers have it), log y, intervals as bars.
 
-    A cell without a time is marked at the top with its status, at its own x, and is never joined by a line.
+    A cell without a time is marked at the top with its status, at its own x, and is never joined by a line. `extra`
+    goes into the caption.
     """
     import matplotlib.pyplot as plt
 
@@ -37,7 +40,7 @@ def draw_lines(group: Group, *, title: str, xlabel: str, ylabel: str, tick: Call
     plain_log(axes.yaxis)
     _mark_failures(axes, group.points, place, systems)
     axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.1), borderaxespad=0.0, handlelength=2.2)
-    text = caption(group)
+    text = caption(group, extra=extra)
     add_caption(canvas, text, bottom=-0.04)
     frame: pd.DataFrame = group.frame()
     return Drawing(canvas, frame, text, group.runs())

@@ -1,0 +1,124 @@
+"""Study `fio-grid`: what a disk gives to synchronous threads and to one asynchronous thread, direct and buffered.
+
+The grid of GNNDrive's Appendix B, and the sizes by which the DiskGNN paper tells storage types apart (its Table 4). It
+reads a file of its own on the disk of the data root, without a cap or an SSD class: this is the bare device.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from harness.settings import Strict
+from harness.ssd.device import block_device, direct_block_bytes
+from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
+from harness.studies.base import Plain, Study, StudyContext, register_study
+from workloads.errors import DataIOError, HostError
+
+_CHUNK = 8 << 20
+_SETUP_S = 0.35
+
+
+class FioGridParams(Strict):
+    """The grid. `wide_blocks`: also read at random, direct and asynchronous, at the deepest queue."""
+
+    file_bytes: int = Field(default=2 << 30, ge=1 << 20)
+    block_bytes: int = Field(default=512, ge=512)
+    threads: list[int] = Field(default_factory=lambda: [1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
+    depths: list[int] = Field(default_factory=lambda: [1, 2, 4, 8, 16, 32, 64, 128, 256], min_length=1)
+    wide_blocks: list[int] = Field(default_factory=lambda: [4096, 16384, 65536])
+    sequential_bytes: int = Field(default=1 << 20, ge=0)
+    seconds: float = Field(default=1.0, gt=0)
+
+
+def run(params: FioGridParams, context: StudyContext) -> Plain:
+    """Write the file, then one fio job a point.
+
+    Returns:
+        `points`: each with `pattern` (`random`, `sequential`), `engine` (`sync`: read calls; `async`), `direct`,
+        `block_bytes`, `threads`, `depth` (of one thread), `iops`, `bytes_per_s`, `mean_latency_s`, `p99_latency_s`,
+        `cpu` (cores). `asynchronous`: the engine behind `async`. `device`: of `BlockDevice`. `file_bytes`.
+
+    Raises:
+        HostError: fio is missing or refused a job, or the file system has no direct I/O.
+        DataIOError: the file cannot be written.
+    """
+    file = context.scratch / "fio-grid.bin"
+    context.progress("writing the file to read")
+    _write(file, params.file_bytes)
+    least = direct_block_bytes(file)
+    if least is None:
+        raise HostError(f"{context.scratch} allows no direct I/O", "put the data root on a disk's file system")
+    jobs = _jobs(params, file, max(params.block_bytes, least))
+    points = []
+    for index, job in enumerate(jobs):
+        context.progress(f"fio {index + 1} of {len(jobs)}: {_words(job)}")
+        points.append(_point(run_fio([job])[0]))
+    device = block_device(file).as_dict()
+    return {"points": points, "asynchronous": best_engine(), "device": device, "file_bytes": params.file_bytes}
+
+
+def _jobs(params: FioGridParams, file: Path, block: int) -> list[FioJob]:
+    shared: dict[str, Any] = {"file": file, "seconds": params.seconds, "ramp_seconds": min(0.2, params.seconds / 4)}
+    engine, jobs = best_engine(), []
+    for direct in (True, False):
+        jobs += [
+            FioJob(block_bytes=block, depth=1, threads=threads, engine="psync", direct=direct, **shared)
+            for threads in params.threads
+        ]
+        jobs += [
+            FioJob(block_bytes=block, depth=depth, engine=engine, direct=direct, **shared) for depth in params.depths
+        ]
+    deepest = max(params.depths)
+    jobs += [FioJob(block_bytes=size, depth=deepest, engine=engine, **shared) for size in params.wide_blocks]
+    if params.sequential_bytes:
+        size = min(params.sequential_bytes, params.file_bytes)
+        jobs.append(FioJob(block_bytes=size, depth=16, engine=engine, pattern="sequential", **shared))
+    return jobs
+
+
+def _point(result: FioResult) -> Plain:
+    job = result.job
+    return {
+        "pattern": job.pattern, "engine": "sync" if job.engine == "psync" else "async", "direct": job.direct,
+        "block_bytes": job.block_bytes, "threads": job.threads, "depth": job.depth, "iops": result.iops,
+        "bytes_per_s": result.bytes_per_s, "mean_latency_s": result.mean_latency_s,
+        "p99_latency_s": result.latency_s.get(99.0), "cpu": result.cpu,
+    }  # fmt: skip
+
+
+def _words(job: FioJob) -> str:
+    how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
+    return f"{job.block_bytes} B {job.pattern}, {how}, {'direct' if job.direct else 'buffered'}"
+
+
+def _write(file: Path, size: int) -> None:
+    """Bytes that no layer below can squeeze, on the disk and out of the page cache."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    try:
+        with file.open("wb") as out:
+            for at in range(0, size, _CHUNK):
+                out.write(rng.bytes(min(_CHUNK, size - at)))
+            out.flush()
+            os.fsync(out.fileno())
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError as error:
+        raise DataIOError(
+            f"the file that fio reads cannot be written: {error.strerror}", path=str(file), errno=error.errno or 0,
+            fix="free some space under the data root",
+        ) from error  # fmt: skip
+
+
+def _seconds(params: FioGridParams) -> float:
+    count = 2 * (len(params.threads) + len(params.depths)) + len(params.wide_blocks) + bool(params.sequential_bytes)
+    return count * (params.seconds * 1.25 + _SETUP_S) + params.file_bytes / 200e6
+
+
+register_study(
+    Study("fio-grid", "Bandwidth and latency of sync threads and async depths", 1, FioGridParams, run, _seconds)
+)
