@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from harness.figures import style
 from harness.figures.bars import draw_bars
 from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, published, register, values
 from harness.figures.diskgnn_grid import bar_row, entries, is_plain, is_share, longer, memory_share, shares_of
 from harness.figures.evidence import Evidence
-from harness.figures.looks import named_looks
-from harness.figures.panels import many_panels
+from harness.figures.panels import legend_above, many_panels
 from harness.figures.query import NotDrawn, group_runs
 
 LIMITS = ["7x", "5x", "3x"]
@@ -69,16 +69,22 @@ def draw(evidence: Evidence) -> Drawing:
         rows.append(row)
     table = pd.DataFrame(rows)
     canvas, panels = many_panels(2)
+    mine = table[table["series"] == "diskgnn"]
     draw_bars(
-        table, title="Epoch time", ylabel="epoch time (s)", xlabel="disk-space limit over the features",
+        mine, title="Epoch time", ylabel="epoch time (s)", xlabel="disk-space limit over the features",
         log=True, numbers=".2g", axes=panels[0],
     )  # fmt: skip
-    mine = table[table["series"] == "diskgnn"]
+    beside = table[(table["series"] == REFERENCE) & table["value"].notna()]
+    if len(beside):
+        panels[0].axhline(
+            float(beside["value"].iloc[0]), color=style.look(REFERENCE).color, linestyle="--", label=REFERENCE
+        )
     draw_bars(
         mine.assign(value=mine.get("amplification"), low=None, high=None), title="Read amplification of its layout",
         ylabel="bytes read over bytes wanted", xlabel="disk-space limit over the features", numbers=".2f",
-        looks=named_looks(["", "", "", "", "diskgnn"]), axes=panels[1],
+        axes=panels[1],
     )  # fmt: skip
+    legend_above(canvas, panels)
     unlimited = mine.loc[mine["group"] == "no limit"].get("disk_x")
     own = (
         f"; no limit takes {float(unlimited.iloc[0]):.2f}x with graphs and caches"

@@ -11,7 +11,6 @@ from harness.figures.bars import draw_bars
 from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, published, register
 from harness.figures.diskgnn_grid import bar_row, entries, is_plain
 from harness.figures.evidence import Evidence
-from harness.figures.looks import named_looks
 from harness.figures.query import NotDrawn, group_runs
 
 # From the bottom up: what each step has switched off.
@@ -70,7 +69,7 @@ def draw(evidence: Evidence) -> Drawing:
     table = pd.DataFrame(rows)
     canvas, _ = draw_bars(
         table, title="Adding the parts of DiskGNN", ylabel="epoch time over that with packing (x)", log=True,
-        numbers=".2f", looks=named_looks(["diskgnn"]),
+        numbers=".3g",
     )  # fmt: skip
     text = caption(
         group, [point for point in points.values() if point.value is not None],
