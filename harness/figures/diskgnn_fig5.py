@@ -116,9 +116,10 @@ def draw_fig16(evidence: Evidence) -> Drawing:
         xlabel="mini-batches of a segment", looks=looks, numbers=".1f", axes=panels[0],
     )  # fmt: skip
     space = table[table["series"] == "reordered"].assign(series="any order")
+    looks = named_looks(["not reordered", "reordered", "any order"])
     draw_bars(
         space.assign(value=space["disk_x"]), title="Disk space", ylabel="over the feature table (x)",
-        xlabel="mini-batches of a segment", looks=named_looks(["not reordered", "reordered", "any order"]), numbers=".2f", axes=panels[1],
+        xlabel="mini-batches of a segment", looks=looks, numbers=".2f", axes=panels[1],
     )  # fmt: skip
     legend_above(canvas, panels)
     text = _said([record], "packed chunks and disk caches, feature rows alone")
