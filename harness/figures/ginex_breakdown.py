@@ -45,6 +45,12 @@ def runs_by_model(evidence: Evidence, systems: Sequence[str], models: Sequence[s
         return over(1)
 
 
+def in_order(group: Group, models: Sequence[str]) -> list[Point]:
+    """The measured points, those of the first model first: a caption takes its setting from the first."""
+    measured = [point for point in group.points if point.value is not None]
+    return sorted(measured, key=lambda point: models.index(str(point.x)))
+
+
 def breakdowns(
     group: Group, systems: Sequence[str], models: Sequence[str], base: str, more: Callable[[Point], dict[str, Any]]
 ) -> pd.DataFrame:

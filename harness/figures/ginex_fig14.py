@@ -8,8 +8,9 @@ import pandas as pd
 
 from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, published, register
 from harness.figures.evidence import Evidence
-from harness.figures.ginex_breakdown import NOTE, PARTS, breakdowns, runs_by_model
+from harness.figures.ginex_breakdown import NOTE, PARTS, breakdowns, in_order, runs_by_model
 from harness.figures.ginex_grid import SYSTEMS, systems_of
+from harness.figures.panels import legend_above, one_panel
 from harness.figures.stacks import draw_stacks
 
 MODELS = ["sage", "gcn"]
@@ -26,16 +27,18 @@ def draw(evidence: Evidence) -> Drawing:
     """A stacked bar for each system and model; beside ginex the range that the paper gives."""
     group = runs_by_model(evidence, SYSTEMS, MODELS)
     rows = breakdowns(group, SYSTEMS, MODELS, BASE, lambda point: {})
-    canvas, axes = draw_stacks(
-        rows, title="Epoch time by what the device did", ylabel="epoch time over that of pyg+", parts=PARTS
+    canvas, axes = one_panel()
+    draw_stacks(
+        rows, title="Epoch time by what the device did", ylabel="epoch time over that of pyg+", parts=PARTS, axes=axes
     )
     rows = _with_paper(axes, rows)
+    legend_above(canvas, [axes], PARTS)
     drawn = [model for model in MODELS if model in set(rows["model"])]
     missing = [model for model in MODELS if model not in drawn]
     extra = NOTE + "; gcn takes the same fan-out as sage (the paper's has two layers)"
     if missing:
         extra += f"; not run: {', '.join(missing)}"
-    text = caption(group, [point for point in group.points if point.value is not None], extra)
+    text = caption(group, in_order(group, MODELS), extra)
     add_caption(canvas, text)
     return Drawing(canvas, rows, text, runs=group.runs())
 
@@ -44,7 +47,7 @@ def _with_paper(axes: Any, rows: pd.DataFrame) -> pd.DataFrame:
     """Mark the published range of ginex over pyg+ on its bars; the table has it in two more columns."""
     table = published("ginex-fig14")
     rows = rows.assign(paper_low=None, paper_high=None)
-    label: str | None = "paper (range over its datasets)"
+    label: str | None = "paper (range)"
     for at, bar in enumerate(dict.fromkeys(rows["bar"])):
         mine = rows["bar"] == bar
         model, system = rows.loc[mine, "model"].iloc[0], rows.loc[mine, "system"].iloc[0]
@@ -60,8 +63,6 @@ def _with_paper(axes: Any, rows: pd.DataFrame) -> pd.DataFrame:
             label=label,
         )  # fmt: skip
         label = None
-    if label is None:
-        axes.legend(loc="upper right", fontsize=6.0)
     return rows
 
 

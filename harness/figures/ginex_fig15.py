@@ -9,7 +9,7 @@ import pandas as pd
 from harness.figures.bars import draw_bars
 from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, register
 from harness.figures.evidence import Evidence
-from harness.figures.ginex_breakdown import NOTE, PARTS, breakdowns, runs_by_model
+from harness.figures.ginex_breakdown import NOTE, PARTS, breakdowns, in_order, runs_by_model
 from harness.figures.ginex_grid import systems_of
 from harness.figures.panels import legend_above, many_panels
 from harness.figures.query import Point
@@ -56,7 +56,7 @@ def draw(evidence: Evidence) -> Drawing:
     legend_above(canvas, panels[:1], PARTS)
     text = caption(
         group,
-        [point for point in group.points if point.value is not None],
+        in_order(group, MODELS),
         NOTE + "; `+ fills`: the rows that the cache begins with counted too, which the paper leaves out",
     )
     add_caption(canvas, text)

@@ -46,8 +46,8 @@ def draw(evidence: Evidence) -> Drawing:
         title="Speedup over memory",
         xlabel="host memory budget beyond floor and training",
         tick=lambda value: format_bytes(value),
-        extra="a budget is what the paper's memory size leaves once interpreter and training have theirs; the paper has "
-        "half, all and twice its default",
+        extra="a budget is what the paper's memory size leaves once interpreter and training have theirs; the "
+        "paper has half, all and twice its default",
     )
 
 

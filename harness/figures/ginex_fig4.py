@@ -202,6 +202,7 @@ def _series(point: Point, pages: StudyRecord, window: int) -> pd.DataFrame:
 register(
     Figure(
         "ginex-fig4", "ginex", "PyG+: time by part, and page-cache miss ratio", needs, draw, headline=False,
-        studies=studies, claims=("gd-12", "gx-05", "gx-06", "gx-07", "gx-08"), full="two expanded datasets (papers, products)",
+        studies=studies, claims=("gd-12", "gx-05", "gx-06", "gx-07", "gx-08"),
+        full="two expanded datasets (papers, products)",
     )
 )  # fmt: skip
