@@ -140,21 +140,18 @@ def _with_others(standing: Standing, others: int) -> Standing:
     return Standing(**{**standing.__dict__, "others": others})
 
 
-def _batches(record: Plain) -> tuple[str, ...]:
-    return tuple(epoch.get("digest") or "" for epoch in record["epochs"])
+def _digests(record: Plain) -> dict[int, str]:
+    return {epoch["epoch"]: epoch["digest"] for epoch in record["epochs"] if epoch.get("digest")}
 
 
-def _usual_batches(records: Sequence[Plain]) -> tuple[str, ...] | None:
-    """The mini-batches most systems of a setting trained on, by their digests; None where no two agree."""
-    by_system = {(record["system"], _batches(record)) for record in records if record["epochs"]}
-    count = Counter(batches for _, batches in by_system)
-    if not count:
-        return None
-    batches, systems = count.most_common(1)[0]
-    return batches if systems > 1 else None
+def _usual_batches(records: Sequence[Plain]) -> dict[int, str]:
+    """Epoch -> digest of the mini-batches that most systems of a setting trained on; only where two agree."""
+    told = {(record["system"], *entry) for record in records for entry in _digests(record).items()}
+    count = Counter((epoch, digest) for _, epoch, digest in told)
+    return {epoch: digest for (epoch, digest), systems in reversed(count.most_common()) if systems > 1}
 
 
-def _standing(system: str, records: list[Plain], usual: tuple[str, ...] | None) -> Standing:
+def _standing(system: str, records: list[Plain], usual: Mapping[int, str]) -> Standing:
     newest = max(records, key=lambda record: str(record["run_id"]))
     done = [record for record in records if record["status"] == "ok"]
     samples = [float(e["seconds"]) for record in done for e in record["epochs"] if not e["warmup"]]
@@ -174,7 +171,7 @@ def _standing(system: str, records: list[Plain], usual: tuple[str, ...] | None) 
         verdict="CAVEATS" if bent else "VALID",
         record=max(done, key=lambda record: str(record["run_id"])) if done else newest,
         runs=sorted(str(record["run_id"]) for record in records),
-        own_batches=bool(usual) and any(_batches(record) != usual for record in done),
+        own_batches=any(usual.get(epoch, own) != own for record in done for epoch, own in _digests(record).items()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -235,7 +236,8 @@ def _put(out: Path, text: str) -> int:
         partial.write_bytes(content)
         partial.replace(out)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise DataIOError(
             f"the report could not be written to {out}: {error.strerror or error}",
             path=str(out),

@@ -1,0 +1,147 @@
+"""Results roots made for tests of the report: runs with telemetry and stages, and runs whose every text is hostile."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.record import PlannedBuffer, Record, RuleOutcome
+from harness.report import write_report
+from harness.results import write_run
+from tests.harness.records import make_record, telemetry_of
+
+EVIL = "</script><script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"'&{{7*7}}"
+# Without the slash, for what names a folder.
+EVIL_NAME = "<img src=x onerror='window.hostile=1'>&\"%41"
+HOSTS = ({"cpu": {"model": "one", "usable": 2}}, {"cpu": {"model": "other", "usable": 64}})
+
+
+def changed(record: Record, **updates: Any) -> Record:
+    """The record with other fields."""
+    return record.model_copy(update=updates)
+
+
+def stages_of(record: Record, batches: int = 20) -> pd.DataFrame:
+    """Sample, extract and train of each mini-batch of each epoch, and a lane of the device."""
+    rows = []
+    for epoch in record.epochs:
+        step = epoch.seconds / (batches + 2)
+        for batch in range(batches):
+            begin = epoch.start_s + batch * step
+            rows += [
+                (epoch.epoch, batch, stage, f"{stage}-0", begin + k * step, begin + (k + 0.9) * step)
+                for k, stage in enumerate(("sample", "extract", "train", "lane:compute"))
+            ]
+    return pd.DataFrame(rows, columns=["epoch", "batch", "stage", "thread", "start", "end"])
+
+
+def full_telemetry(record: Record) -> pd.DataFrame:
+    """All columns that the page draws, 10 Hz."""
+    table = telemetry_of(record)
+    wave = np.asarray(table["cpu_percent"])
+    return table.assign(
+        mem_usage=wave * 2**20, mem_anon=wave * 2**19, mem_page_cache=wave * 2**18,
+        disk_read_bytes=wave * 1e5, disk_read_requests=wave * 10,
+    )  # fmt: skip
+
+
+def keep(root: Path, *records: Record, log: str = "") -> None:
+    """Write records with telemetry, stages and a worker's log."""
+    for record in records:
+        tables = {"telemetry": full_telemetry(record), "stages": stages_of(record)} if record.epochs else {}
+        file = root / "worker.log"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(log or f"worker of {record.run_id}\n")
+        write_run(root, record, tables, log=file)
+        file.unlink()
+
+
+def hostile() -> Record:
+    """A record that carries markup and scripts in every text it has."""
+    record = make_record("gnndrive", [5.0, 6.0])
+    config = record.config.model_copy(
+        update={
+            "system": EVIL, "options": {EVIL: EVIL}, "model": EVIL, "memory": EVIL, "experiment": EVIL,
+            "device": EVIL, "disk_class": EVIL, "dataset": record.config.dataset.model_copy(update={"name": EVIL}),
+        }
+    )  # fmt: skip
+    return changed(
+        record, run_id=f"20260202-{EVIL_NAME}", system=EVIL, config=config, reason=EVIL, caveats=[EVIL],
+        notes={EVIL: EVIL}, environment={EVIL: {EVIL: EVIL}, "cpu": {"model": EVIL}, "code": {"commit": EVIL}},
+        verdict_rules=[RuleOutcome(rule=EVIL, name=EVIL, ok=False, detail=EVIL)], started_at=EVIL,
+        memory=record.memory.model_copy(update={"plan": [PlannedBuffer(name=EVIL, bytes=1)]}),
+        epochs=[epoch.model_copy(update={"stages_s": {EVIL: 1.0}, "digest": EVIL}) for epoch in record.epochs],
+        summary=record.summary.model_copy(update={"stages_s": {EVIL: 1.0}, "extra": {EVIL: EVIL}}),
+    )  # fmt: skip
+
+
+def fill(root: Path) -> None:
+    """Three systems at three caps, one out of memory, one invalid, two hosts, two devices, one hostile."""
+    for memory in (32, 64, 128):
+        for system, base in (("pyg+", 40.0), ("ginex", 30.0), ("gnndrive", 24.0)):
+            times = [base * noise * (64 / memory) ** 0.5 for noise in (1.0, 1.02, 1.04)]
+            for round_ in (0, 1):
+                record = make_record(system, times, memory=f"+{memory * 2**20}", round=round_, experiment="quick")
+                plan = [
+                    PlannedBuffer(name="feature buffer", bytes=48 * 2**20),
+                    PlannedBuffer(name="indptr", bytes=2**20),
+                ]
+                held = record.memory.model_copy(update={"plan": plan, "cap_bytes": 200 * 2**20, "peak_bytes": 2**27})
+                summary = record.summary.model_copy(update={"stages_s": {"sample": 0.5, "extract": base * 0.9}})
+                own = {"inspect": 1.0, "switch": 0.1, "cache_update": 0.1} if system == "ginex" else {}
+                epochs = [epoch.model_copy(update={"stages_s": {**epoch.stages_s, **own}}) for epoch in record.epochs]
+                keep(root, changed(record, memory=held, summary=summary, epochs=epochs, environment=HOSTS[0]))
+    keep(
+        root,
+        changed(make_record("in-memory", [], status="oom", experiment="quick"), reason="oom", environment=HOSTS[0]),
+    )
+    keep(root, changed(make_record("diskgnn", [1.0], verdict="INVALID"), environment=HOSTS[0]))
+    keep(root, changed(make_record("gnndrive", [3.0, 3.1]), environment=HOSTS[1]))
+    keep(root, changed(make_record("gnndrive", [90.0], device="cpu", device_memory_bytes=None), environment=HOSTS[0]))
+    keep(root, hostile(), log=EVIL + "\n")
+
+
+_FILLED: dict[str, Path] = {}
+
+
+def filled_root(factory: pytest.TempPathFactory) -> Path:
+    """A results root with `fill` and its report; made once for all tests, which only read it."""
+    if "root" not in _FILLED:
+        root = factory.mktemp("results")
+        fill(root)
+        write_report(root)
+        _FILLED["root"] = root
+    return _FILLED["root"]
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its tags, attributes, and the text a reader sees."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._text: list[str] = []
+        self._inside = ""
+        self.feed(text)
+        self.text = " ".join(" ".join(self._text).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag if tag in ("script", "style") else ""
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif not self._inside:
+            self._text.append(data)

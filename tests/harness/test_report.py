@@ -1,0 +1,355 @@
+"""The report says what the records say: who wins and how sure, what is missing, and nothing that they do not hold."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness import results
+from harness.record import Record
+from harness.report import write, write_report
+from harness.report.claims import Scoreboard, claim_of
+from harness.report.gallery import gallery, read_markdown
+from harness.report.headline import Headline, headline
+from harness.report.page import SCRIPTS, TEMPLATES
+from harness.report.standings import settings_of, times_as_fast
+from harness.report.timelines import POINTS, SPANS, pipeline, timeline
+from tests.harness.records import make_record
+from tests.harness.report_tools import EVIL, HOSTS, Page, changed, filled_root, full_telemetry, keep, stages_of
+from workloads.errors import DataIOError, InputError
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled_root(tmp_path_factory)
+
+
+def plain(*records: Record) -> list[dict[str, Any]]:
+    return [record.to_json() for record in records]
+
+
+def told(*records: Record) -> Headline:
+    return headline(settings_of(plain(*records)), plain(*records))
+
+
+def written(root: Path) -> Page:
+    return Page((root / "report.html").read_text())
+
+
+def unpacked(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def embedded(page: Page, name: str) -> Any:
+    scripts = [attrs for tag, attrs in page.tags if tag == "script"]
+    return json.loads(page.scripts[[attrs.get("id") for attrs in scripts].index(name)])
+
+
+def test_the_headline_names_the_fastest_by_how_much_and_how_sure() -> None:
+    story = told(
+        make_record("gnndrive", [10.0, 10.5, 9.5, 10.0, 10.2]),
+        make_record("ginex", [20.0, 21.0, 19.0, 20.0, 20.5]),
+        make_record("pyg+", [50.0, 50.0, 50.0, 50.0, 50.0]),
+    ).first
+    assert story is not None and story.winner == "gnndrive"
+    assert "10 s an epoch (95 % interval" in story.lead and "2.00 times as fast as ginex, the next" in story.lead
+    assert "5.00 times as fast as pyg+, the slowest" in story.lead
+    assert "With 95 % confidence the ratio to ginex lies between" in story.sure and "is settled" in story.sure
+    assert [row.system for row in story.rows] == ["gnndrive", "ginex", "pyg+"]
+    assert "EMULATED a10g" in story.setting and "storage" not in story.lead
+
+
+def test_altered_records_alter_the_headline() -> None:
+    for factor, winner in ((1.0, "gnndrive"), (3.0, "ginex")):
+        story = told(make_record("gnndrive", [10.0 * factor, 11.0 * factor]), make_record("ginex", [20.0, 21.0])).first
+        assert story is not None and story.winner == winner
+
+
+def test_below_five_epochs_a_range_is_given_and_said_to_be_one() -> None:
+    story = told(make_record("gnndrive", [10.0, 11.0]), make_record("ginex", [20.0, 22.0])).first
+    assert story is not None
+    assert "between 1.82 and 2.20" in story.sure and "too few for a confidence interval" in story.sure
+    assert "every epoch of gnndrive was faster" in story.sure
+
+
+def test_an_order_that_the_epochs_do_not_settle_is_said_to_be_open() -> None:
+    story = told(make_record("gnndrive", [10.0, 30.0]), make_record("ginex", [21.0, 20.0])).first
+    assert story is not None and "not settled" in story.sure
+    once = told(make_record("gnndrive", [10.0]), make_record("ginex", [20.0])).first
+    assert once is not None and "cannot be said" in once.sure
+
+
+def test_the_interval_of_a_ratio_holds_the_true_one() -> None:
+    rng = np.random.default_rng(1)
+    samples = [(10 * rng.lognormal(0, 0.05, 8), 20 * rng.lognormal(0, 0.05, 8)) for _ in range(100)]
+    held = 0
+    for fast, slow in samples:
+        one, other = settings_of(plain(make_record("a", list(fast)), make_record("b", list(slow))))[0].standings
+        spread = times_as_fast(one, other)
+        assert spread.interval_kind == "bootstrap95" and spread.interval[0] <= spread.median <= spread.interval[1]
+        held += spread.interval[0] <= 2.0 <= spread.interval[1]
+    assert held >= 85
+
+
+def test_hosts_devices_and_settings_are_split_never_averaged() -> None:
+    records = [
+        changed(make_record("gnndrive", [10.0, 10.0]), environment=HOSTS[0]),
+        changed(make_record("ginex", [12.0, 12.0]), environment=HOSTS[0]),
+        changed(make_record("gnndrive", [1.0, 1.0]), environment=HOSTS[1]),
+        changed(make_record("gnndrive", [99.0], device="cpu", device_memory_bytes=None), environment=HOSTS[0]),
+        changed(make_record("gnndrive", [50.0], dim=256), environment=HOSTS[0]),
+        changed(make_record("gnndrive", [0.1], stages="sample"), environment=HOSTS[0]),
+    ]
+    settings = settings_of(plain(*records))
+    assert sorted(s.samples[0] for setting in settings for s in setting.standings) == [1.0, 10.0, 12.0, 50.0, 99.0]
+    assert len(settings) == 4, "sampling alone is no epoch time"
+    assert [standing.system for standing in settings[0].standings] == ["gnndrive", "ginex"]
+
+
+def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out() -> None:
+    records = [make_record("gnndrive", [1.0 + k, 2.0 + k], round=k) for k in (0, 1)]
+    records.append(make_record("pyg+", [0.001], verdict="INVALID"))
+    setting = settings_of(plain(*records))[0]
+    assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0] and setting.invalid == 1
+    story = told(*records).first
+    assert story is not None and "1 invalid run was left out." in story.notes
+    assert "No other system was measured" in story.sure
+
+
+def test_what_speaks_against_the_headline_is_said() -> None:
+    ginex, gnndrive = make_record("ginex", [12.0, 12.0]), make_record("gnndrive", [10.0, 10.0], verdict="CAVEATS")
+    spent = gnndrive.preprocess.model_copy(update={"seconds": 60.0})
+    own = [epoch.model_copy(update={"digest": "xxh3:own"}) for epoch in make_record("mariusgnn", [11.0, 11.0]).epochs]
+    story = told(
+        ginex,
+        make_record("pyg+", [13.0]),
+        changed(gnndrive, preprocess=spent),
+        changed(make_record("mariusgnn", [11.0, 11.0]), epochs=own),
+        make_record("in-memory", [], status="oom"),
+        make_record("in-memory", [2.0], memory="none"),
+    ).first
+    assert story is not None
+    notes = " ".join(story.notes)
+    assert "in-memory ran out of memory" in notes
+    assert "Without a memory cap in-memory takes 2 s an epoch; gnndrive takes 5.00 times that." in notes
+    assert "mariusgnn is ahead" in notes and "preprocessing spread over the 3 epochs" in notes
+    assert "mariusgnn trained on mini-batches of its own" in notes
+    assert "rule 10 disk class was enforced (gnndrive)" in notes
+
+
+def test_no_records_and_only_failed_runs_are_told_in_a_sentence(tmp_path: Path) -> None:
+    written_ = write_report(tmp_path)
+    assert written_.runs == 0 and "There are no run records yet" in written(tmp_path).text
+    for status in ("oom", "failed"):
+        keep(tmp_path, make_record("gnndrive", [], status=status))
+    write_report(tmp_path)
+    text = written(tmp_path).text
+    assert "None of the 2 runs counts as a measurement: 1 failed, 1 oom." in text
+    assert "2 without a result" in text
+
+
+def test_records_that_cannot_be_read_are_counted_and_never_stop_it(tmp_path: Path) -> None:
+    keep(tmp_path, make_record("gnndrive", [1.0, 2.0]), make_record("pyg+", [3.0, 4.0]))
+    good = (results.run_folders(tmp_path)[0] / "record.json").read_text()
+    damage = {"a-cut": good[: len(good) // 2], "b-empty": "", "c-later": good.replace('"schema": 1', '"schema": 99')}
+    for name, text in {**damage, "d-list": "[]", "e-<b>": "{}"}.items():
+        (results.runs_folder(tmp_path) / name).mkdir()
+        (results.runs_folder(tmp_path) / name / "record.json").write_text(text)
+    found = write_report(tmp_path)
+    assert (found.runs, found.unreadable) == (2, 5)
+    page = written(tmp_path)
+    assert "5 records were not read" in page.text and "e-<b>" in page.text
+    assert "gnndrive is fastest" in page.text
+
+
+def test_damaged_telemetry_costs_only_its_chart(tmp_path: Path) -> None:
+    keep(tmp_path, make_record("gnndrive", [1.0, 2.0]), make_record("pyg+", [3.0, 4.0]))
+    first, second = results.run_folders(tmp_path)
+    (first / "telemetry.parquet").write_bytes(b"PAR1 cut off")
+    (first / "stages.parquet").unlink()
+    write_report(tmp_path)
+    assert list(embedded(written(tmp_path), "packed")["timelines"]) == [second.name]
+
+
+def test_every_value_is_escaped(filled: Path) -> None:
+    page = written(filled)
+    assert EVIL in page.text, "the name is read as it stands"
+    tags = {tag for tag, _ in page.tags}
+    assert not any("onerror" in attrs for _, attrs in page.tags)
+    assert len([tag for tag, _ in page.tags if tag == "script"]) == 3 + len(SCRIPTS), "data, packed, plotly and ours"
+    assert all("hostile" not in script for script in page.scripts[2:])
+    mine = Page((TEMPLATES / "report.html").read_text())
+    assert tags <= {tag for tag, _ in mine.tags}, "no value made an element that the template has not"
+
+
+def test_the_file_names_nothing_that_would_be_fetched(filled: Path) -> None:
+    page = written(filled)
+    for tag, attrs in page.tags:
+        for name in ("src", "srcset", "data", "poster", "action"):
+            assert str(attrs.get(name, "data:")).startswith("data:"), (tag, attrs)
+        if tag == "link":
+            assert str(attrs["href"]).startswith("data:")
+        if tag == "a":
+            assert not str(attrs["href"]).startswith(("http:", "https:", "//", "javascript:"))
+    text = (filled / "report.html").read_text()
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+    policy = next(attrs["content"] for tag, attrs in page.tags if tag == "meta" and "http-equiv" in attrs)
+    assert "default-src 'none'" in str(policy) and "connect-src 'none'" in str(policy)
+
+
+def test_only_runs_that_figures_draw_have_timelines(filled: Path) -> None:
+    packed = embedded(written(filled), "packed")
+    drawn = set()
+    for file in (filled / "figures").glob("*.json"):
+        drawn |= set(json.loads(file.read_text())["runs"])
+    story = headline(settings_of(list(results.load(filled)["record"]), ["quick"]), list(results.load(filled)["record"]))
+    assert story.first is not None
+    shown = set(packed["timelines"])
+    assert shown and shown <= drawn | {row.run for row in story.first.rows}
+    assert set(unpacked(packed["details"])["runs"]) == {folder.name for folder in results.run_folders(filled)}
+
+
+def test_it_stays_small_and_says_what_it_left_out(
+    filled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert (filled / "report.html").stat().st_size < 15e6
+    whole = embedded(written(filled), "packed")
+    fixed = (filled / "report.html").stat().st_size - len(json.dumps(whole))
+    monkeypatch.setattr(write, "LIMIT", fixed + write.TEXT // 2)
+    write_report(filled, tmp_path / "small.html")
+    page = Page((tmp_path / "small.html").read_text())
+    packed = embedded(page, "packed")
+    assert len(json.dumps(packed)) < len(json.dumps(whole))
+    assert "stay in the files beside this one" in page.text or "the rest lie beside it" in page.text
+
+
+def test_links_lead_to_the_files_beside_it(filled: Path, tmp_path: Path) -> None:
+    from urllib.parse import unquote
+
+    for out in (filled / "report.html", tmp_path / "elsewhere" / "r.html"):
+        write_report(filled, out)
+        page = Page(out.read_text())
+        links = [str(attrs["href"]) for tag, attrs in page.tags if tag == "a" and "/figures/" in str(attrs.get("href"))]
+        assert links and all((out.parent / unquote(link)).is_file() for link in links)
+        runs = unpacked(embedded(page, "packed")["details"])["runs"]
+        for run in runs.values():
+            assert all((out.parent / unquote(address)).is_file() for _, address in run["files"])
+
+
+def test_a_report_is_whole_or_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a folder"):
+        write_report(tmp_path, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataIOError, match="could not be written"):
+        write_report(tmp_path, tmp_path / "file" / "report.html")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_timeline_is_thinned_to_means_and_keeps_what_is_unknown() -> None:
+    t = np.arange(0.0, 120.0, 0.1)
+    table = pd.DataFrame({"t": t, "cpu_percent": t, "gpu_percent": np.nan, "disk_read_bytes": np.full(len(t), 1e6)})
+    table.loc[table["t"].between(60, 70), "cpu_percent"] = np.nan
+    line = timeline(table)
+    assert line is not None and len(line["t"]) == POINTS and "gpu" not in line
+    known = [value for value in line["cpu"] if value is not None]
+    assert np.isclose(np.mean(known), table["cpu_percent"].mean(), rtol=0.02)
+    assert line["cpu"].count(None) == pytest.approx(POINTS / 12, abs=2)
+    assert [value for value in line["read"] if value] == pytest.approx([10.0] * POINTS, rel=0.02), "MB/s"
+    short = timeline(table.head(50))
+    assert short is not None and len(short["t"]) == 50
+    assert timeline(table.head(0)) is None
+
+
+def test_a_pipeline_shows_the_first_measured_epoch_batch_by_batch() -> None:
+    record = make_record("gnndrive", [2.0, 3.0])
+    shown = pipeline(stages_of(record), record.to_json())
+    assert shown is not None
+    assert (shown["epoch"], shown["batches"], shown["of"]) == (1, 20, 20)
+    assert shown["stages"] == ["sample", "extract", "train"], "lanes of the device are no stages"
+    first = [span for span in shown["spans"] if span[1] == 0]
+    assert [span[0] for span in first] == [0, 1, 2] and first[0][2] == 0.0
+    assert max(span[2] + span[3] for span in shown["spans"]) <= 2000.0
+    many = pipeline(stages_of(record, batches=2000), record.to_json())
+    assert many is not None and len(many["spans"]) <= SPANS and many["batches"] < many["of"] == 2000
+
+
+def test_timelines_use_the_names_of_the_recorder() -> None:
+    from harness.report.timelines import LEVELS, RATES
+    from harness.telemetry.frame import COLUMNS
+
+    assert set(LEVELS) | set(RATES) <= set(COLUMNS)
+    line = timeline(full_telemetry(make_record("gnndrive", [2.0])))
+    assert line is not None and set(line) == {"t", *(name for name, _ in [*LEVELS.values(), *RATES.values()])}
+
+
+def test_a_claim_shows_what_there_is_and_a_dash_for_what_is_not() -> None:
+    claim = claim_of({"id": "x", "verdict": "reproduced", "paper_value": 16.9, "unit": "x", "measured": 12.345,
+                      "interval": [11.0, 13.0], "interval_kind": "bootstrap95", "certain": False})  # fmt: skip
+    assert (claim.published, claim.measured) == ("16.9 x", "12.3 x [11–13, 95 %]")
+    assert "another verdict" in claim.reason
+    several = claim_of({"measured": [1.5, 2.5], "interval": [[1, 2], [2, 3]], "interval_kind": "range", "unit": "%"})
+    assert several.measured == "1.5 % [1–2, range], 2.5 % [2–3, range]"
+    nothing = claim_of({"id": "y", "paper_value": None, "measured": None, "interval": None})
+    assert (nothing.published, nothing.measured, nothing.verdict) == ("", "", "not run")
+    counts = dict(Scoreboard([claim, nothing]).counts())
+    assert counts == {"reproduced": 1, "direction only": 0, "not reproduced": 0, "not run": 1}
+
+
+def test_every_published_claim_is_on_the_scoreboard(filled: Path) -> None:
+    import csv
+
+    from harness.figures.base import PUBLISHED
+
+    with (PUBLISHED / "claims.csv").open() as file:
+        ids = {row["id"] for row in csv.DictReader(file)}
+    text = written(filled).text.split()
+    assert ids and ids <= set(text)
+
+
+def test_a_table_of_the_catalogue_is_read_back_as_it_was_shown() -> None:
+    from harness.figures.base import Sheet
+    from harness.figures.render import markdown
+
+    shown = pd.DataFrame({"a|b": ["x|y", None], "n": ["1", "2"]})
+    table = read_markdown(markdown(Sheet(shown, shown, "A caption."), "Title"))
+    assert table is not None
+    assert (table.header, table.rows) == (["a|b", "n"], [["x|y", "1"], ["–", "2"]])
+
+
+def test_a_figure_that_was_not_drawn_says_why_and_a_lost_image_too(tmp_path: Path) -> None:
+    from harness.figures.render import Rendered
+
+    image = tmp_path / "gnndrive-fig9.png"
+    image.write_bytes(b"no image")
+    lost, absent = gallery(
+        [Rendered("b", "p", "B", "not drawn", "no runs yet"), Rendered("a", "p", "A", "drawn", files=[image])],
+        Scoreboard([]),
+        "figures",
+    )
+    assert (lost.id, lost.drawn, absent.drawn) == ("a", False, False)
+    assert absent.reason == "no runs yet" and "cannot be read" in lost.reason
+
+
+def test_the_command_writes_it_and_says_where(filled: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from harness.cli import main
+
+    def run(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["report", "--results-root", str(filled), *arguments])
+        return int(ended.value.code or 0), capfd.readouterr().out
+
+    out = tmp_path / "r.html"
+    assert run("--out", str(out), "-q") == (0, f"report: {out}\n")
+    code, text = run("--json")
+    told_ = json.loads(text)
+    assert code == 0 and told_["report"] == str(filled / "report.html") and told_["bytes"] < 15e6
+    assert told_["runs"] == len(results.run_folders(filled))
+    assert run("--out", str(tmp_path), "--json")[0] == 2

@@ -1,0 +1,238 @@
+"""The report in a real browser: it loads without errors, asks for nothing, its filters work, and it fits a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.browser import CHROMIUM, Browser
+from tests.harness.report_tools import EVIL, filled_root
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome: `scripts/setup --browser` installs it")
+
+ROWS = "document.querySelectorAll('#run-table tbody tr').length"
+CHARTED = "document.querySelector('#chart-runs .main-svg') && document.querySelector('#chart-stages .main-svg')"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+HOSTILE = "Report.runs.find((run) => run.id.startsWith('20260202')).id"
+DRAWN = "Report.runs.find((run) => Object.hasOwn(Report.packed.timelines, run.id)).id"
+RUN_CHARTED = "['run-stages', 'run-line', 'run-pipeline'].every((id) => document.querySelector(`#${id} .main-svg`))"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled_root(tmp_path_factory) / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, report: Path) -> Browser:
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.resize(1280)
+    browser.open(report)
+    browser.wait_for(CHARTED)
+    return browser
+
+
+def choose(page: Browser, name: str, value: str, form: str = "run-filters") -> None:
+    page.run(
+        f"(() => {{ const f = document.getElementById('{form}').elements['{name}']; f.value = {value!r};"
+        " f.dispatchEvent(new Event('input', { bubbles: true })); })()"
+    )
+
+
+def open_run(page: Browser, which: str) -> None:
+    page.run(f"void (location.hash = '#run/' + encodeURIComponent({which}))")
+    page.wait_for("document.querySelector('#run h1')")
+
+
+def test_it_loads_without_errors_and_asks_for_nothing(page: Browser, report: Path) -> None:
+    open_run(page, DRAWN)
+    page.wait_for(RUN_CHARTED)
+    assert page.errors == []
+    assert page.requests == [report.as_uri()], "the file itself and nothing else"
+    assert page.run("performance.getEntriesByType('resource').filter((r) => !r.name.startsWith('data:')).length") == 0
+
+
+def test_it_is_one_file_that_needs_nothing_beside_it(browser: Browser, report: Path, tmp_path: Path) -> None:
+    shutil.copy(report, tmp_path / "alone.html")
+    browser.errors.clear()
+    browser.open(tmp_path / "alone.html")
+    browser.wait_for(CHARTED)
+    assert browser.run("[...document.images].every((image) => image.complete && image.naturalWidth > 100)")
+    assert browser.errors == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_it_fits_the_window(page: Browser, width: int) -> None:
+    page.resize(width)
+    page.run("window.dispatchEvent(new Event('resize'))")
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.run(OVERFLOW) == 0
+    assert page.run(
+        "[...document.querySelectorAll('#gallery img')].every((i) => i.clientWidth <= i.parentNode.clientWidth)"
+    )
+    # Every control and chart ends within the window; tables scroll in boxes of their own.
+    wide = (
+        "[...document.querySelectorAll('section, .chart, .card, select, button')].filter((element) =>"
+        f" !element.closest('.scroll') && element.getBoundingClientRect().right > {width}).length"
+    )
+    assert page.run(wide) == 0
+    assert page.run("parseFloat(getComputedStyle(document.body).fontSize)") >= 14
+    open_run(page, DRAWN)
+    page.wait_for(RUN_CHARTED)
+    assert page.run(OVERFLOW) == 0
+
+
+def test_filters_change_the_rows_and_the_chart(page: Browser) -> None:
+    page.run("document.getElementById('show-all').click()")
+    everything = page.run("Report.runs.length")
+    assert page.run(ROWS) == everything
+    for name, wanted in (("memory", "+33554432"), ("device", "cpu"), ("model", "sage")):
+        page.run("document.getElementById('show-all').click()")
+        choose(page, name, wanted)
+        expected = page.run(f"Report.runs.filter((run) => run.{name} === '{wanted}').length")
+        assert 0 < expected < everything and page.run(ROWS) == expected
+    page.run("document.getElementById('show-all').click()")
+    box = "document.querySelector('#system-chips input[value=ginex]')"
+    before = page.run("document.getElementById('chart-runs').data.map((trace) => trace.name)")
+    page.run(f"{box}.click()")
+    assert page.run(ROWS) == everything - page.run("Report.runs.filter((run) => run.system === 'ginex').length")
+    page.wait_for("document.getElementById('chart-runs').data.every((trace) => trace.name !== 'ginex')")
+    assert "ginex" in before
+    assert page.run("document.getElementById('run-count').textContent").startswith(
+        f"{page.run(ROWS)} of {everything} runs"
+    )
+
+
+def test_it_opens_on_the_setting_of_the_headline(page: Browser) -> None:
+    shown = page.run(
+        "[...document.querySelectorAll('#run-table tbody tr td:nth-child(2)')].map((cell) => cell.textContent)"
+    )
+    assert set(shown) == {"pyg+", "ginex", "gnndrive", "in-memory", "diskgnn"}
+    memory = "[...document.querySelectorAll('#run-table tbody td:nth-child(4)')].map((cell) => cell.textContent)"
+    assert len(set(page.run(memory))) == 1
+    assert page.run("document.querySelector('#headline h1').textContent.trim()") == "gnndrive is fastest"
+
+
+def test_two_hosts_or_devices_stand_in_panels_of_their_own(page: Browser) -> None:
+    assert page.run("new Set(document.getElementById('chart-runs').data.map((trace) => trace.yaxis)).size") == 1
+    page.run("document.getElementById('show-all').click()")
+    page.wait_for("new Set(document.getElementById('chart-runs').data.map((trace) => trace.yaxis)).size === 4")
+    titles = page.run("document.getElementById('chart-runs').layout.annotations.map((note) => note.text)")
+    assert len(titles) == 4 and sum("emulated:a10g on host" in title for title in titles) == 2
+
+
+def test_invalid_and_failed_runs_are_listed_and_never_drawn(page: Browser) -> None:
+    page.run("document.getElementById('show-all').click()")
+    drawn = set(page.run("document.getElementById('chart-runs').data.flatMap((trace) => trace.customdata)"))
+    out = set(page.run("Report.runs.filter((r) => r.verdict === 'INVALID' || r.status !== 'ok').map((r) => r.id)"))
+    listed = set(page.run("[...document.querySelectorAll('#run-table tbody th')].map((cell) => cell.textContent)"))
+    assert len(out) == 2 and out <= listed and not out & drawn
+
+
+def test_claims_and_figures_can_be_filtered(page: Browser) -> None:
+    rows = "[...document.querySelectorAll('#claim-table tbody tr')].filter((row) => !row.hidden)"
+    total = page.run(f"{rows}.length")
+    choose(page, "paper", "pagraph", "claim-filters")
+    assert 0 < page.run(f"{rows}.length") < total
+    assert page.run(f"{rows}.every((row) => row.dataset.paper === 'pagraph')")
+    cards = "[...document.querySelectorAll('#gallery .card')].filter((card) => card.offsetParent)"
+    total = page.run(f"{cards}.length")
+    choose(page, "state", "drawn", "gallery-filters")
+    drawn = page.run(f"{cards}.length")
+    assert 0 < drawn < total
+    assert page.run("document.querySelectorAll('#gallery .paper:not([hidden])').length") == page.run(
+        f"new Set({cards}.map((card) => card.dataset.paper)).size"
+    )
+
+
+def test_the_page_of_a_run_shows_all_that_its_record_holds(page: Browser) -> None:
+    open_run(page, DRAWN)
+    page.wait_for(RUN_CHARTED)
+    assert page.run("document.getElementById('report').hidden") is True
+    titles = page.run("[...document.querySelectorAll('#run h2')].map((title) => title.textContent)")
+    assert titles == [
+        "Stages", "Over time", "Pipeline of one epoch", "Memory", "Verdict rules", "Counters", "Notes of the system",
+        "Configuration", "Environment", "Log",
+    ]  # fmt: skip
+    text = page.run("document.getElementById('run').textContent")
+    for part in ("feature buffer", "disk class was enforced", "worker of 20260101", "fanout", "cpu.model", "extract"):
+        assert part in text, part
+    names = page.run("document.getElementById('run-line').data.map((trace) => trace.name)")
+    assert names == ["CPU", "GPU", "I/O wait", "used", "anonymous", "cached", "disk reads", "requests"]
+    assert max(page.run("document.getElementById('run-line').data.map((trace) => trace.x.length)")) <= 300
+    stages = page.run("document.getElementById('run-pipeline').data.map((trace) => trace.name)")
+    assert stages == ["sample", "extract", "train"]
+    page.run("history.back()")
+    page.wait_for("!document.getElementById('report').hidden && document.getElementById('run').hidden")
+
+
+def test_a_run_that_no_figure_draws_links_its_telemetry(page: Browser) -> None:
+    open_run(page, "Report.runs.find((r) => r.status === 'ok' && !Object.hasOwn(Report.packed.timelines, r.id)).id")
+    page.wait_for("document.querySelector('#run h2')")
+    text = page.run("document.getElementById('run').textContent")
+    assert "its timeline is not in this file" in text
+    assert page.run("[...document.querySelectorAll('#run a')].some((a) => a.href.endsWith('/telemetry.parquet'))")
+
+
+def test_an_unknown_run_says_so(page: Browser) -> None:
+    open_run(page, "'<b>nobody</b>'")
+    assert "This report holds no run <b>nobody</b>." in page.run("document.getElementById('run').textContent")
+    assert page.errors == []
+
+
+def test_hostile_names_stay_text(page: Browser) -> None:
+    page.run("document.getElementById('show-all').click()")
+    assert page.run("document.getElementById('system-chips').textContent").count(EVIL) == 1
+    open_run(page, HOSTILE)
+    page.wait_for("document.querySelector('#run-stages .main-svg')")
+    text = page.run("document.getElementById('run').textContent")
+    assert text.count(EVIL) > 8
+    assert page.run("typeof window.hostile") == "undefined"
+    assert page.run("document.querySelectorAll('#run img, #run script, #report script, #report [onerror]').length") == 0
+    assert page.errors == []
+
+
+def test_a_script_that_is_not_the_reports_own_is_refused(browser: Browser, report: Path, tmp_path: Path) -> None:
+    smuggled = report.read_text().replace("<section id=", "<script>window.hostile = 1</script><section id=", 1)
+    (tmp_path / "smuggled.html").write_text(smuggled)
+    browser.errors.clear()
+    browser.open(tmp_path / "smuggled.html")
+    browser.wait_for(CHARTED)
+    assert browser.run("typeof window.hostile") == "undefined"
+    assert any("Content Security Policy" in error for error in browser.errors)
+
+
+def test_it_can_be_used_with_the_keyboard(page: Browser) -> None:
+    page.press("Tab", 9)
+    assert page.run("document.activeElement.className") == "skip"
+    page.run("document.querySelector('#run-table [data-key=epoch_s]').focus()")
+    page.press("Enter", 13)
+    times = (
+        "[...document.querySelectorAll('#run-table tbody tr')].map((row) => parseFloat(row.cells[8].textContent))"
+        ".filter((seconds) => !Number.isNaN(seconds))"
+    )
+    ascending = page.run(times)
+    assert ascending == sorted(ascending) and len(ascending) > 3
+    assert page.run("document.querySelector('#run-table th[aria-sort=ascending]').textContent").startswith("epoch s")
+    page.run("document.querySelector('#run-table [data-key=epoch_s]').focus()")
+    page.press("Enter", 13)
+    assert page.run(times) == sorted(ascending, reverse=True)
+    page.run("document.querySelector('#run-table tbody a').focus()")
+    page.press("Enter", 13)
+    page.wait_for("document.activeElement.tagName === 'H1' && !document.getElementById('run').hidden")
+
+
+def test_every_picture_field_and_table_has_a_name(page: Browser) -> None:
+    assert page.run("[...document.images].every((image) => image.alt.length > 10)")
+    assert page.run("[...document.querySelectorAll('select, input')].every((field) => field.labels.length === 1)")
+    assert page.run("[...document.querySelectorAll('.scroll')].every((box) => box.tabIndex === 0 && box.ariaLabel)")
