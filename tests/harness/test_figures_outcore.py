@@ -1,0 +1,172 @@
+"""Outcore's own figures over SSD classes and memory, and the tables of datasets, from records alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.experiment import PROFILES, check_options, load_experiment
+from harness.figures.base import catalogue, chosen, render
+from harness.figures.datasets_table import TABLES
+from harness.figures.evidence import load_evidence
+from harness.figures.outcore_frontier import pareto
+from harness.record import DatasetConfig, Record
+from harness.studies.record import StudyRecord, write_study
+from harness.sweep import union
+from tests.harness.records import make_record, save
+
+IDS = ["outcore-ssd", "outcore-frontier", *(table.id for table in TABLES)]
+MIB = 2**20
+
+
+def disk_record(system: str, seconds: list[float], iops: float = 39_000.0, **config: Any) -> Record:
+    """A record of a system's usual options on a device of `iops` random reads a second."""
+    options = config.pop("options", {})
+    record = make_record(system, seconds, options=check_options(system, options), **config)
+    points = [{"block_bytes": 4096, "depth": 64, "iops": iops, "bytes_per_s": 4096 * iops, "pattern": "random"}]
+    record.disk = {"limited": {"points": points}, "bare": {"points": points}}
+    return record
+
+
+def facts_of(root: Path, name: str = "kron-d128", fingerprint: str = "f128", degree: float = 20.0) -> None:
+    data = DatasetConfig(
+        name=name, fingerprint=fingerprint, num_nodes=2_000_000, num_edges=40_000_000, dim=128, dtype="float32",
+        num_classes=16, train_nodes=20_000,
+    )  # fmt: skip
+    result = {
+        "num_nodes": 2_000_000, "num_edges": 40_000_000, "dim": 128, "num_classes": 16, "mean_degree": degree,
+        "topology_bytes": 10**8, "feature_bytes": 10**9, "total_bytes": 11 * 10**8, "train_share": 0.01,
+    }  # fmt: skip
+    record = StudyRecord(
+        study="dataset-facts", version=1, key=fingerprint, dataset=data, started_at="2026-01-01", seconds=0.1,
+        params={"dataset": name}, environment={}, result=result,
+    )  # fmt: skip
+    write_study(root, record)
+
+
+def fill(root: Path, factor: float = 1.0) -> None:
+    """Runs that all figures of this file can be drawn from; `factor` changes what is measured."""
+    for name, iops in (("aws-nvme/16", 39_000.0), ("aws-gp3", 16_000.0), ("none", 90_000.0)):
+        for system, base in (("pyg+", 40.0), ("gnndrive", 24.0), ("diskgnn", 6.0)):
+            save(root, disk_record(system, [base * factor * 4e4 / iops], iops, disk_class=name))
+    for budget in (128, 256):
+        for system, base in (("pyg+", 40.0), ("gnndrive", 24.0), ("diskgnn", 6.0)):
+            save(root, disk_record(system, [base * factor * 64 / budget], memory=f"+{budget * MIB}"))
+    save(root, disk_record("in-memory", [], status="oom", memory=f"+{64 * MIB}"))
+    free = disk_record("in-memory", [1.0 * factor], memory="none")
+    free.memory.peak_bytes, free.memory.floor_bytes = 1500 * MIB, 300 * MIB
+    save(root, free)
+    for system in ("dgl", "pagraph", "uva", "data-tiering"):
+        save(root, make_record(system, [1.0], memory="none", dim=64 if factor == 1.0 else 32))
+    facts_of(root, degree=20.0 * factor)
+    facts_of(root, "kron-t65", "t65", 20.0 * factor)
+
+
+def drawn(root: Path, figure: str) -> tuple[pd.DataFrame, Any]:
+    result = render(chosen(figure), load_evidence(root), root / "figures", again=True)[0]
+    assert result.status == "drawn", result.reason
+    return pd.read_csv(next(file for file in result.files if file.suffix == ".csv")), result
+
+
+def data_of(root: Path, figure: str) -> pd.DataFrame:
+    """What a figure draws, without writing it."""
+    import matplotlib.pyplot as plt
+
+    try:
+        return catalogue()[figure].draw(load_evidence(root)).data
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize("figure", IDS)
+def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> None:
+    for factor in (1.0, 2.0):
+        fill(tmp_path / f"{factor}", factor)
+    _, result = drawn(tmp_path / "1.0", figure)
+    one, two = (data_of(tmp_path / f"{factor}", figure).drop(columns="run", errors="ignore") for factor in (1.0, 2.0))
+    assert len(result.caption) > 40
+    assert not one.equals(two)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.yaml")))
+@pytest.mark.parametrize("figure", IDS)
+def test_what_a_figure_needs_can_be_asked_for(figure: str, name: str) -> None:
+    profile = load_experiment(name).model_dump()
+    experiments = catalogue()[figure].experiments(profile)
+    assert bool(experiments) == figure.startswith("outcore-")
+    assert len(union(experiments)) <= 24
+    assert bool(catalogue()[figure].studies(profile)) != figure.startswith("outcore-")
+
+
+def test_classes_stand_from_slow_to_fast_and_a_missing_run_is_said(tmp_path: Path) -> None:
+    fill(tmp_path)
+    save(tmp_path, disk_record("ginex", [], 16_000.0, status="timeout", disk_class="aws-gp3"))
+    table, result = drawn(tmp_path, "outcore-ssd")
+    assert list(dict.fromkeys(table["group"])) == ["aws-gp3", "aws-nvme/16", "none"]
+    ginex = table[table["series"] == "ginex"]
+    assert ginex["value"].isna().all()
+    assert list(ginex["status"]) == ["timeout", "not run", "not run"]
+    text = next(file for file in result.files if file.suffix == ".svg").read_text()
+    assert "OOT" in text
+    assert "EMULATED" in result.caption
+
+
+def test_an_ablation_is_not_the_system_on_another_ssd(tmp_path: Path) -> None:
+    fill(tmp_path)
+    save(tmp_path, disk_record("diskgnn", [0.001], disk_class="aws-nvme/16", options={"packing": "individual"}))
+    table = data_of(tmp_path, "outcore-ssd")
+    assert table["value"].min() > 0.1
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=12))
+def test_the_frontier_is_what_no_other_beats(points: list[tuple[int, int]]) -> None:
+    flags = pareto(points)
+    assert any(flags)
+    for point, flag in zip(points, flags, strict=True):
+        beaten = any(
+            other[0] <= point[0] and other[1] <= point[1] and (other[0] < point[0] or other[1] < point[1])
+            for other in points
+        )
+        assert flag == (not beaten)
+
+
+def test_the_frontier_holds_a_run_without_a_cap_at_what_it_took(tmp_path: Path) -> None:
+    fill(tmp_path)
+    table, result = drawn(tmp_path, "outcore-frontier")
+    whole = table[(table["system"] == "in-memory") & table["seconds"].notna()]
+    assert list(whole["budget_bytes"]) == [1200 * MIB]
+    assert bool(whole["pareto"].iloc[0])
+    assert set(table.loc[table["pareto"], "system"]) == {"diskgnn", "in-memory"}
+    failed = table[table["seconds"].isna()]
+    assert list(failed["system"]) == ["in-memory"]
+    assert not failed["pareto"].any()
+    assert "in-memory oom at 64 MiB" in result.caption
+
+
+def test_a_table_of_datasets_has_ours_from_facts_and_from_runs_and_the_papers(tmp_path: Path) -> None:
+    fill(tmp_path)
+    table = data_of(tmp_path, "gnndrive-tab1")
+    ours = table[table["source"] == "ours"]
+    assert list(ours["dataset"]) == ["kron-d128"]
+    assert ours["total"].iloc[0] == 11 * 10**8
+    paper = table[table["source"] == "paper"].set_index("dataset")
+    assert paper.loc["Papers100M", "features"] == 53e9
+    assert paper.loc["MAG240M", "dim"] == 768
+    pagraph = data_of(tmp_path, "pagraph-tab2")
+    listed = pagraph[pagraph["source"] == "ours"].set_index("dataset")
+    assert "kron-d64" in listed.index
+    assert listed.loc["kron-d64", "features"] == 2_000_000 * 64 * 4
+    assert pd.isna(listed.loc["kron-d64", "total"])
+
+
+def test_only_a_failed_run_draws_no_figure_and_says_so(tmp_path: Path) -> None:
+    save(tmp_path, disk_record("pyg+", [], status="failed"))
+    for figure in ("outcore-ssd", "outcore-frontier"):
+        result = render(chosen(figure), load_evidence(tmp_path), tmp_path / "figures")[0]
+        assert result.status == "not drawn"
+        assert "comparable runs" in result.reason
