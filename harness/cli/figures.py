@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose
+from harness.cli.results_filter import say_bad
 
 
 def figures(
@@ -30,6 +31,7 @@ def figures(
     from harness.figures.presence import Presence
 
     evidence = load_evidence(results_root)
+    say_bad(evidence.frame.attrs.get("bad", []))
     selected = chosen(names)
     folder = out or results_root / "figures"
     rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again)}
