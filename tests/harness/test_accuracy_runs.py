@@ -1,0 +1,112 @@
+"""Accuracy runs: what profiles ask for, and time to accuracy from their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.experiment import cells, load_experiment, parse_experiment
+from harness.figures.accuracy_runs import (
+    BASE_VARIABLE,
+    GENERATED,
+    accuracy_curve,
+    accuracy_group,
+    accuracy_profile,
+    common_target,
+    epochs_to,
+    origin,
+    time_to,
+)
+from harness.figures.evidence import load_evidence
+from harness.figures.query import NotDrawn
+from tests.harness.records import make_record, save
+from workloads.errors import InputError
+
+
+def trained(system: str, seconds: float, accuracy: list[float], **more: Any) -> Any:
+    run = {"device": "cpu", "device_memory_bytes": None, "memory": "+56MiB", "test_nodes": 4000, **more}
+    made = make_record(system, [seconds] * (len(accuracy) - 1), **run)
+    for epoch, share in zip(made.epochs, accuracy, strict=True):
+        epoch.test_accuracy = share
+    made.preprocess.seconds = 10.0
+    return made
+
+
+def test_time_to_accuracy_counts_every_epoch_until_it_was_reached() -> None:
+    record = trained("gnndrive", 2.0, [0.5, 0.7, 0.8, 0.75]).to_json()
+    curve = accuracy_curve(record)
+    assert list(curve["epoch"]) == [1, 2, 3, 4]
+    assert list(curve["seconds"]) == [2.0, 4.0, 6.0, 8.0]
+    assert list(curve["end_to_end"]) == [12.0, 14.0, 16.0, 18.0]
+    assert (time_to(record, 0.72), epochs_to(record, 0.72)) == (6.0, 3)
+    assert time_to(record, 0.72, end_to_end=True) == 16.0
+    assert time_to(record, 0.9) is None
+
+
+def test_a_run_that_was_not_judged_has_no_curve() -> None:
+    record = make_record("gnndrive", [1.0]).to_json()
+    assert accuracy_curve(record).empty
+    assert time_to(record, 0.1) is None
+    assert common_target([record]) is None
+
+
+def test_the_common_target_is_within_reach_of_all() -> None:
+    records = [trained("a", 1.0, [0.5, 0.8]).to_json(), trained("b", 1.0, [0.5, 0.9, 0.7]).to_json()]
+    target = common_target(records)
+    assert target == pytest.approx(0.79)
+    assert all(time_to(record, target) is not None for record in records)
+
+
+def test_without_a_base_graph_the_dataset_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(BASE_VARIABLE, raising=False)
+    profile = accuracy_profile(load_experiment("quick").model_dump())
+    assert list(profile["datasets"]) == [GENERATED]
+    assert origin({"config": {"dataset": {"name": GENERATED}}}) == "generated graph and labels"
+
+
+def test_the_base_graph_comes_from_the_environment_or_the_profile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plain = load_experiment("quick").model_dump()
+    plain["gallery"]["accuracy"] = {"base": "somewhere/books.npz", "expand": 4}
+    monkeypatch.delenv(BASE_VARIABLE, raising=False)
+    assert accuracy_profile(plain)["datasets"]["accuracy-books-x4"]["base"] == "somewhere/books.npz"
+    monkeypatch.setenv(BASE_VARIABLE, str(tmp_path / "films.npz"))
+    changed = accuracy_profile(plain, model="gat")
+    assert changed["run"]["dataset"] == "accuracy-films-x4"
+    assert changed["run"]["model"] == "gat"
+
+
+def test_an_accuracy_profile_is_a_valid_experiment_that_judges_every_epoch() -> None:
+    for name in ("smoke", "quick", "standard", "paper"):
+        content = {**accuracy_profile(load_experiment(name).model_dump()), "systems": ["gnndrive"], "gallery": {}}
+        (cell,) = cells(parse_experiment(content))
+        assert cell.settings.test_nodes > 0
+        assert cell.settings.epochs == 10
+
+
+def test_a_fault_under_accuracy_names_its_key() -> None:
+    plain = load_experiment("quick").model_dump()
+    plain["gallery"]["accuracy"] = {"epoch": 3}
+    with pytest.raises(InputError, match=r"gallery\.accuracy\.epoch"):
+        accuracy_profile(plain)
+
+
+def test_one_budget_for_all_and_in_memory_without(tmp_path: Path) -> None:
+    save(tmp_path, trained("in-memory", 1.0, [0.5, 0.6], memory="none"))
+    for system in ("pyg+", "gnndrive"):
+        save(tmp_path, trained(system, 1.0, [0.5, 0.6]))
+    save(tmp_path, trained("gnndrive", 9.0, [0.5, 0.6], memory="+8MiB"))
+    save(tmp_path, make_record("pyg+", [1.0], device="cpu", device_memory_bytes=None))
+    group = accuracy_group(load_evidence(tmp_path), ["in-memory", "pyg+", "gnndrive"])
+    assert sorted((point.system, point.x) for point in group.points) == [
+        ("gnndrive", "+56MiB"), ("in-memory", "none"), ("pyg+", "+56MiB"),
+    ]  # fmt: skip
+
+
+def test_no_accuracy_runs_is_said(tmp_path: Path) -> None:
+    save(tmp_path, make_record("gnndrive", [1.0]))
+    with pytest.raises(NotDrawn):
+        accuracy_group(load_evidence(tmp_path), ["gnndrive"])
