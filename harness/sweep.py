@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness import results
 from harness.environment import this_host
+from harness.estimate import CostModel
 from harness.experiment import Experiment, PlannedRun, cells, check_options, check_settings, resolve
 from harness.hosts import host_fingerprint
 from harness.orchestrator import execute
@@ -20,11 +21,6 @@ from workloads.errors import InputError
 
 if TYPE_CHECKING:
     from harness.datasets import Recipe
-
-# What a run costs beside its epochs: start, eviction, calibration spread over its runs (seconds).
-_FIXED_SECONDS = 8.0
-# Random rows a second of a middling device, for estimates before anything was measured.
-_ASSUMED_ROWS_PER_S = 50_000.0
 
 
 class Progress(Protocol):
@@ -135,8 +131,8 @@ class Sweep:
 
     def estimate(self) -> Estimate:
         """Runs, bytes of datasets to make, and time, without running anything."""
-        known = self._known_seconds()
-        seconds, measured, done = 0.0, bool(known), 0
+        model = CostModel(results.records(self._results_root))
+        seconds, measured, done = 0.0, True, 0
         finished = self._finished()
         for cell in self.planned:
             if self._is_there(str(cell.settings.dataset)):
@@ -144,11 +140,8 @@ class Sweep:
                 if any(hash_ == _loose(config) and config.round == round_ for hash_, round_ in finished):
                     done += 1
                     continue
-                if (cell.system, config.dataset.name) in known:
-                    seconds += known[cell.system, config.dataset.name]
-                    continue
-            measured = False
-            seconds += _FIXED_SECONDS + self._modelled_seconds(cell)
+            measured &= model.knows(cell)
+            seconds += model.seconds(cell, self.recipes.get(str(cell.settings.dataset)))
         return Estimate(len(self.planned), done, self.missing_bytes({}), seconds, measured)
 
     def run(self, series: Series, on_record: Callable[[Record], None] = lambda record: None) -> Outcome:
@@ -204,29 +197,11 @@ class Sweep:
     def _finished(self) -> set[tuple[str, int]]:
         return {(_loose(record.config), record.config.round) for record in self._done_records()}
 
-    def _known_seconds(self) -> dict[tuple[str, str], float]:
-        known = {}
-        for record in results.records(self._results_root):
-            known[record.system, record.config.dataset.name] = record.duration_s
-        return known
-
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
         """Bytes of the datasets that are still to be made; `more`: those that studies need."""
         names = {str(cell.settings.dataset) for cell in self.planned}
         wanted = {**more, **{name: self.recipes[name] for name in names & set(self.recipes)}}
         return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
-
-    def _modelled_seconds(self, cell: PlannedRun) -> float:
-        """Rows of all epochs over an assumed random-read rate; the true cost is known after one run."""
-        settings = cell.settings
-        recipe = self.recipes.get(str(settings.dataset))
-        nodes = recipe.num_nodes() if recipe else 1_000_000
-        expansion, rows = 1, 1
-        for count in settings.fanout:
-            expansion *= max(1, count)
-            rows += expansion
-        batches = settings.max_batches or max(1, nodes // 100 // settings.batch_size)
-        return settings.epochs * batches * min(nodes, settings.batch_size * rows) / _ASSUMED_ROWS_PER_S
 
 
 def _loose(config: RunConfig) -> str:

@@ -24,9 +24,11 @@ def claims(
 ) -> None:
     """Hold what the papers publish against our records: reproduced, direction only, not reproduced, or not run."""
     from harness.claims import judge_all, judge_one
+    from harness.cli.results_filter import say_bad
     from harness.figures.evidence import load_evidence
 
     evidence = load_evidence(results_root)
+    say_bad(evidence.frame.attrs.get("bad", []))
     if explain is not None:
         from harness.claims.explain import explain as lines_of
 

@@ -1,0 +1,46 @@
+"""The estimate of a sweep follows what is asked for and what earlier runs of the system took."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.estimate import FIXED_S, CostModel, modelled_s
+from harness.experiment import PlannedRun
+from harness.record import Record
+from harness.settings import RunSettings
+from tests.harness.records import make_record
+
+SETTING = {"batch_size": 50, "fanout": [10, 10, 10], "max_batches": 16, "epochs": 3}
+
+
+def cell(system: str = "gnndrive", **settings: object) -> PlannedRun:
+    return PlannedRun(system, RunSettings.model_validate({**SETTING, "memory": "+64MiB", **settings}))
+
+
+def took(system: str, factor: float, **config: object) -> Record:
+    """A record of a run that took `factor` times what the model says."""
+    record = make_record(system, [1.0, 1.0], **{**SETTING, **config})
+    expected = modelled_s(
+        epochs=3, batches=16, batch_size=50, fanout=[10, 10, 10], num_nodes=2_000_000, memory=record.config.memory
+    )
+    return record.model_copy(update={"duration_s": factor * expected})
+
+
+def test_more_mini_batches_take_longer_and_memory_is_faster() -> None:
+    model = CostModel([])
+    few, many = model.seconds(cell(), None), model.seconds(cell(max_batches=160), None)
+    assert many - FIXED_S == pytest.approx(10 * (few - FIXED_S))
+    assert FIXED_S < model.seconds(cell(memory="none"), None) < few
+
+
+def test_earlier_runs_of_the_system_scale_the_model() -> None:
+    model = CostModel([took("gnndrive", 3.0), took("gnndrive", 3.0), took("gnndrive", 50.0)])
+    assert model.knows(cell())
+    assert model.seconds(cell(), None) == pytest.approx(3 * CostModel([]).seconds(cell(), None))
+    assert not model.knows(cell("pyg+"))
+    assert not model.knows(cell(memory="none"))
+
+
+def test_a_run_that_did_not_end_teaches_nothing() -> None:
+    failed = took("gnndrive", 9.0).model_copy(update={"status": "oom"})
+    assert not CostModel([failed]).knows(cell())
