@@ -29,7 +29,7 @@ def draw(evidence: Evidence) -> Drawing:
     rows = breakdowns(group, SYSTEMS, MODELS, BASE, lambda point: {})
     canvas, axes = one_panel()
     draw_stacks(
-        rows, title="Epoch time by what the device did", ylabel="epoch time over that of pyg+", parts=PARTS, axes=axes
+        rows, title="Epoch time by what the device did", ylabel="epoch time over pyg+'s", parts=PARTS, axes=axes
     )
     rows = _with_paper(axes, rows)
     legend_above(canvas, [axes], PARTS)

@@ -46,14 +46,13 @@ def draw(evidence: Evidence) -> Drawing:
     rows = breakdowns(group, SYSTEMS, MODELS, SYSTEMS[0], miss_ratios)
     canvas, panels = many_panels(2, height=2.4)
     draw_stacks(
-        rows, title="Epoch time by part", ylabel="epoch time over that of ginex-pg", parts=PARTS, axes=panels[0]
+        rows, title="Epoch time by part", ylabel="epoch time over ginex-pg's", parts=PARTS, axes=panels[0]
     )  # fmt: skip
     ratios = _ratios(rows)
     draw_bars(
-        ratios, title="Rows read from disk", ylabel="rows read over rows asked for (%)", numbers=".0f", axes=panels[1]
+        ratios, title="Rows read from disk", ylabel="rows read of those asked for (%)", numbers=".0f", axes=panels[1]
     )
-    panels[1].legend(loc="lower left", bbox_to_anchor=(0.0, -0.4), ncols=2)
-    legend_above(canvas, panels[:1], PARTS)
+    legend_above(canvas, panels, PARTS)
     text = caption(
         group,
         in_order(group, MODELS),

@@ -9,7 +9,7 @@ import pandas as pd
 from harness.figures.base import Drawing, Figure, Plain, add_caption, gallery, plain_log, register, study_caption
 from harness.figures.curves import draw_curves
 from harness.figures.evidence import Evidence
-from harness.figures.ginex_tab2 import expansions
+from harness.figures.ginex_tab2 import FRACTAL_SHARE, expansions, fractal_name
 from harness.figures.looks import SERIES
 from harness.figures.panels import legend_above, many_panels
 from harness.figures.query import NotDrawn
@@ -39,7 +39,10 @@ def studies(profile: Plain) -> list[StudyNeed]:
     run = gallery(profile)["run"]
     found = []
     for name, recipe in list(expansions(profile).items())[:_MOST_PANELS]:
-        params = {"dataset": name, "fanout": run["fanout"], "batch_size": run["batch_size"], "max_batches": BATCHES}
+        # A mini-batch is to touch as small a part of a smaller graph.
+        share = FRACTAL_SHARE if name == fractal_name(run["dataset"]) else 1.0
+        size = max(1, round(share * int(run["batch_size"])))
+        params = {"dataset": name, "fanout": run["fanout"], "batch_size": size, "max_batches": BATCHES}
         found.append(StudyNeed("miss-ratios", params, {name: recipe}))
     return found
 
@@ -54,6 +57,8 @@ def draw(evidence: Evidence) -> Drawing:
         tables.append(table)
         name = record.dataset.name if record.dataset is not None else ""
         _panel(axes, table, name)
+    for axes in panels[1:]:
+        axes.set_ylabel("")
     legend_above(canvas, panels, list(MAIN.values()))
     repeats = ", ".join(f"{record.result['accesses'] / max(1, record.result['unique_rows']):.1f}" for record in records)
     extra = (

@@ -17,6 +17,11 @@ from workloads.units import format_bytes, format_count, parse_count
 FRACTAL_SHARE = 0.1
 
 
+def fractal_name(dataset: str) -> str:
+    """Name of the fractal dataset beside a profile's own."""
+    return f"{dataset}-fractal"
+
+
 def expansions(profile: Plain) -> dict[str, Plain]:
     """Recipes of expanded datasets: the profile's own, a fractal one beside it as the paper's are, and all others that
     the profile names."""
@@ -28,7 +33,7 @@ def expansions(profile: Plain) -> dict[str, Plain]:
         sizes = {
             key: round(FRACTAL_SHARE * parse_count(recipe[key], key)) for key in ("nodes", "edges") if key in recipe
         }
-        found[f"{own}-fractal"] = {**recipe, "kind": "fractal", **sizes}
+        found[fractal_name(own)] = {**recipe, "kind": "fractal", **sizes}
     for name, other in short["datasets"].items():
         if other.get("kind") in ("kronecker", "fractal"):
             found.setdefault(name, other)

@@ -72,6 +72,8 @@ def draw(evidence: Evidence) -> Drawing:
             )  # fmt: skip
         axes.set_xlim(0, 60)
         axes.set_ylim(0, 103)
+    for axes in panels[1:]:
+        axes.set_ylabel("")
     legend_above(canvas, panels, list(depths))
     reduced = left_out([len(record.params["fanout"]) for record in records], HOPS, "hops")
     reached = "; ".join(
