@@ -11,12 +11,11 @@ import pandas as pd
 from harness.figures.base import Figure, Plain, Sheet, gallery, published, register
 from harness.figures.evidence import Evidence
 from harness.figures.pagraph_grid import FAMILY, setting
+from harness.figures.pagraph_tab4 import GB, gigabytes
 from harness.figures.query import NotDrawn
 from harness.figures.sheets import Formatter, sheet
 from harness.studies.base import StudyNeed
-from workloads.units import format_bytes, format_count
-
-GB = 10**9
+from workloads.units import format_count
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
             raise NotDrawn(f"no run or study of a dataset of {table.id} yet")
         columns: dict[str, Formatter] = {
             "dataset": "", "nodes": format_count, "edges": format_count, "degree": ".1f", "dim": ".0f",
-            "classes": ".0f", "topology": format_bytes, "features": format_bytes, "total": format_bytes,
+            "classes": ".0f", "topology": gigabytes, "features": gigabytes, "total": gigabytes,
             "train (%)": ".1f", "source": "",
         }  # fmt: skip
         text = (

@@ -54,7 +54,7 @@ def draw(evidence: Evidence) -> Drawing:
     canvas, panels = many_panels(2)
     shown = parts[parts["part"] != PARTS[3]] if not parts.loc[parts["part"] == PARTS[3], "value"].sum() else parts
     draw_stacks(shown, title="GCN by DGL", ylabel="epoch (s)", parts=PARTS, numbers=".2f", axes=panels[0])
-    draw_bars(share, title="Share of data loading", ylabel="loading / (loading + computation) (%)", axes=panels[1])
+    draw_bars(share, title="Share of data loading", ylabel="loading of loading + computation (%)", axes=panels[1])
     panels[1].set_ylim(0, 105)
     legend_above(canvas, panels, [*PARTS, "dgl", "paper"])
     extra = f"{NOTE}; paper: livejournal"

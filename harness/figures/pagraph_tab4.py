@@ -13,10 +13,14 @@ from harness.figures.evidence import Evidence
 from harness.figures.pagraph_grid import NAMES, both_models, by_model
 from harness.figures.query import NotDrawn, Point
 from harness.figures.sheets import Formatter, sheet
-from workloads.units import format_bytes
 
 SYSTEMS = ["dgl", "pagraph"]
 GB = 10**9
+
+
+def gigabytes(value: float) -> str:
+    """Decimal gigabytes, as the papers' tables have them."""
+    return f"{value / GB:.3g} GB"
 
 
 def needs(profile: Plain) -> list[Plain]:
@@ -62,7 +66,7 @@ def draw(evidence: Evidence) -> Sheet:
             }
         )  # fmt: skip
     columns: dict[str, Formatter] = {
-        "dataset": "", "dgl": format_bytes, "pagraph": format_bytes, "saved (%)": ".1f", "cached (%)": ".0f",
+        "dataset": "", "dgl": gigabytes, "pagraph": gigabytes, "saved (%)": ".1f", "cached (%)": ".0f",
         "source": "",
     }  # fmt: skip
     batches = next(epoch["batches"] for epoch in record["epochs"] if not epoch["warmup"])
