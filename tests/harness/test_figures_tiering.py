@@ -82,8 +82,15 @@ def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> No
         drawing = drawn(figure, tmp_path / name)
         assert len(drawing.caption) > 40
         tables.append(drawing.data.drop(columns="run", errors="ignore"))
+        if isinstance(drawing, Drawing):
+            drawing.canvas.draw_without_rendering()
     assert not tables[0].equals(tables[1])
-    result = render(chosen(figure), load_evidence(tmp_path / "a"), tmp_path / "figures")[0]
+
+
+@pytest.mark.parametrize("figure", ["tiering-fig8"])
+def test_a_figure_becomes_files(figure: str, tmp_path: Path) -> None:
+    FILL[figure](tmp_path, 1.0)
+    result = render(chosen(figure), load_evidence(tmp_path), tmp_path / "figures")[0]
     assert result.status == "drawn", result.reason
     assert all(file.stat().st_size > 100 for file in result.files)
 
