@@ -83,6 +83,10 @@ def draw_bars(
         axes.set_yscale("log")
         plain_log(axes.yaxis)
     axes.margins(y=0.12 if numbers else 0.05)
+    positive = rows.loc[rows["value"] > 0, "value"] if log else ()
+    if len(positive):
+        # The least bar has a height, too.
+        axes.set_ylim(bottom=float(min(positive)) / 2)
     axes.set_xlim(-0.6, len(groups) - 0.4)
     set_ticks(axes, [tick(group) for group in groups])
     axes.grid(axis="x", visible=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.figures.base import Drawing, Figure, Plain, gallery, only_systems, register
 from harness.figures.evidence import Evidence
-from harness.figures.gnndrive_grid import alike, cpu_variant, plain_runs
+from harness.figures.gnndrive_grid import alike, cpu_variant, plain_runs, usual_runs
 from harness.figures.query import Group, NotDrawn
 from harness.figures.timelines import draw_timelines, newest_runs
 
@@ -23,11 +23,17 @@ def needs(profile: Plain) -> Plain:
 
 def draw(evidence: Evidence) -> Drawing:
     """The GPU variant above, the CPU variant below where one did the same work."""
-    frame = plain_runs(evidence)
-    cpu = _newest(frame, cpu=True)
-    gpu = None if cpu is None else _newest(frame, cpu=False, like=cpu)
-    # A run of the other variant that trained something else is not shown beside it.
-    gpu, cpu = (gpu, cpu) if gpu is not None else (_newest(frame, cpu=False), None)
+    plain = plain_runs(evidence)
+    gpu = cpu = None
+    for frame in (usual_runs(plain), plain):
+        cpu = _newest(frame, cpu=True)
+        gpu = _newest(frame, cpu=False, like=cpu)
+        if gpu is not None and cpu is not None:
+            break
+    if gpu is None or cpu is None:
+        # A run of the other variant that trained something else is not shown beside it.
+        gpu = _newest(plain, cpu=False)
+        cpu = None if gpu is not None else cpu
     found = [group for group in (gpu, cpu) if group is not None]
     if not found:
         raise NotDrawn("no run of gnndrive under a cap")

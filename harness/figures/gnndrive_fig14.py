@@ -7,7 +7,7 @@ from typing import Any
 from harness.figures import style
 from harness.figures.accuracy_curves import accuracy_note, curves_of, draw_accuracy
 from harness.figures.accuracy_runs import accuracy_group, accuracy_profile, common_target
-from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, only_systems, register
+from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, describe_memory, only_systems, register
 from harness.figures.evidence import Evidence
 from harness.figures.gnndrive_grid import SYSTEMS
 from harness.figures.query import NotDrawn
@@ -37,7 +37,7 @@ def draw(evidence: Evidence) -> Drawing:
     missing = [f"{name} not run" for name in [REFERENCE, *SYSTEMS] if name not in group.systems()]
     failed = [f"{point.system} {point.status.upper()}" for point in points if point.value is None]
     capped = [point for point in done if point.system != REFERENCE]
-    memory = f"memory {capped[0].x} over floor and training, {REFERENCE} without a cap" if capped else ""
+    memory = f"memory {describe_memory(capped[0].x)}, {REFERENCE} without a cap" if capped else ""
     extra = "; ".join(part for part in [memory, accuracy_note(done), *failed, *missing] if part)
     text = caption(group, done, extra)
     add_caption(canvas, text)

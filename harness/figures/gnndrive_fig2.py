@@ -84,6 +84,8 @@ def _bars(group: Group) -> Drawing:
                 )  # fmt: skip
     axes.set_yscale("log")
     plain_log(axes.yaxis)
+    # The least bar has a height, too.
+    axes.set_ylim(bottom=min((point.value for point in group.points if point.value), default=1.0) / 2)
     axes.set_xticks(range(len(dims)), [str(dim) for dim in dims])
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("feature dimension")

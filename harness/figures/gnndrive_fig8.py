@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.figures import style
 from harness.figures.base import (
     Drawing,
     Figure,
@@ -22,6 +23,7 @@ from harness.figures.base import (
 from harness.figures.curves import draw_curves
 from harness.figures.evidence import Evidence
 from harness.figures.gnndrive_grid import (
+    CPU,
     SYSTEMS,
     as_csv,
     cpu_points,
@@ -110,11 +112,10 @@ def _panels(panels: dict[str, list[Point]], groups: list[Group]) -> Drawing:
             xlog=True, ylog=True, looks=looks, axes=panel,
         )  # fmt: skip
         rows.append(own)
-    legend_above(canvas, axes)
+    legend_above(canvas, axes, [*style.ordered(SYSTEMS), CPU])
     everything = [point for points in panels.values() for point in points]
     drawn = sorted({int(point.x) for point in everything})
     parts = [
-        f"models {', '.join(panels)}" if len(panels) > 1 else "",
         "of the CPU variant, the device's memory is in its host budget" if _cpu(everything) else "",
         left_out(drawn, DIMS, "dimension"),
         left_out(list(panels), MODELS, "model"),

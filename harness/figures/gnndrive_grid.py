@@ -49,6 +49,23 @@ def plain_runs(evidence: Evidence) -> pd.DataFrame:
     return frame if frame.empty else frame[[is_plain(record["config"]) for record in frame["record"]]]
 
 
+def usual_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the dataset, mini-batch size, model and SSD class that most rows have: no sweep's far end."""
+    if frame.empty:
+        return frame
+    keys = [
+        repr(
+            [
+                record["config"]["dataset"]["name"],
+                *(record["config"][key] for key in ("batch_size", "model", "disk_class")),
+            ]
+        )
+        for record in frame["record"]
+    ]
+    usual = max(dict.fromkeys(keys), key=keys.count)
+    return frame[[key == usual for key in keys]]
+
+
 def in_bytes(profile: Plain) -> Plain:
     """The profile with its host budget in bytes, so that it stays the same over dimensions (32 GB in the paper)."""
     return {**profile, "run": {**profile["run"], "memory": f"+{host_budget(profile)}"}}
