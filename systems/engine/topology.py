@@ -20,7 +20,7 @@ from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
 # A thread that sleeps on pages: 16 KiB of kernel stack, about as much of its own, an arena's first pages, and the page
-# tables of three mappings; measured, rounded up.
+# tables of three mappings; 110 KiB were measured without the kernel's part.
 _THREAD_BYTES = 160 << 10
 
 
@@ -68,7 +68,7 @@ def sampling_items(bounds: Bounds, *, workers: int, waiting: int, list_threads: 
     Args:
         list_threads: that share one mini-batch (`mapped_sampler`'s `threads`).
     """
-    helpers = workers * (list_threads - 1) * list_thread_bytes(bounds)
+    helpers = workers * list_threads_bytes(bounds, list_threads)
     return (
         PlanItem("sampling workspace", workers * (bounds.scratch_bytes + bounds.sampled_bytes)),
         *([PlanItem("threads that share a mini-batch's lists", helpers)] if helpers else []),
@@ -76,13 +76,13 @@ def sampling_items(bounds: Bounds, *, workers: int, waiting: int, list_threads: 
     )
 
 
-def list_thread_bytes(bounds: Bounds) -> int:
-    """Bytes of each thread beside a sampler's own that shares its mini-batches.
+def list_threads_bytes(bounds: Bounds, list_threads: int) -> int:
+    """Bytes of the threads beside a sampler's own that share its mini-batches.
 
-    Its stack, its part of the allocator's arenas and what the kernel keeps for it, page tables included; and the list
-    of new nodes it met, which may be all of them and grows by halves.
+    Each has a stack, its part of the allocator's arenas, what the kernel keeps for it, and a list of the new nodes it
+    met, 8 bytes each. These lists grow by halves to the largest part a thread ever had: three times the nodes in all.
     """
-    return _THREAD_BYTES + 3 * 16 * bounds.max_nodes // 2
+    return (list_threads - 1) * _THREAD_BYTES + (24 * bounds.max_nodes if list_threads > 1 else 0)
 
 
 def row_bytes(workload: Workload) -> int:

@@ -16,7 +16,7 @@ from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
 from systems.engine.regions import padded
 from systems.engine.row_reads import reader_arguments
-from systems.engine.topology import indptr_item, list_thread_bytes, row_bytes, sampling_items
+from systems.engine.topology import indptr_item, list_threads_bytes, row_bytes, sampling_items
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
@@ -33,6 +33,8 @@ _LOOP_THREADS = 3
 _RESERVE_SHARE = 16
 _LEAST_RESERVE = 4 << 20
 _MOST_RESERVE = 128 << 20
+# A superbatch of so many mini-batches is worth more than one more sampler.
+_FEW_BATCHES = 8
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
@@ -89,7 +91,6 @@ class _Planner:
 
     def sizes(self) -> Sizes:
         disk, per_batch = self._runtime_files()
-        samplers = self._samplers()
         input_rows, readers = self._inputs()
         tables = self._device_tables()
         held = [indptr_item(self.workload)]
@@ -100,6 +101,7 @@ class _Planner:
                 PlanItem("device feature tables", tables.device * tables.nbytes, "device"),
             ]
         loop = self._loop_items(readers)
+        samplers = self._samplers(held, loop)
         sample = self._sample_items(samplers)
         self._require(held + loop)
         self._require(held + sample)
@@ -151,13 +153,21 @@ class _Planner:
             )
         return wanted, per_batch
 
-    def _samplers(self) -> int:
+    def _samplers(self, held: list[PlanItem], loop: list[PlanItem]) -> int:
+        """Twice the cores; fewer where they take a quarter of the budget, or what planning needs for its cache."""
         count = self.options.samplers or 2 * self.runtime.cores
         one = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes
-        one += (self.options.list_threads - 1) * list_thread_bytes(self.bounds)
+        one += list_threads_bytes(self.bounds, self.options.list_threads)
         while not self.options.samplers and self.budget.host is not None and count > 1:
             if count * one <= self.budget.host // 4:
                 break
+            count -= 1
+        in_loop = self._left(held + loop)
+        if self.options.samplers or in_loop is None or self.options.policy == "static" or self.sampling_only:
+            return count
+        wanted = self._changeset_bytes(1, min(self.num_nodes, max(1, in_loop // row_bytes(self.workload))))
+        few = self._changeset_bytes(min(_FEW_BATCHES, self.bounds.num_batches), 1) - self._changeset_bytes(1, 1)
+        while count > 1 and (self._left(held + self._sample_items(count)) or 0) < wanted + few:
             count -= 1
         return count
 
@@ -227,6 +237,8 @@ class _Planner:
             # Planning keeps 12 bytes a row: rows of a few bytes are bounded by that.
             room = self._left(held + sample)
             if room is not None:
+                planning = PlanItem("changesets", self._changeset_bytes(1, 1))
+                self._require([*held, *sample, planning], "raise memory, or lower samplers, list_threads or readers")
                 fitting = min(fitting, max(0, room - self._changeset_bytes(1, 0)) // 12)
         if self.options.feature_cache == "auto":
             wanted = fitting

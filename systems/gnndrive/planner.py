@@ -79,6 +79,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     elif staging:
         host.append(PlanItem("staging buffer", options.extractors * staging))
     host.append(_part(_page_cache(workload, budget, runtime.world), runtime.world))
+    Plan(tuple(host)).require(NAME, budget)  # names what is too large before the feature buffer gets what is left
     if on_device:
         slots = _slots(workload, options, bounds, _device_bytes(runtime, budget), 0, "device", 1)
     else:

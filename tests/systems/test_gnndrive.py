@@ -200,7 +200,8 @@ def test_the_plan_holds_the_feature_buffer_to_its_tier(tiny_dataset: Dataset) ->
     assert_refused(
         r"feature buffer needs .* 4 extractors", "gnndrive", workload, device="emulated:null", device_bytes=8192
     )
-    assert_refused("gnndrive: feature buffer", "gnndrive", workload, budget=MemoryBudget(100_000))
+    assert_refused("gnndrive: sampling workspace needs", "gnndrive", workload, budget=MemoryBudget(100_000))
+    assert_refused("gnndrive: feature buffer needs", "gnndrive", workload, budget=MemoryBudget(2_400_000))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,0 +1,58 @@
+"""Threads that share a mini-batch's lists take memory: it is planned, told by name, and holds under a kernel cap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from harness.orchestrator import execute
+from harness.series import Series
+from systems.interface import MemoryBudget
+from tests.harness.cap_tools import MIB, needs_cap, on_disk
+from tests.harness.run_tools import config, share_cache
+from tests.support import make_tiny
+from tests.systems.support_systems import assert_refused, running, workload_of
+from workloads.dataset import Dataset
+
+NAMED = "threads that share a mini-batch's lists"
+SAMPLERS = {"ginex": "samplers", "gnndrive": "samplers", "ali+pg": "sampling_workers"}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_threads_are_planned_and_those_without_room_refused_by_name(tiny_dataset: Dataset, name: str) -> None:
+    workload, options = workload_of(tiny_dataset, batch_size=40), {SAMPLERS[name]: 4}
+    for threads, least in ((1, 0), (9, 4 * 8 * 160 * 1024)):
+        with running(name, workload, budget=MemoryBudget(None), prepare=False, list_threads=threads, **options) as one:
+            if name == "ginex":  # the stage of superbatches has them, the plan shows the larger one
+                one = type(one)(workload, one.runtime, MemoryBudget(None), one.options, one.clock)
+                object.__setattr__(one.runtime, "stages", "sample")
+            planned = sum(item.bytes for item in one.plan().items if item.name == NAMED)
+        assert (planned >= least > 0) or planned == least == 0
+    assert_refused(re.escape(NAMED), name, workload, budget=MemoryBudget(32 * MIB), list_threads=256, **options)
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    results = tmp_path_factory.mktemp("threads") / "results"
+    share_cache(results, tmp_path_factory)
+    for folder in on_disk():
+        dataset = make_tiny(folder / "tiny", nodes=60_000, edges=1_200_000, dim=64)
+        with Series(results, folder) as opened:
+            opened.prepare([config(opened, "ginex")], dataset)
+            yield opened
+
+
+@needs_cap
+def test_ginex_with_many_threads_lives_under_its_cap(series: Series) -> None:
+    """Over a hundred threads take nearly half of the budget, which the caches then have not."""
+    settings = {"memory": "+56MiB", "device_memory": "16MiB", "fanout": [10, 10], "batch_size": 100, "max_batches": 40}
+    record = execute(
+        series,
+        config(series, "ginex", **settings, options={"samplers": 8, "list_threads": 18}),
+        Dataset.open(series.data_root / "tiny"),
+    )
+    assert record.status == "ok", record.reason
+    assert record.memory.oom_kills == 0
+    assert not [rule for rule in record.verdict_rules if rule.rule == "4" and not rule.ok]
