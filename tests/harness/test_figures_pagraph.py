@@ -113,6 +113,7 @@ def accuracy_record(system: str, factor: float, **config: Any) -> Record:
 
 def fill(root: Path, factor: float = 1.0) -> None:
     """Runs and studies that every figure of the paper can be drawn from; `factor` changes all that is measured."""
+    own: dict[str, Any]
     for model in HIDDEN:
         for system in ("dgl", "pagraph", "dgl+pp", "pagraph+pp"):
             slower = factor if system != "pagraph" else factor**2
@@ -292,7 +293,7 @@ def test_an_ablation_never_stands_for_pagraph(tmp_path: Path) -> None:
 
 def test_each_step_saves_over_the_one_before(tmp_path: Path) -> None:
     for step, factor in zip(STEPS.values(), (4.0, 2.0, 1.0, 1.0), strict=True):
-        own = {"options": step["options"], "partition": step["partition"], "ranks": 2}
+        own: dict[str, Any] = {"options": step["options"], "partition": step["partition"], "ranks": 2}
         save(tmp_path, paper_record("pagraph", factor, **own))
     table = data_of(tmp_path, "pagraph-fig18")
     assert list(table["series"]) == list(STEPS)
