@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # About this many markers on a line, so that it can be told from others and still be seen.
 MARKERS = 12
 # Up to so many values of a logarithmic axis are each a tick.
-COLUMN_TICKS = 8
+COLUMN_TICKS = 9
 
 
 def draw_curves(
@@ -42,6 +42,8 @@ def draw_curves(
     Returns:
         Canvas and axes.
     """
+    from matplotlib.ticker import NullLocator
+
     series, look_of = looks_of([str(name) for name in rows["series"]], looks)
     alone = axes is None
     if alone:
@@ -82,6 +84,7 @@ def draw_curves(
         values = sorted(set(rows["x"]))
         if len(values) <= COLUMN_TICKS:
             axes.set_xticks(values, [f"{value:g}" for value in values])
+            axes.xaxis.set_minor_locator(NullLocator())
     if ylog:
         axes.set_yscale("log")
         plain_log(axes.yaxis)
