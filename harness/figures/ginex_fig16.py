@@ -72,8 +72,11 @@ def draw(evidence: Evidence) -> Drawing:
 
     try:
         group, by_size = collect(True), True
-    except NotDrawn:
-        group, by_size = collect(False), False
+    except NotDrawn as reason:
+        try:
+            group, by_size = collect(False), False
+        except NotDrawn:
+            raise reason from None
     points = sorted((point for point in group.points if point.value is not None), key=lambda point: point.x)
     if len(points) < 2:
         raise NotDrawn("ginex finished with fewer than two superbatch sizes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.figures.base import Plain, gallery
+from harness.figures.base import Plain, gallery, values
 from harness.figures.evidence import Evidence
 from harness.figures.ginex_grid import feature_bytes, systems_of
 from harness.figures.query import NotDrawn
@@ -23,10 +23,17 @@ DEFAULT_SHARE = 0.1
 
 
 def host_profile(profile: Plain) -> Plain:
-    """The gallery's profile with all features in host memory, and a device that holds the largest hot share, too."""
+    """The gallery's profile with all features in host memory, and a device that holds the largest hot share, too.
+
+    Epochs are whole: with everything in memory a short one would be over before it could be timed. A profile may name
+    another dataset and mini-batch size (`tiering_dataset`, `tiering_batch`), so that the bus counts beside sampling.
+    """
     short = gallery(profile)
     memory = short["run"].get("device_memory")
-    run = {**short["run"], "memory": "none"}
+    run = {**short["run"], "memory": "none", "max_batches": 0}
+    (run["dataset"],) = values(profile, "tiering_dataset", [run["dataset"]])
+    (run["batch_size"],) = values(profile, "tiering_batch", [run["batch_size"]])
+    short = {**short, "run": run}
     if memory is not None:
         run["device_memory"] = parse_bytes(memory) + round(max(HOT_SHARES) * feature_bytes(short))
     return {**short, "run": run}
