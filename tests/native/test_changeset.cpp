@@ -1,5 +1,5 @@
-// Changesets against the plainest replacement that knows the future: the same hits, evictions and entries for random traces,
-// sizes and threads; every slot holds the node that the plan says; wrong calls are refused.
+// Changesets against the plainest replacement that knows the future: the same hits for random traces, sizes and threads, the
+// best evictions and entries at each step; every slot holds the node that the plan says; wrong calls are refused.
 #include "changeset.hpp"
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include <random>
 #include <set>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 
 #include "check.hpp"
 
@@ -17,10 +19,61 @@ namespace {
 using Trace = std::vector<std::vector<std::int64_t>>;  // distinct nodes of each batch
 constexpr std::uint32_t never = UINT32_MAX;
 
-struct Step {
-    std::uint64_t hits = 0, evictions = 0, entries = 0;
-    bool operator==(const Step&) const = default;
+// When each node is used next; batches are passed one after the other.
+class Future {
+public:
+    explicit Future(const Trace& trace) {
+        for (std::size_t b = trace.size(); b-- > 0;) {
+            for (const std::int64_t node : trace[b]) uses_[node].push_back(static_cast<std::uint32_t>(b));
+        }
+    }
+    void pass(const std::vector<std::int64_t>& batch) {
+        for (const std::int64_t node : batch) uses_[node].pop_back();
+    }
+    std::uint32_t next(std::int64_t node) const {
+        const auto found = uses_.find(node);
+        return found == uses_.end() || found->second.empty() ? never : found->second.back();
+    }
+
+private:
+    std::map<std::int64_t, std::vector<std::uint32_t>> uses_;  // the next one last
 };
+
+// What Belady does after a batch, which the future has passed: of what is at hand the nodes used again soonest stay, and
+// among equals those that were cached.
+struct Choice {
+    std::set<std::int64_t> cache;
+    std::vector<std::uint32_t> next;  // uses of the cached nodes, ascending
+    std::uint64_t hits = 0, evictions = 0, entries = 0;
+};
+
+Choice choose(const Future& future, const std::set<std::int64_t>& cache, const std::vector<std::int64_t>& batch, std::uint64_t capacity) {
+    Choice choice;
+    std::vector<std::tuple<std::uint32_t, bool, std::int64_t>> at_hand;  // next use, whether new, node
+    const auto add = [&](std::int64_t node, bool is_new) {
+        if (future.next(node) != never) at_hand.emplace_back(future.next(node), is_new, node);
+    };
+    for (const std::int64_t node : cache) add(node, false);
+    for (const std::int64_t node : batch) {
+        if (cache.contains(node)) {
+            ++choice.hits;
+        } else {
+            add(node, true);
+        }
+    }
+    std::sort(at_hand.begin(), at_hand.end());
+    for (std::size_t i = 0; i < at_hand.size(); ++i) {
+        const auto& [when, is_new, node] = at_hand[i];
+        if (i >= capacity) {
+            choice.evictions += !is_new;
+            continue;
+        }
+        choice.cache.insert(node);
+        choice.next.push_back(when);
+        choice.entries += is_new;
+    }
+    return choice;
+}
 
 Trace random_trace(std::mt19937_64& random, std::int64_t num_nodes, std::size_t batches, std::int64_t most) {
     std::vector<std::int64_t> nodes(static_cast<std::size_t>(num_nodes));
@@ -49,44 +102,8 @@ std::set<std::int64_t> first_nodes(const Trace& trace, std::uint64_t capacity) {
     return cache;
 }
 
-// Belady over batches: what is at hand after a batch is sorted by its next use, and the soonest stay. Which of several with
-// the same next use stay changes none of these numbers, except that a cached one costs no entry.
-std::vector<Step> belady(const Trace& trace, std::set<std::int64_t> cache, std::uint64_t capacity) {
-    std::map<std::int64_t, std::vector<std::uint32_t>> uses;  // the next one last
-    for (std::size_t b = trace.size(); b-- > 0;) {
-        for (const std::int64_t node : trace[b]) uses[node].push_back(static_cast<std::uint32_t>(b));
-    }
-    std::vector<Step> steps;
-    for (const auto& batch : trace) {
-        Step step;
-        std::vector<std::tuple<std::uint32_t, bool, std::int64_t>> at_hand;  // next use, whether new, node
-        std::set<std::int64_t> brought(batch.begin(), batch.end());
-        for (const std::int64_t node : batch) uses[node].pop_back();
-        const auto next = [&](std::int64_t node) { return uses[node].empty() ? never : uses[node].back(); };
-        for (const std::int64_t node : cache) {
-            step.hits += brought.erase(node);
-            if (next(node) != never) at_hand.emplace_back(next(node), false, node);
-        }
-        for (const std::int64_t node : brought) {
-            if (next(node) != never) at_hand.emplace_back(next(node), true, node);
-        }
-        std::sort(at_hand.begin(), at_hand.end());
-        cache.clear();
-        for (std::size_t i = 0; i < at_hand.size(); ++i) {
-            const auto& [when, is_new, node] = at_hand[i];
-            if (i < capacity) {
-                cache.insert(node);
-                step.entries += is_new;
-            } else {
-                step.evictions += !is_new;
-            }
-        }
-        steps.push_back(step);
-    }
-    return steps;
-}
-
-// All changesets; on the way every slot is followed.
+// All changesets; on the way every slot is followed, and each step is the best from where the planner stands. Which of several
+// nodes with the same next use it keeps is its own affair: later hits do not depend on it, later entries do.
 std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity, unsigned threads, bool fill) {
     std::vector<std::int64_t> sizes;
     for (const auto& batch : trace) sizes.push_back(static_cast<std::int64_t>(batch.size()));
@@ -102,6 +119,8 @@ std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::
     const auto expected = fill ? first_nodes(trace, capacity) : std::set<std::int64_t>{};
     CHECK(std::equal(in_slot.begin(), in_slot.end(), expected.begin(), expected.end()));
     in_slot.resize(capacity, -1);
+    Future future(trace);
+    std::set<std::int64_t> cache = expected;
     std::vector<Changeset> result;
     for (std::uint32_t b = 0; b < count; ++b) {
         const Changeset changes = planner.advance(b, trace[b]);
@@ -120,6 +139,19 @@ std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::
             CHECK(taken.insert(changes.in_slots[i]).second);
             in_slot.at(static_cast<std::size_t>(changes.in_slots[i])) = trace[b][position];
         }
+        future.pass(trace[b]);
+        const Choice best = choose(future, cache, trace[b], capacity);
+        CHECK(changes.hits == best.hits && changes.evictions == best.evictions && changes.in_slots.size() == best.entries);
+        // A slot keeps its node until another one enters, also where that node is not used again.
+        cache.clear();
+        std::vector<std::uint32_t> next;
+        for (const std::int64_t node : in_slot) {
+            if (node < 0 || future.next(node) == never) continue;
+            CHECK(cache.insert(node).second);
+            next.push_back(future.next(node));
+        }
+        std::sort(next.begin(), next.end());
+        CHECK(next == best.next);
         result.push_back(changes);
     }
     CHECK(planner.memory_bytes() > 0);
@@ -128,14 +160,15 @@ std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::
 
 void hits_are_those_of_belady(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity) {
     for (const bool fill : {true, false}) {
-        const auto start = fill ? first_nodes(trace, capacity) : std::set<std::int64_t>{};
-        const auto expected = belady(trace, start, capacity);
         const auto alone = planned(trace, num_nodes, capacity, 1, fill);
-        for (std::size_t b = 0; b < trace.size(); ++b) {
-            CHECK((Step{alone[b].hits, alone[b].evictions, alone[b].in_slots.size()} == expected[b]));
-        }
         const auto together = planned(trace, num_nodes, capacity, 4, fill);
+        Future future(trace);
+        auto cache = fill ? first_nodes(trace, capacity) : std::set<std::int64_t>{};
         for (std::size_t b = 0; b < trace.size(); ++b) {
+            future.pass(trace[b]);
+            Choice best = choose(future, cache, trace[b], capacity);
+            CHECK(alone[b].hits == best.hits);
+            cache = std::move(best.cache);
             CHECK(alone[b].slots == together[b].slots && alone[b].in_slots == together[b].in_slots);
             CHECK(alone[b].in_positions == together[b].in_positions);
         }
