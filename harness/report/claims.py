@@ -82,8 +82,10 @@ def claim_of(entry: Any) -> Claim:
         condition=str(get("condition") or ""),
         verdict=str(get("verdict") or "not run"),
         published=_value(get("paper_value"), unit),
-        measured=_measured(get("measured"), get("interval"), str(get("interval_kind") or ""), unit),
-        reason="; ".join(filter(None, [str(get("reason") or ""), _doubt(get("certain"))])),
+        measured=_measured(
+            get("measured"), get("interval"), str(get("interval_kind") or ""), unit.removesuffix(" or more")
+        ),
+        reason=str(get("reason") or ""),
         figure=str(get("figure") or ""),
     )
 
@@ -98,10 +100,6 @@ def _value(value: Any, unit: str) -> str:
     if value is None or value != value or value == "":
         return ""
     return f"{_number(value)} {unit}".strip()
-
-
-def _doubt(certain: Any) -> str:
-    return "the interval reaches into another verdict" if certain is False else ""
 
 
 def _measured(value: Any, interval: Any, kind: str, unit: str) -> str:

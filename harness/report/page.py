@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from harness.figures import style
 from harness.report.claims import Scoreboard
 from harness.report.gallery import Entry
 from harness.report.headline import Headline
-from harness.report.runs import finite
+from harness.report.runs import compact
 
 Plain = dict[str, Any]
 TEMPLATES = Path(__file__).parent / "templates"
@@ -125,6 +124,5 @@ def policy(scripts: Sequence[str]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Plain data as JSON that may stand inside <script>: no `<` in it, numbers that JSON has not become null."""
-    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    """Plain data as JSON that may stand inside <script>: no `<` in it."""
+    return compact(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

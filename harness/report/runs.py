@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from workloads.units import parse_bytes
 Plain = dict[str, Any]
 # Of a worker's log, its end (bytes).
 LOG_TAIL = 4096
+# Control characters, and those that turn the direction of writing: a log may hold anything.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 COLUMNS = (
     "id", "system", "dataset", "dim", "model", "sampler", "batch", "memory", "memory_bytes", "device", "disk", "host",
     "accelerator",
@@ -78,7 +81,7 @@ def _asked_bytes(config: Plain) -> int | None:
         if text.endswith("x"):
             data = config["dataset"]
             width = 2 if data["dtype"] == "float16" else 4
-            return round(float(text[:-1]) * data["num_nodes"] * data["dim"] * width)
+            return round(float(text[:-1]) * int(data["num_nodes"]) * int(data["dim"]) * width)
         return None if text == "none" else parse_bytes(text.removeprefix("+"))
     except (InputError, ValueError):
         return None
@@ -96,11 +99,12 @@ class Pool:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._known: dict[str, int] = {}
+        self._known: dict[str | tuple[str, ...], int] = {}
 
     def add(self, value: Any) -> int:
         """The number of a value."""
-        key = json.dumps(value, sort_keys=True, default=str)
+        # The names of rules come 20 times a record, and a tuple of text needs no writing down to be looked up.
+        key = value if isinstance(value, tuple) else json.dumps(value, sort_keys=True, default=str)
         if key not in self._known:
             self._known[key] = len(self.values)
             self.values.append(value)
@@ -120,7 +124,7 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
         "reason": record.get("reason") or "",
         "caveats": record.get("caveats") or [],
         "rules": [
-            [pool.add([rule["rule"], rule["name"]]), rule["ok"], rule.get("detail") or ""]
+            [pool.add((rule["rule"], rule["name"])), rule["ok"], rule.get("detail") or ""]
             for rule in record.get("verdict_rules") or []
         ],
         "started": record.get("started_at") or "",
@@ -179,13 +183,20 @@ def log_tail(folder: Path) -> str:
         return ""
     if size > LOG_TAIL:
         text = "… " + text.partition("\n")[2]
-    return "".join(c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def packed(value: Any) -> str:
     """Plain data as base64 of compressed JSON, for the page to open; numbers that JSON has not become null."""
-    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str, ensure_ascii=False)
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(compact(value).encode("utf-8", "replace"), 6, mtime=0)).decode()
+
+
+def compact(value: Any) -> str:
+    """Plain data as JSON without spaces; numbers that JSON has not become null."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=str, ensure_ascii=False)
+    except ValueError:
+        return json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str, ensure_ascii=False)
 
 
 def finite(value: Any) -> Any:

@@ -83,14 +83,14 @@ def write_report(
     fixed += len(str(runs["rows"])) + sum(map(len, runs["texts"]))
     wanted = _wanted(rendered, settings)
     details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
-    timelines = _timelines(records, folders, wanted, min(TIMELINES, LIMIT - fixed - len(details)))
+    timelines, crowded = _timelines(records, folders, wanted, min(TIMELINES, LIMIT - fixed - len(details)))
     content = Content(
         headline=headline(settings, records),
         board=board,
         entries=entries,
         runs=runs,
         tiles=_tiles(records, board, entries),
-        sentences=_sentences(records, len(bad), kept, len(wanted), len(timelines)),
+        sentences=_sentences(records, len(bad), kept, len(timelines), crowded),
         unreadable=[(Path(one.path).name, one.reason) for one in bad[:REASONS]],
         first=_first(settings),
         details=details,
@@ -143,21 +143,21 @@ def _details(
     return packs, 0
 
 
-def _timelines(records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int) -> Plain:
+def _timelines(records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int) -> tuple[Plain, int]:
+    """Packed timelines by run, with the number of runs for which there was no room."""
     by_id = {record["run_id"]: record for record in records}
     found: Plain = {}
-    for run in wanted:
-        if run not in by_id:
-            continue
+    known = [run for run in wanted if run in by_id]
+    for number, run in enumerate(known):
         lines = over_time(Path(folders[run]), by_id[run])
         if lines is None:
             continue
         text = packed(lines)
         room -= len(text) + len(run) + 6
         if room < 0:
-            break
+            return found, len(known) - number
         found[run] = text
-    return found
+    return found, 0
 
 
 def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -176,7 +176,7 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Entry]
     return tiles
 
 
-def _sentences(records: Sequence[Plain], bad: int, detailed: int, wanted: int, shown: int) -> list[str]:
+def _sentences(records: Sequence[Plain], bad: int, detailed: int, shown: int, crowded: int) -> list[str]:
     """What holds of the records as a whole: read or not, hosts, devices, what was left out of the file."""
     sentences = []
     if bad:
@@ -201,9 +201,9 @@ def _sentences(records: Sequence[Plain], bad: int, detailed: int, wanted: int, s
     if detailed < len(records):
         missing = len(records) - detailed
         sentences.append(f"The details of {missing:,} runs that no figure draws stay in the files beside this one.")
-    if shown < wanted:
+    if crowded:
         sentences.append(
-            f"{shown} of the {wanted} drawn runs have their timelines in this file; the rest lie beside it."
+            f"{shown} drawn runs have their timelines in this file; those of {crowded} more lie beside it."
         )
     return sentences
 

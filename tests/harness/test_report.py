@@ -19,6 +19,7 @@ from harness.report.claims import Scoreboard, claim_of
 from harness.report.gallery import gallery, read_markdown
 from harness.report.headline import Headline, headline
 from harness.report.page import SCRIPTS, TEMPLATES
+from harness.report.runs import LOG_TAIL, log_tail
 from harness.report.standings import settings_of, times_as_fast
 from harness.report.timelines import POINTS, SPANS, pipeline, timeline
 from tests.harness.records import make_record
@@ -228,7 +229,7 @@ def test_it_stays_small_and_says_what_it_left_out(
     page = Page((tmp_path / "small.html").read_text())
     packed = embedded(page, "packed")
     assert len(json.dumps(packed)) < len(json.dumps(whole))
-    assert "stay in the files beside this one" in page.text or "the rest lie beside it" in page.text
+    assert "stay in the files beside this one" in page.text or "more lie beside it" in page.text
 
 
 def test_links_lead_to_the_files_beside_it(filled: Path, tmp_path: Path) -> None:
@@ -290,11 +291,18 @@ def test_timelines_use_the_names_of_the_recorder() -> None:
     assert line is not None and set(line) == {"t", *(name for name, _ in [*LEVELS.values(), *RATES.values()])}
 
 
+def test_a_log_keeps_its_end_and_no_control_characters(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(1000)]
+    keep(tmp_path, make_record("gnndrive", [1.0]), log="\n".join([*lines, "\x1b[31mred\u202eder\x1b[0m", "end"]))
+    tail = log_tail(results.run_folders(tmp_path)[0])
+    assert tail.startswith("… line ") and tail.endswith("�[31mred�der�[0m\nend") and len(tail) <= LOG_TAIL
+    assert log_tail(tmp_path) == ""
+
+
 def test_a_claim_shows_what_there_is_and_a_dash_for_what_is_not() -> None:
     claim = claim_of({"id": "x", "verdict": "reproduced", "paper_value": 16.9, "unit": "x", "measured": 12.345,
-                      "interval": [11.0, 13.0], "interval_kind": "bootstrap95", "certain": False})  # fmt: skip
+                      "interval": [11.0, 13.0], "interval_kind": "bootstrap95"})  # fmt: skip
     assert (claim.published, claim.measured) == ("16.9 x", "12.3 x [11–13, 95 %]")
-    assert "another verdict" in claim.reason
     several = claim_of({"measured": [1.5, 2.5], "interval": [[1, 2], [2, 3]], "interval_kind": "range", "unit": "%"})
     assert several.measured == "1.5 % [1–2, range], 2.5 % [2–3, range]"
     nothing = claim_of({"id": "y", "paper_value": None, "measured": None, "interval": None})

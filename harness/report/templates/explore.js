@@ -100,7 +100,7 @@
   function decades(values) {
     const [low, high] = [Math.log10(Math.min(...values)), Math.log10(Math.max(...values))];
     const tickvals = [];
-    for (let power = Math.floor(low) - 1; power <= Math.ceil(high) + 1; power += 1) for (const one of high - low > 3 ? [1] : [1, 2, 5]) tickvals.push(one * 10 ** power);
+    for (let power = Math.floor(low) - 1; power <= Math.ceil(high) + 1; power += 1) for (const one of high - low > 3 ? [1] : high - low > 0.8 ? [1, 2, 5] : [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8]) tickvals.push(one * 10 ** power);
     const room = Math.max(0.12, (high - low) * 0.08);
     return { tickvals, ticktext: tickvals.map((value) => number(value)), range: [low - room, high + room] };
   }
