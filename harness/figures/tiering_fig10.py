@@ -49,8 +49,8 @@ def draw(evidence: Evidence) -> Drawing:
     paper = published("tiering-fig10")
     style = look(TIERING)
     for axes, column, series, label in (
-        (panels[0], "traffic_percent", "traffic saved", "rows over the bus (% of no hot rows)"),
-        (panels[1], "time_percent", "time saved", "epoch time (% of no hot rows)"),
+        (panels[0], "traffic_percent", "traffic saved", "bytes over the bus (%)"),
+        (panels[1], "time_percent", "time saved", "epoch time (%)"),
     ):
         error = None
         if column == "time_percent":
@@ -68,9 +68,9 @@ def draw(evidence: Evidence) -> Drawing:
         axes.set_ylim(0, 108)
         axes.set_xlabel("rows in device memory (%)")
         axes.set_ylabel(label)
-    panels[0].set_title(f"Bus traffic ({format_bytes(int(bus))} an epoch at 0 %)", loc="left")
-    panels[1].set_title(f"Epoch time ({whole:.3g} s at 0 %)", loc="left")
-    legend_above(canvas, panels)
+    panels[0].set_title(f"Bus traffic (100 %: {format_bytes(int(bus))} an epoch)", loc="left")
+    panels[1].set_title(f"Epoch time (100 %: {whole:.3g} s)", loc="left")
+    legend_above(canvas, panels, [TIERING])
     text = caption(group, list(points.values()), _extra(sorted(points)))
     add_caption(canvas, text)
     return Drawing(canvas, rows, text, runs=group.runs())
