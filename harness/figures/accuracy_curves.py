@@ -55,6 +55,8 @@ def draw_accuracy(
         xlog: logarithmic time.
         target: an accuracy (a share) to mark by a thin line.
     """
+    from matplotlib.ticker import MaxNLocator
+
     canvas, panels = many_panels(len(over), wide=len(over) > 1, height=2.4, sharey=True)
     for index, (axes, column) in enumerate(zip(panels, over, strict=True)):
         draw_curves(
@@ -62,6 +64,8 @@ def draw_accuracy(
             xlabel=XLABELS[column], ylabel="test accuracy (%)" if index == 0 else "",
             xlog=xlog and column != "epoch", looks=looks, axes=axes,
         )  # fmt: skip
+        if column == "epoch":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if target is not None:
             axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
     legend_above(canvas, panels)

@@ -131,6 +131,12 @@ def best_accuracy(record: Mapping[str, Any]) -> float | None:
     return None if curve.empty else float(curve["accuracy"].max())
 
 
+def final_accuracy(record: Mapping[str, Any], epochs: int = 3) -> float | None:
+    """Mean test accuracy of the last epochs, steadier than one epoch's; None for a run without."""
+    curve = accuracy_curve(record)
+    return None if curve.empty else float(curve["accuracy"].tail(epochs).mean())
+
+
 def common_target(records: Sequence[Mapping[str, Any]]) -> float | None:
     """An accuracy that all of these runs reached, a point below the best of the least of them; None without runs."""
     best = [accuracy for accuracy in map(best_accuracy, records) if accuracy is not None]

@@ -16,6 +16,7 @@ from harness.figures.accuracy_runs import (
     accuracy_profile,
     common_target,
     epochs_to,
+    final_accuracy,
     origin,
     time_to,
 )
@@ -45,8 +46,13 @@ def test_time_to_accuracy_counts_every_epoch_until_it_was_reached() -> None:
     assert time_to(record, 0.9) is None
 
 
+def test_the_final_accuracy_is_of_the_last_epochs() -> None:
+    assert final_accuracy(trained("a", 1.0, [0.1, 0.6, 0.7, 0.8]).to_json()) == pytest.approx(0.7)
+
+
 def test_a_run_that_was_not_judged_has_no_curve() -> None:
     record = make_record("gnndrive", [1.0]).to_json()
+    assert final_accuracy(record) is None
     assert accuracy_curve(record).empty
     assert time_to(record, 0.1) is None
     assert common_target([record]) is None
