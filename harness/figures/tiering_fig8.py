@@ -72,7 +72,7 @@ def draw(evidence: Evidence) -> Drawing:
     text = caption(
         group,
         [point for point in group.points if point.value is not None],
-        f"{DEFAULT_SHARE:.0%} of the rows hot in tiering; a moment counts for the first open of bus (copies and "
+        f"{100 * DEFAULT_SHARE:g} % of the rows hot in tiering; a moment counts for the first open of bus (copies and "
         "zero-copy reads), compute, gather, sample",
     )
     add_caption(canvas, text)
