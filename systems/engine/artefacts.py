@@ -115,12 +115,14 @@ def prepare(
         folder.rename(wanted)
         sync(root)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG):
+        # numpy says of a write that was cut short how much of it was done, not why.
+        code = errno.ENOSPC if error.errno is None else error.errno
+        if code not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG):
             raise
         raise DataIOError(
-            f"preparing {name} failed: {os.strerror(error.errno)}",
+            f"preparing {name} failed: {os.strerror(code)}",
             path=str(error.filename or wanted),
-            errno=error.errno,
+            errno=code,
             fix="make room on the disk of the results folder or lower the disk-space limit",
         ) from error
     finally:
