@@ -76,9 +76,9 @@ def draw(evidence: Evidence) -> Drawing:
     )  # fmt: skip
     beside = table[(table["series"] == REFERENCE) & table["value"].notna()]
     if len(beside):
-        panels[0].axhline(
-            float(beside["value"].iloc[0]), color=style.look(REFERENCE).color, linestyle="--", label=REFERENCE
-        )
+        slow = float(beside["value"].iloc[0])
+        panels[0].axhline(slow, color=style.look(REFERENCE).color, linestyle="--", label=REFERENCE)
+        panels[0].set_ylim(top=1.3 * max(slow, float(mine["value"].max())))
     draw_bars(
         mine.assign(value=mine.get("amplification"), low=None, high=None), title="Read amplification of its layout",
         ylabel="bytes read over bytes wanted", xlabel="disk-space limit over the features", numbers=".2f",
