@@ -43,9 +43,10 @@ def draw(evidence: Evidence) -> Drawing:
         f"gnndrive, {name} variant ({point.record['config']['device']})"
         for name, point in zip(names, points, strict=True)
     ]
+    missing = "CPU" if cpu is None else "GPU" if gpu is None else ""
     note = (
-        "not run: the CPU variant (--figures gnndrive-fig11)"
-        if cpu is None
+        f"not run in the same setting: the {missing} variant (--figures gnndrive-fig11)"
+        if missing
         else "of the CPU variant, the device's memory is in its host budget"
     )
     return draw_timelines(points, found[0], titles, note)

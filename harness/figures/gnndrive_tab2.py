@@ -42,10 +42,12 @@ class Row:
 
     name: str
     paper: str
-    point: Point
+    point: Point | None
 
     def seconds(self) -> tuple[float | None, float | None, float | None]:
         """Data preparation (None: it has none), training (the rest of the epoch), and the epoch."""
+        if self.point is None:
+            return None, None, None
         epochs = [epoch for epoch in self.point.record["epochs"] if not epoch["warmup"]]
         if self.point.value is None or not epochs:
             return None, None, None
@@ -72,7 +74,7 @@ def draw(evidence: Evidence) -> Sheet:
         "training: all of the epoch after data preparation, of which most systems have none; the CPU variant has the "
         "device's memory in its host budget; the paper's values: papers100M, 32 GB (mariusgnn also 128 GB)"
     )
-    points = [row.point for row in rows]
+    points = sorted((row.point for row in rows if row.point is not None), key=_on_processor)
     return sheet(table, shown, caption(group, points, extra), runs=run_ids(points))
 
 
@@ -108,7 +110,7 @@ def _rows(evidence: Evidence, group: Group) -> list[Row]:
         evidence.frame, group, axis=lambda config: "cpu", ignore=["memory"],
     )  # fmt: skip
     found = {variant_of(p.record["config"]): p for p in [*(p for p in group.points if p.x == base), *cpu]}
-    rows = [Row(name, PAPER[name], found[name]) for name in ("gnndrive", CPU, "pyg+", "ginex") if name in found]
+    rows = [Row(name, paper, found.get(name)) for name, paper in PAPER.items()]
     papers = ["MariusGNN-32G", *["MariusGNN-128G"] * (len(marius) - 1)]
     return rows + [
         Row(f"{MARIUS}, {format_bytes(sizes[point.x])}", paper, point)
@@ -122,7 +124,8 @@ def _in_bytes(memory: Any) -> bool:
 
 def _line(row: Row, theirs: pd.DataFrame) -> Plain:
     before, training, overall = row.seconds()
-    failed = MARK.get(row.point.status, row.point.status) if row.point.value is None else None
+    status = row.point.status if row.point is not None else "not run"
+    failed = None if row.point is not None and row.point.value is not None else MARK.get(status, status)
     line: Plain = {
         "system": row.name,
         "data preparation (s)": failed or before,
@@ -133,7 +136,12 @@ def _line(row: Row, theirs: pd.DataFrame) -> Plain:
     for column in ("preparation", "training", "overall"):
         value = theirs[(theirs["series"] == row.paper) & (theirs["x"].astype(str) == column)]["value"]
         line[f"paper: {column} (s)"] = float(value.iloc[0]) if len(value) else None
-    return {**line, "status": row.point.status, "samples": row.point.samples, "run": row.point.record.get("run_id", "")}
+    samples, run = (row.point.samples, row.point.record.get("run_id", "")) if row.point is not None else (0, "")
+    return {**line, "status": status, "samples": samples, "run": run}
+
+
+def _on_processor(point: Point) -> bool:
+    return bool(point.record["config"]["device"] == "cpu")
 
 
 register(
