@@ -54,11 +54,15 @@ def wide_device(profile: Plain) -> Plain:
 
 
 def only_systems(profile: Plain, names: list[str]) -> list[Any]:
-    """The profile's entries of the systems that are named and installed, one each (the first: the capped one)."""
+    """The entries of the systems that are named and installed, one each (the first: the capped one).
+
+    The profile's own, else those of `gallery.systems`, which the headline does not run, else by name alone.
+    """
     from systems.registry import names as installed
 
     found: dict[str, Any] = {}
-    for entry in profile["systems"]:
+    beside = (profile.get("gallery") or {}).get("systems") or []
+    for entry in [*profile["systems"], *beside]:
         own = entry if isinstance(entry, str) else entry["name"]
         if own in names:
             found.setdefault(own, entry)
