@@ -59,7 +59,7 @@ class Snapshots:
             return
         target = self._folder / f"model-{len(self._files)}.npz"
         state = self._trainer.model.state_dict()
-        np.savez(target, **{name: value.detach().cpu().numpy() for name, value in state.items()})  # type: ignore[arg-type]
+        np.savez(target, **{name: value.detach().cpu().numpy() for name, value in state.items()})
         self._files.append(target)
 
     def accuracies(self, workload: Workload, nodes: int) -> list[float]:
