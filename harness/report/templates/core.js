@@ -45,6 +45,12 @@ const Report = (() => {
     return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
   }
 
+  // `+67108864` as what it means; what is no plain number of bytes stays as it was asked for.
+  function memory(text) {
+    const found = /^(\+?)(\d+)$/.exec(text);
+    return found ? `${found[1] ? "floor + " : "cap "}${bytes(Number(found[2]))}` : text;
+  }
+
   function table(header, rows, label) {
     const cell = (value, tag) => value instanceof Element && value.tagName.match(/^T[DH]$/) ? value : el(tag, {}, value);
     return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
@@ -113,5 +119,5 @@ const Report = (() => {
     }
   }
 
-  return { data, packed, runs, at, el, literal, number, bytes, table, badge, look, swatch, order, unpack, allDetails, plot, axis, route };
+  return { data, packed, runs, at, el, literal, number, bytes, memory, table, badge, look, swatch, order, unpack, allDetails, plot, axis, route };
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // Charts and table of the runs, filtered. Runs of two hosts or devices are drawn in panels of their own, never averaged.
 (() => {
-  const { data, runs, el, literal, number, table, badge, look, swatch, order, plot, axis } = Report;
+  const { data, runs, el, literal, number, memory, badge, look, swatch, order, plot, axis } = Report;
   const form = document.getElementById("run-filters");
   form.addEventListener("submit", (event) => event.preventDefault());
   const PANELS = 4;
@@ -22,7 +22,7 @@
   function options(select, entries) { select.replaceChildren(...entries.map(([value, text]) => el("option", { value }, text))); }
   for (const name of FILTERS) {
     const values = [...new Set(runs.map((run) => run[name]))].sort();
-    options(form.elements[name], [["", `all (${values.length})`], ...values.map((value) => [value, value])]);
+    options(form.elements[name], [["", `all (${values.length})`], ...values.map((value) => [value, name === "memory" ? memory(value) : value])]);
   }
   options(form.elements.y, Object.entries(MEASURES));
   options(form.elements.x, Object.entries(ACROSS));
@@ -78,7 +78,7 @@
           marker: { color: look(system).color, symbol: look(system).symbol, size: 10, line: { color: "#1b2430", width: 0.8 } },
           error_y: y === "epoch_s" ? { type: "data", symmetric: false, array: mine.map((run) => run.high - run.epoch_s), arrayminus: mine.map((run) => run.epoch_s - run.low), color: look(system).color, thickness: 1.2 } : undefined,
           hoverinfo: "text", hovertext: mine.map((run) => [`<b>${literal(run.system)}</b> ${number(run[y])}`, `${literal(run.dataset)}, ${literal(run.model)}, batch ${run.batch}`,
-            `memory ${literal(run.memory)}, ${literal(run.device)}`, `${run.class}, ${run.verdict}, ${run.samples} epochs`, "select for its page"].join("<br>")),
+            `memory ${literal(memory(run.memory))}, ${literal(run.device)}`, `${run.class}, ${run.verdict}, ${run.samples} epochs`, "select for its page"].join("<br>")),
         });
         named.add(system);
       }
@@ -115,7 +115,7 @@
     const label = (run) => literal(run.system) + place(run);
     const traces = names.map((stage, index) => ({
       type: "bar", name: literal(stage), x: sorted.map(label), y: sorted.map((run) => run.parts[index]), customdata: sorted.map((run) => run.id), marker: { color: data.stage_colors[stage] || "#b6bdc7", line: { color: "#1b2430", width: 0.4 } },
-      hoverinfo: "text", hovertext: sorted.map((run) => `<b>${literal(run.system)}</b> ${literal(stage)} ${number(run.parts[index])} s<br>${literal(run.dataset)}, memory ${literal(run.memory)}`),
+      hoverinfo: "text", hovertext: sorted.map((run) => `<b>${literal(run.system)}</b> ${literal(stage)} ${number(run.parts[index])} s<br>${literal(run.dataset)}, memory ${literal(memory(run.memory))}`),
     })).filter((trace) => trace.y.some((value) => value));
     plot(node, traces, {
       barmode: "group", bargap: 0.25, height: 380, yaxis: axis({ title: { text: "open in each stage (s an epoch)" }, rangemode: "tozero" }), xaxis: axis({ type: "category" }),
@@ -142,6 +142,7 @@
       if (key === "id") return el("th", { scope: "row", class: "k" }, el("a", { href: `#run/${encodeURIComponent(run.id)}` }, run.id));
       if (key === "system") return el("td", { class: "k" }, swatch(run.system), run.system);
       if (key === "verdict" || key === "status") return el("td", {}, badge(run[key]));
+      if (key === "memory") return el("td", { class: "k" }, memory(run.memory));
       return typeof run[key] === "string" ? el("td", { class: "k" }, run[key]) : el("td", { class: "n" }, number(run[key]));
     }))));
     const more = document.getElementById("more-runs");
