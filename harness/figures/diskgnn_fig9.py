@@ -91,6 +91,8 @@ def draw(evidence: Evidence) -> Drawing:
     draw_bars(
         whole, title="With amortised preprocessing", ylabel="", log=True, numbers=".2g", axes=panels[1],
     )  # fmt: skip
+    known = pd.concat([rows["value"], whole["value"]]).dropna().astype(float)
+    panels[0].set_ylim(float(known.min()) / 2, float(known.max()) * 2)
     for axes in panels:
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     legend_above(canvas, panels)

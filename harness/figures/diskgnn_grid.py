@@ -40,11 +40,11 @@ def is_plain(config: Mapping[str, Any], *free: str) -> bool:
 
 
 def entries(profile: Plain, names: list[str], **options: Any) -> list[Plain]:
-    """The profile's entries of these systems, each with `options` on top of its own."""
-    found = []
+    """The profile's entries of these systems, each with `options` on top of its own, and no run settings of its own."""
+    found: list[Plain] = []
     for entry in only_systems(profile, names):
-        own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
-        found.append({**own, "options": {**own.get("options", {}), **options}})
+        own: Plain = {"name": entry} if isinstance(entry, str) else entry
+        found.append({"name": own["name"], "options": {**own.get("options", {}), **options}})
     return found
 
 
