@@ -114,7 +114,7 @@ def graphs(profile: Plain) -> list[tuple[str, Plain]]:
         **{key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe},
         "kind": "fractal", "expand": _FLAT_COPIES, "dim": 1,
     }  # fmt: skip
-    return [(name, recipe), (f"{name}-fractal", flat)]
+    return [(name, recipe), (f"{name}-flat", flat)]
 
 
 def planning_needs(
