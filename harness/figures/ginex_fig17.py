@@ -19,7 +19,8 @@ def needs(profile: Plain) -> Plain:
     """The three systems at each dimension, in the same host memory; device memory grows with the rows.
 
     A row of dimension 768 is six times one of 128: where the profile's budget would not hold a mini-batch of those, it
-    says (`wide_batch_factor`) how much smaller mini-batches are, at all dimensions.
+    says how much smaller mini-batches are and how much larger the budget, at all dimensions (`wide_batch_factor`,
+    `wide_memory_factor`).
     """
     short = gallery(profile)
     changed, names = with_dims(short, values(profile, "wide_dims", DIMS))
@@ -34,7 +35,8 @@ def needs(profile: Plain) -> Plain:
             if memory is not None:
                 own["device_memory"] = parse_bytes(memory) * int(changed["datasets"][name]["dim"]) // base
             systems.append({**entry, "options": options, "run": {**entry.get("run", {}), **own}})
-    changed["run"] = {**changed["run"], "memory": f"+{host_budget(short)}"}
+    (factor,) = values(profile, "wide_memory_factor", [1.0])
+    changed["run"] = {**changed["run"], "memory": f"+{round(host_budget(short) * factor)}"}
     return {**changed, "name": "ginex-fig17", "systems": systems, "grid": {}}
 
 
