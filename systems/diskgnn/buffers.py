@@ -158,7 +158,7 @@ class DeviceMemory(Memory):
         self.staged = True
         self.table = accelerator.allocate(fit.levels.direct + fit.buffers * fit.buffer_rows, dataset.dim, self._dtype)
         # Whole pages are read into a landing; what its rows leave of the last one is part of it all the same.
-        self._staging = [self._host(fit.staging_rows) for _ in range(fit.staging)]
+        self._staging = self._landings(fit.staging, fit.staging_rows)
         self._cache = self._host(fit.levels.host) if fit.levels.host else None
         self._bounce_rows = max(1, _BOUNCE // self._row_bytes)
         self._bounce = [self._host(self._bounce_rows) for _ in range(2)]
@@ -167,6 +167,13 @@ class DeviceMemory(Memory):
     def _host(self, rows: int) -> torch.Tensor:
         flat = self._accelerator.host_buffer(-(-rows * self._row_bytes // _PAGE) * _PAGE)
         return flat[: rows * self._row_bytes].view(self._dtype).view(rows, self._dim)
+
+    def _landings(self, count: int, rows: int) -> list[torch.Tensor]:
+        """Landings beside each other in one allocation, so that huge pages carry them."""
+        each = -(-rows * self._row_bytes // _PAGE) * _PAGE
+        flat = self._accelerator.host_buffer(count * each)
+        parts = [flat[number * each : number * each + rows * self._row_bytes] for number in range(count)]
+        return [part.view(self._dtype).view(rows, self._dim) for part in parts]
 
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
         """The host cache as it is, the device cache by a copy of each piece."""

@@ -119,11 +119,12 @@ class Trainer:
         return work
 
     def _load_graph(self, work: _Work, k: int, tally: Tally) -> _Work:
-        arrays = self._finish(work.graph_read).arrays
+        read = self._finish(work.graph_read)
+        arrays = read.arrays
         work.sampled = read_graph(arrays, k)
         if self._memory is not None:
             work.addresses = read_addresses(arrays)
-        self._clock.add("load_graph", work.index, work.asked_at, time.monotonic())
+        self._clock.add("load_graph", work.index, work.asked_at, read.arrived_s)
         tally.asked(work.sampled, work.addresses, int(self._reader.num_rows[work.chunk]))
         return work
 
@@ -131,6 +132,7 @@ class Trainer:
         """The packed rows, which are under way, and meanwhile the single ones."""
         assert work.landing is not None
         start = work.features_asked_at or time.monotonic()
+        end = start
         wanted: Ids = work.addresses.single.astype(np.int64)
         if len(wanted):
             reader = self._singles.popleft()
@@ -139,10 +141,12 @@ class Trainer:
                 tally.read(reader.read(wanted, room))
             finally:
                 self._singles.append(reader)
+            end = time.monotonic()
         if work.features_read is not None:
-            self._finish(work.features_read)
+            # Until its bytes were there, not until somebody looked: an early read waits for no device.
+            end = max(end, self._finish(work.features_read).arrived_s)
         if len(wanted) or work.features_read is not None:
-            self._clock.add("extract", work.index, start, time.monotonic())
+            self._clock.add("extract", work.index, start, end)
         return work
 
     def _assemble(self, work: _Work, free: _Free) -> Batch:

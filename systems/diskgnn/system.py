@@ -14,6 +14,7 @@ from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.pipeline import Trainer
 from systems.diskgnn.planner import Sizes, plan_sizes
 from systems.diskgnn.tally import Tally
+from systems.engine.memory import give_back_free_memory
 from systems.engine.packed_store import PackedReader, row_pieces
 from systems.engine.reader import ReadStats, RowReader
 from systems.engine.topology import DatasetFiles, row_bytes
@@ -90,6 +91,8 @@ class DiskGnn(System):
         """Prepare or find an episode and load its caches."""
         self._shut()
         ready = self._ready = self._episodes.get(epochs)
+        # Planning's arrays are freed, but stay on the heap where training's memory is to be.
+        give_back_free_memory()
         options, sizes, dataset = self.options, self._sizes, self.workload.dataset
         with self.clock.stage("switch"):
             self._reader = PackedReader(ready.folder, request_bytes=options.request_bytes, depth=options.request_depth)

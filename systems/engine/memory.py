@@ -31,18 +31,19 @@ def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
     """Zeroed private uint8 [nbytes] whose address is a multiple of `alignment`; its pages exist once they are touched.
 
     From 2 MiB on it asks for huge pages: a large direct read then meets few pieces of physical memory instead of one
-    for every 4 KiB, which devices split requests over.
+    for every 4 KiB, which devices split requests over; only as far as they lie within it whole, so that it takes no
+    more memory than it has.
     """
     huge = nbytes >= _HUGE_PAGE
     alignment = max(alignment, _HUGE_PAGE if huge else 1)
     spare = max(0, alignment - mmap.PAGESIZE)
     # Private: shared anonymous memory would be counted, and swapped, as shmem.
     mapping = mmap.mmap(-1, max(1, nbytes + spare), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if huge:
-        with contextlib.suppress(OSError):  # a kernel without huge pages
-            mapping.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(mapping, dtype=np.uint8)
     start = -memory.__array_interface__["data"][0] % alignment
+    if huge and alignment % _HUGE_PAGE == 0:
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE * _HUGE_PAGE)
     return memory[start : start + nbytes]
 
 

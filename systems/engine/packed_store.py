@@ -63,11 +63,13 @@ class PackedBatch:
         index: its number.
         rows: uint8 [num_rows, row_bytes], a view; empty where the features were not asked for.
         arrays: views of its arrays; copy what outlives `release`.
+        arrived_s: when its last byte came from the device, monotonic seconds.
     """
 
     index: int
     rows: NDArray[np.uint8]
     arrays: dict[str, Array]
+    arrived_s: float = 0.0
     _release: Any = None
 
     def release(self) -> None:
@@ -269,8 +271,10 @@ class PackedReader:
         rows = np.empty((0, self.row_bytes), np.uint8)
         arrays: dict[str, Array] = {}
         failure: DataIOError | None = None
+        latest = 0.0
         for part, ticket, memory in tickets:
-            problem = self._open().wait(ticket)
+            problem, arrived_s = self._open().wait(ticket)
+            latest = max(latest, arrived_s)
             self._held.pop(ticket, None)
             if problem is not None:
                 code, offset = problem
@@ -291,7 +295,7 @@ class PackedReader:
                 arrays = parse(memory)
         if failure is not None:
             raise failure
-        return PackedBatch(batch, rows, arrays)
+        return PackedBatch(batch, rows, arrays, latest)
 
 
 def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]]]:

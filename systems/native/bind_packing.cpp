@@ -91,7 +91,8 @@ void bind_packing(nb::module_& m) {
         .def("wait",
              [](RangeQueue& self, std::uint64_t ticket) {
                  const nb::gil_scoped_release release;
-                 return pair_of(self.wait(ticket));
+                 const RangeQueue::Arrival arrival = self.wait(ticket);
+                 return std::make_tuple(pair_of(arrival.failure), arrival.seconds);
              },
              nb::arg("ticket"))
         .def("close", &RangeQueue::close, nb::call_guard<nb::gil_scoped_release>());

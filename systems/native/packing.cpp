@@ -107,7 +107,7 @@ public:
                 changed_.wait(lock, [&] { return asked_ > p || failed_.load(); });
                 if (failed_) break;
             }
-            const auto failure = queue_.wait(tickets_[p]);
+            const auto failure = queue_.wait(tickets_[p]).failure;
             if (failure) {
                 fail({failure->code, false, 0, failure->offset});
                 break;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <stdexcept>
 #include <system_error>
 
@@ -10,6 +11,12 @@
 #include "ring.hpp"
 
 namespace outcore {
+
+namespace {
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
 
 RangeQueue::RangeQueue(const std::string& path, const RangeQueueOptions& options) : options_(options), file_(path) {
     if (options.depth == 0 || options.depth > 4096) throw std::invalid_argument("depth must be in [1, 4096]");
@@ -55,20 +62,20 @@ RangeQueue::Ticket RangeQueue::submit(std::uint64_t offset, std::uint64_t need, 
     return first_ + ranges_.size() - 1;
 }
 
-std::optional<ReadFailure> RangeQueue::wait(Ticket ticket) {
+RangeQueue::Arrival RangeQueue::wait(Ticket ticket) {
     std::unique_lock lock(mutex_);
     if (ticket < first_ || ticket - first_ >= ranges_.size() || range(ticket).taken) {
         throw std::logic_error("this range was waited for before");
     }
     arrived_.wait(lock, [&] { return range(ticket).arrived(); });
     range(ticket).taken = true;
-    const auto failure = range(ticket).failure;
+    const Arrival arrival{range(ticket).failure, range(ticket).arrived_s};
     while (!ranges_.empty() && ranges_.front().taken) {
         ranges_.pop_front();
         ++first_;
     }
     cursor_ = std::max(cursor_, first_);
-    return failure;
+    return arrival;
 }
 
 void RangeQueue::close() {
@@ -130,7 +137,10 @@ void RangeQueue::fill() {
     while (!free_.empty() && cursor_ - first_ < ranges_.size()) {
         Range& range = this->range(cursor_);
         if (range.failure || range.begun >= range.need) {
-            if (range.arrived()) arrived_.notify_all();  // an empty range
+            if (range.arrived()) {  // an empty range, or one that failed before it began
+                range.arrived_s = std::max(range.arrived_s, range.begun == 0 ? now_s() : 0.0);
+                arrived_.notify_all();
+            }
             ++cursor_;
             continue;
         }
@@ -175,7 +185,10 @@ void RangeQueue::handle(const Completion& completion) {
         }
     }
     free_.push_back(completion.tag);
-    if (--range.in_flight == 0 && range.arrived()) arrived_.notify_all();
+    if (--range.in_flight == 0 && range.arrived()) {
+        range.arrived_s = now_s();
+        arrived_.notify_all();
+    }
 }
 
 }  // namespace outcore

@@ -40,8 +40,14 @@ public:
     // Asks for bytes [offset, offset + need) to be read to the start of `memory`, which holds `need` rounded up to a
     // block; offset and address are aligned. `memory` is the reader's until the ticket was waited for, or `close`.
     Ticket submit(std::uint64_t offset, std::uint64_t need, std::span<std::byte> memory);
+    // How a range ended, and when: seconds on the monotonic clock.
+    struct Arrival {
+        std::optional<ReadFailure> failure;
+        double seconds = 0.0;
+    };
+
     // Waits until the range has arrived; each ticket once. ECANCELED: the queue was closed before.
-    std::optional<ReadFailure> wait(Ticket ticket);
+    Arrival wait(Ticket ticket);
     // Drops what has not begun and waits for what is in flight; afterwards nothing writes to any memory.
     void close();
 
@@ -58,6 +64,7 @@ private:
         std::uint32_t in_flight = 0;
         bool taken = false;  // waited for, to the end
         std::optional<ReadFailure> failure;
+        double arrived_s = 0.0;
 
         bool arrived() const { return in_flight == 0 && (failure || begun >= need); }
     };
