@@ -38,8 +38,6 @@ FACTORS = [1.0, 2.0, 4.0, 8.0]
 # The paper's default buffer is 4 % of its features. Mini-batches of a quarter of the profile's size, four times as many
 # of them, keep ours near that, so that the largest still holds a part of what an epoch reads and not all of it.
 BATCH_FACTOR = 0.25
-# Device memory for the largest buffer, over the profile's.
-DEVICE_FACTOR = 8
 
 
 def needs(profile: Plain) -> Plain:
@@ -47,10 +45,12 @@ def needs(profile: Plain) -> Plain:
     short = in_bytes(gallery(profile))
     (sizes,) = batch_sizes(short, [BATCH_FACTOR])
     short["run"] = {**short["run"], **sizes}
+    factors = [float(factor) for factor in values(profile, "buffer_factors", FACTORS)]
     memory = short["run"].get("device_memory")
     if memory is not None:
-        short["run"]["device_memory"] = DEVICE_FACTOR * parse_bytes(memory)
-    grid = {"options.feature_buffer_scale": [float(factor) for factor in values(profile, "buffer_factors", FACTORS)]}
+        # The largest buffer fits: the profile's memory holds one of its own size, for mini-batches of its own size.
+        short["run"]["device_memory"] = round(max(factors) * parse_bytes(memory))
+    grid = {"options.feature_buffer_scale": factors}
     systems = [*only_systems(short, ["gnndrive"]), cpu_variant(short)]
     return {**short, "name": "gnndrive-fig12", "systems": systems, "grid": grid}
 

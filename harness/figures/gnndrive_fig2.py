@@ -15,12 +15,20 @@ from harness.figures.base import (
     plain_log,
     register,
     values,
-    wide_device,
-    with_dims,
 )
 from harness.figures.evidence import Evidence
-from harness.figures.gnndrive_grid import SYSTEMS, in_bytes, is_plain
-from harness.figures.query import Group, NotDrawn, group_runs, stage_seconds
+from harness.figures.gnndrive_grid import (
+    SYSTEMS,
+    device_bytes,
+    device_rows,
+    grows,
+    in_bytes,
+    is_plain,
+    largest_group,
+    over_dims,
+    with_runs,
+)
+from harness.figures.query import Group, NotDrawn, stage_seconds
 
 DIMS = [64, 128, 256, 512]
 STAGES = {"sample": "only", "all": "all"}
@@ -28,19 +36,19 @@ STAGES = {"sample": "only", "all": "all"}
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems, each dimension, with sampling only and with all stages."""
-    short = in_bytes(wide_device(gallery(profile)))
-    changed, names = with_dims(short, values(profile, "dims", DIMS))
-    systems = only_systems(short, SYSTEMS)
-    grid = {"dataset": names, "stages": list(STAGES)}
-    return {**changed, "name": "gnndrive-fig2", "systems": systems, "grid": grid}
+    short = in_bytes(gallery(profile))
+    changed, runs = over_dims(short, values(profile, "dims", DIMS))
+    systems = with_runs(only_systems(short, SYSTEMS), runs)
+    return {**changed, "name": "gnndrive-fig2", "systems": systems, "grid": {"stages": list(STAGES)}}
 
 
 def draw(evidence: Evidence) -> Drawing:
     """Two bars a system and dimension: sampling only (open), all stages (filled); log y."""
-    group = group_runs(
+    group = largest_group(
         evidence.frame,
+        [device_rows, device_bytes],
         axis=lambda config: f"{config['dataset']['dim']}/{STAGES[config['stages']]}",
-        ignore=["dataset", "stages"],
+        ignore=["dataset", "stages", "device_memory_bytes"],
         value=stage_seconds("sample"),
         where=lambda config: (
             config["stages"] in STAGES
@@ -92,7 +100,8 @@ def _bars(group: Group) -> Drawing:
     axes.set_ylabel("sampling time per epoch (s)")
     axes.set_title("Sampling alone (-only) and with all stages (-all)", loc="left")
     axes.legend(ncols=len(systems), loc="lower left", bbox_to_anchor=(0.0, 1.1), borderaxespad=0.0, handlelength=1.4)
-    text = caption(group, extra=left_out(dims, DIMS, "dimension"))
+    notes = [grows(group.points, "dimension"), left_out(dims, DIMS, "dimension")]
+    text = caption(group, extra="; ".join(note for note in notes if note))
     add_caption(canvas, text, bottom=-0.04)
     return Drawing(canvas, group.frame(), text, group.runs())
 

@@ -17,8 +17,6 @@ from harness.figures.base import (
     only_systems,
     register,
     values,
-    wide_device,
-    with_dims,
 )
 from harness.figures.curves import draw_curves
 from harness.figures.evidence import Evidence
@@ -28,14 +26,20 @@ from harness.figures.gnndrive_grid import (
     as_csv,
     cpu_points,
     cpu_variant,
+    device_bytes,
+    device_rows,
+    grows,
     in_bytes,
     is_plain,
+    largest_group,
     looks,
+    over_dims,
     rows_of,
     run_ids,
+    with_runs,
 )
 from harness.figures.panels import legend_above, many_panels
-from harness.figures.query import Group, NotDrawn, Point, group_runs
+from harness.figures.query import Group, NotDrawn, Point
 
 DIMS = [64, 128, 256, 512]
 MODELS = ["sage", "gcn", "gat"]
@@ -47,18 +51,21 @@ def needs(profile: Plain) -> list[Plain]:
 
     A model that the profile leaves out is run at its own dimension only, on both devices, which the paper compares.
     """
-    short = in_bytes(wide_device(gallery(profile)))
-    changed, names = with_dims(short, values(profile, "dims", DIMS))
+    short = in_bytes(gallery(profile))
+    changed, runs = over_dims(short, values(profile, "dims", DIMS))
     models = values(profile, "models", MODELS)
     systems = only_systems(short, SYSTEMS)
-    cpu = cpu_variant(short)
+    cpu = [
+        cpu_variant({**short, "run": {**short["run"], **run}}, {"dataset": run["dataset"], "model": "sage"})
+        for run in runs
+    ]
     rest = [model for model in MODELS if model not in models]
     found = [
-        {**changed, "systems": systems, "grid": {"dataset": names, "model": models}},
-        {**changed, "systems": [cpu], "grid": {"dataset": names, "model": ["sage"]}},
+        {**changed, "systems": with_runs(systems, runs), "grid": {"model": models}},
+        {**changed, "systems": cpu, "grid": {}},
     ]
     if rest:
-        found.append({**changed, "systems": [*systems, cpu], "grid": {"model": rest}})
+        found.append({**changed, "systems": [*systems, cpu_variant(short)], "grid": {"model": rest}})
     return [{**experiment, "name": "gnndrive-fig8"} for experiment in found]
 
 
@@ -84,10 +91,11 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _group(evidence: Evidence, model: str, want: int) -> Group | None:
     try:
-        return group_runs(
+        return largest_group(
             evidence.frame,
+            [device_rows, device_bytes],
             axis=dim_of,
-            ignore=["dataset"],
+            ignore=["dataset", "device_memory_bytes"],
             where=lambda config: (
                 is_plain(config)
                 and config["system"] in SYSTEMS
@@ -116,7 +124,8 @@ def _panels(panels: dict[str, list[Point]], groups: list[Group]) -> Drawing:
     everything = [point for points in panels.values() for point in points]
     drawn = sorted({int(point.x) for point in everything})
     parts = [
-        "of the CPU variant, the device's memory is in its host budget" if _cpu(everything) else "",
+        grows(everything, "dimension"),
+        "of the CPU variant, device memory is in the host budget" if _cpu(everything) else "",
         left_out(drawn, DIMS, "dimension"),
         left_out(list(panels), MODELS, "model"),
         "one dataset of the paper's four",

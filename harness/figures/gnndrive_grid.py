@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.figures import style
-from harness.figures.base import Plain, only_systems
+from harness.figures.base import Plain, only_systems, with_dims
 from harness.figures.ginex_grid import host_budget
 from harness.figures.query import Group, NotDrawn, Point, Value, epoch_seconds, group_runs
 from harness.figures.style import Look
@@ -23,7 +23,7 @@ SYSTEMS = ["pyg+", "ginex", "gnndrive"]
 CPU = "gnndrive (cpu)"
 _CPU_LOOK = Look("#8FB3E8", "d", "--", "....")
 
-Where = Callable[[Mapping[str, Any]], bool]
+Where = Callable[[Mapping[str, Any]], Any]
 
 
 def looks(name: str) -> Look:
@@ -69,6 +69,77 @@ def usual_runs(frame: pd.DataFrame) -> pd.DataFrame:
 def in_bytes(profile: Plain) -> Plain:
     """The profile with its host budget in bytes, so that it stays the same over dimensions (32 GB in the paper)."""
     return {**profile, "run": {**profile["run"], "memory": f"+{host_budget(profile)}"}}
+
+
+def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[Plain]]:
+    """The profile with a dataset for each dimension, and the run settings of each.
+
+    Device memory holds as many rows at each of them, so that at the profile's own dimension runs are the usual ones.
+    """
+    changed, names = with_dims(profile, dims)
+    memory = profile["run"].get("device_memory")
+    base = int(profile["datasets"][profile["run"]["dataset"]].get("dim", 128))
+    runs: list[Plain] = []
+    for dim, name in zip(dims, names, strict=True):
+        own = {} if memory is None else {"device_memory": parse_bytes(memory) * dim // base}
+        runs.append({"dataset": name, **own})
+    return changed, runs
+
+
+def with_runs(entries: Sequence[Any], runs: Sequence[Plain]) -> list[Plain]:
+    """Each entry of a system with each of the run settings."""
+    found = []
+    for run in runs:
+        for entry in entries:
+            own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
+            found.append({**own, "run": {**own.get("run", {}), **run}})
+    return found
+
+
+def largest_group(frame: pd.DataFrame, keys: Sequence[Where], where: Where, **how: Any) -> Group:
+    """The group of most points, of settings that vary together: one of `keys` is equal within it.
+
+    Args:
+        frame, how: as for `group_runs`.
+        keys: what has to be equal of the settings that `ignore` leaves free.
+        where: which configurations may enter.
+
+    Raises:
+        NotDrawn: no group has enough points.
+    """
+    records = [] if frame.empty else list(frame["record"])
+    found = {(key, key(record["config"])) for record in records if where(record["config"]) for key in keys}
+    best: Group | None = None
+    reason = NotDrawn("there are no comparable runs yet")
+    for key, value in sorted(found, key=lambda entry: (keys.index(entry[0]), str(entry[1]))):
+        try:
+            group = group_runs(
+                frame, where=lambda config, key=key, value=value: where(config) and key(config) == value, **how  # type: ignore[misc]
+            )  # fmt: skip
+        except NotDrawn as missing:
+            reason = missing
+            continue
+        if best is None or len(group.points) > len(best.points):
+            best = group
+    if best is None:
+        raise reason
+    return best
+
+
+def device_bytes(config: Mapping[str, Any]) -> int:
+    """Bytes of the device's memory; 0 without a device."""
+    return int(config["device_memory_bytes"] or 0)
+
+
+def grows(points: Iterable[Point], what: str) -> str:
+    """For the caption: whether device memory differs between the points."""
+    sizes = {device_bytes(point.record["config"]) for point in points if point.record} - {0}
+    return f"device memory grows with the {what}" if len(sizes) > 1 else ""
+
+
+def device_rows(config: Mapping[str, Any]) -> int:
+    """Rows that the device's memory holds, in thousands; 0 without a device."""
+    return round(device_bytes(config) / (4 * int(config["dataset"]["dim"])) / 1000)
 
 
 def cpu_variant(profile: Plain, run: Plain | None = None) -> Plain:

@@ -17,11 +17,20 @@ from tests.harness.records import make_record, save
 from tests.harness.study_records import fio_grid, put_study
 
 MIB = 2**20
-WIDE = {"device_memory_bytes": 128 * MIB, "max_batches": 16}
 BASE = {"max_batches": 16}
 ON_CPU = {"device": "cpu", "device_memory_bytes": None}
 IDS = [f"gnndrive-{name}" for name in ("fig2", "fig3", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14",
                                        "tab2", "figB1")]  # fmt: skip
+
+
+def of_dim(dim: int) -> dict[str, Any]:
+    """Settings of a run of a sweep over dimensions."""
+    return {**BASE, "dim": dim, "device_memory_bytes": 32 * MIB * dim // 128}
+
+
+def of_size(size: int) -> dict[str, Any]:
+    """Settings of a run of a sweep over mini-batch sizes."""
+    return {"batch_size": size, "max_batches": 800 // size, "device_memory_bytes": 32 * MIB * size // 50}
 
 
 def fill(root: Path, factor: float = 1.0) -> None:
@@ -30,23 +39,21 @@ def fill(root: Path, factor: float = 1.0) -> None:
     for dim in (64, 128, 512):
         for system, base in systems:
             for model in ("sage", "gat"):
-                save(root, make_record(system, [base * dim / 128] * 2, dim=dim, model=model, sample_s=base / 9, **WIDE))
-            save(root, make_record(system, [base / 9], dim=dim, sample_s=base / 20, stages="sample", **WIDE))
-        cpu = {**WIDE, **ON_CPU, "memory": "+192MiB"}
-        save(root, make_record("gnndrive", [9.0 * factor * dim / 128], dim=dim, **cpu))
+                seconds = [base * dim / 128] * 2
+                save(root, make_record(system, seconds, model=model, sample_s=base / 9, **of_dim(dim)))
+            save(root, make_record(system, [base / 9], sample_s=base / 20, stages="sample", **of_dim(dim)))
+        cpu = {**of_dim(dim), **ON_CPU, "memory": f"+{64 + dim // 4}MiB"}
+        save(root, make_record("gnndrive", [8.0 * factor * dim / 128] * 2, **cpu))
     for system, base in systems:
         for memory in (128, 1024):
-            save(root, make_record(system, [base * 30 / memory], dim=512, memory=f"+{memory}MiB", **WIDE))
+            save(root, make_record(system, [base * 30 / memory], memory=f"+{memory}MiB", **of_dim(512)))
         for size in (25, 100):
-            run = {**WIDE, "batch_size": size, "max_batches": 800 // size}
-            save(root, make_record(system, [base * 50 / size], **run))
-        save(root, make_record(system, [base] * 2, memory="+64MiB", **BASE))
+            save(root, make_record(system, [base * 50 / size], **of_size(size)))
         accuracy = [min(0.84, 0.3 * factor + 0.1 * k) for k in range(8)]
         save(root, trained(system, base, accuracy))
-    save(root, make_record("in-memory", [], status="oom", dim=512, memory="+128MiB", **WIDE))
+    save(root, make_record("in-memory", [], status="oom", memory="+128MiB", **of_dim(512)))
     save(root, trained("in-memory", 0.2 * factor, [min(0.85, 0.3 * factor + 0.1 * k) for k in range(8)], memory="none"))
-    save(root, make_record("gnndrive", [8.0 * factor] * 2, memory="+96MiB", **{**BASE, **ON_CPU}))
-    for memory, seconds in (("+64MiB", 7.0), ("+256MiB", 4.0)):
+    for memory, seconds in (("+67108864", 7.0), ("+256MiB", 4.0)):
         made = make_record("mariusgnn", [seconds * factor] * 2, memory=memory, **BASE)
         for epoch in made.epochs:
             epoch.stages_s["data_prep"] = 2.5 * factor
@@ -140,9 +147,9 @@ def test_a_panel_for_each_model_that_ran(made: dict[float, Evidence]) -> None:
 
 def test_other_work_on_the_processor_is_not_compared(tmp_path: Path) -> None:
     for dim in (64, 128):
-        save(tmp_path, make_record("gnndrive", [1.0], dim=dim, **WIDE))
-        other = {**WIDE, **ON_CPU, "memory": "+192MiB", "max_batches": 80}
-        save(tmp_path, make_record("gnndrive", [1.0], dim=dim, **other))
+        save(tmp_path, make_record("gnndrive", [1.0], **of_dim(dim)))
+        other = {**of_dim(dim), **ON_CPU, "memory": "+192MiB", "max_batches": 80}
+        save(tmp_path, make_record("gnndrive", [1.0], **other))
     assert set(drawn("gnndrive-fig8", load_evidence(tmp_path)).data["system"]) == {"gnndrive"}
 
 
@@ -152,10 +159,17 @@ def test_out_of_memory_is_marked_over_the_budgets(made: dict[float, Evidence]) -
     assert list(table[table["system"] == "in-memory"]["value"].isna()) == [True]
 
 
+def test_dimensions_are_compared_where_the_device_holds_as_many_rows(tmp_path: Path) -> None:
+    for dim in (64, 128):
+        save(tmp_path, make_record("gnndrive", [1.0], **of_dim(dim)))
+    save(tmp_path, make_record("gnndrive", [99.0], **{**of_dim(512), "device_memory_bytes": 32 * MIB}))
+    assert sorted(drawn("gnndrive-fig8", load_evidence(tmp_path)).data["x"]) == [64, 128]
+
+
 def test_epochs_over_batch_sizes_train_as_many_seed_nodes(tmp_path: Path) -> None:
     for size in (25, 50):
-        save(tmp_path, make_record("gnndrive", [1.0], **{**WIDE, "batch_size": size, "max_batches": 800 // size}))
-    save(tmp_path, make_record("gnndrive", [99.0], **{**WIDE, "batch_size": 100, "max_batches": 16}))
+        save(tmp_path, make_record("gnndrive", [1.0], **of_size(size)))
+    save(tmp_path, make_record("gnndrive", [99.0], **{**of_size(100), "max_batches": 16}))
     assert sorted(drawn("gnndrive-fig10", load_evidence(tmp_path)).data["x"]) == [25, 50]
 
 
@@ -175,8 +189,8 @@ def test_the_table_splits_preparation_from_training_and_has_the_papers_values(ma
 
 
 def test_a_failed_system_stands_in_the_table_as_failed(tmp_path: Path) -> None:
-    save(tmp_path, make_record("mariusgnn", [], status="oom", memory="+64MiB", **BASE))
-    save(tmp_path, make_record("gnndrive", [2.0], memory="+64MiB", **BASE))
+    save(tmp_path, make_record("mariusgnn", [], status="oom", **BASE))
+    save(tmp_path, make_record("gnndrive", [2.0], **BASE))
     result = drawn("gnndrive-tab2", load_evidence(tmp_path))
     assert isinstance(result, Sheet)
     shown = result.shown.set_index("system")["overall (s)"]
