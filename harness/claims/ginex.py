@@ -96,7 +96,10 @@ def _minor(records: Records) -> Measured:
     setting = usual_settings(records, [Side("ginex")], model="sage")[0]
     cell = setting.cells[0]
     spent: Samples = stage_s("switch", "cache_update")
-    shares = [100 * part / whole for part, whole in zip(cell.samples(spent), cell.samples(epoch_s), strict=True)]
+    parts, wholes = cell.samples(spent), cell.samples(epoch_s)
+    if len(parts) != len(wholes):
+        raise NotRun("the runs of ginex have no stages of switching or updating the cache")
+    shares = [100 * part / whole for part, whole in zip(parts, wholes, strict=True)]
     return Measured((median(shares),), runs=cell.runs, setting=setting.shared, detail=[describe(cell, spent)])
 
 

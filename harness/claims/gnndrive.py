@@ -81,7 +81,7 @@ def _preparation_share(records: Records) -> Measured:
     setting = min(found, key=lambda seen: seen.cells[0].newest["memory"]["cap_bytes"] or 1 << 62)
     cell = setting.cells[0]
     spent, whole = cell.samples(PREPARATION), cell.samples(epoch_s)
-    if not spent:
+    if not spent or len(spent) != len(whole):
         raise NotRun("the runs of mariusgnn have no data preparation of their own")
     shares = [100 * part / seconds for part, seconds in zip(spent, whole, strict=True)]
     return Measured((median(shares),), runs=cell.runs, setting=setting.shared, detail=[describe(cell, PREPARATION)])

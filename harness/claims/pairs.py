@@ -114,6 +114,7 @@ class Records:
         self.invalid = len(every) - len(self.valid)
         self._usual = Usual(self.valid)
         self._drawn: dict[str, pd.DataFrame] = {}
+        self.usual: Plain | None = None
 
     def drawn(self, figure: str) -> pd.DataFrame:
         """What a figure of the catalogue draws, as its table.
@@ -210,7 +211,13 @@ USUAL = ("memory", "dim", "batch_size", "fanout", "disk_class", "device", "sampl
 
 def usual_config(records: Records) -> Plain:
     """For each key of `USUAL` the value that most capped runs have; empty without runs."""
-    capped = [record["config"] for record in records.valid if record["config"]["memory"] != "none"]
+    if records.usual is None:
+        records.usual = _usual_config(records.valid)
+    return records.usual
+
+
+def _usual_config(valid: Sequence[Plain]) -> Plain:
+    capped = [record["config"] for record in valid if record["config"]["memory"] != "none"]
     found: Plain = {}
     for key in USUAL if capped else ():
         counts = Counter(json.dumps(_value(config, key)) for config in capped)
