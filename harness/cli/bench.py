@@ -64,6 +64,7 @@ def bench(
     if figures != "none":
         progress.title("drawing figures")
     drawn = _draw(base, figures, results_root)
+    report = None if figures == "none" else _report(results_root, progress)
     progress.done()
     if json_:
         print_json(
@@ -73,6 +74,7 @@ def bench(
                 "records": [record.to_json() for record in outcome.records],
                 "studies": [record.model_dump(mode="json") for record in studied.records],
                 "studies_failed": studied.failed,
+                "report": None if report is None else str(report),
                 "figures": [
                     {
                         "id": entry.id,
@@ -86,6 +88,8 @@ def bench(
         )
     else:
         _print_outcome(base, outcome, drawn, results_root)
+        if report is not None:
+            print(f"report: {report}")
         for name, reason in studied.failed.items():
             print(f"study {name}: {reason}", file=sys.stderr)
     if studied.failed or any(record.status == "failed" for record in outcome.records):
@@ -127,6 +131,19 @@ def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
     from harness.figures.evidence import load_evidence
 
     return render(chosen(figures), load_evidence(results_root), results_root / "figures")
+
+
+def _report(results_root: Path, progress: Progress) -> Path:
+    """The HTML report, written again where a record, a study or a figure is newer than it."""
+    from harness.report.write import NAME, write_report
+
+    out = results_root / NAME
+    parts = [results_root / "runs", results_root / "studies", *(results_root / "figures").glob("*.json")]
+    newest = max((part.stat().st_mtime_ns for part in parts if part.exists()), default=0)
+    if not out.is_file() or out.stat().st_mtime_ns < newest:
+        progress.title("writing the report")
+        write_report(results_root, out, progress=progress)
+    return out
 
 
 def _line(record: Record) -> str:
