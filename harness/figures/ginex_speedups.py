@@ -25,6 +25,8 @@ def speedup_rows(group: Group) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for x in sorted({point.x for point in group.points}):
         base = points.get((x, BASE))
+        if not any((x, system) in points for system in OTHERS):
+            continue  # pyg+ was run there for another figure
         for system in OTHERS:
             point = points.get((x, system))
             row: dict[str, Any] = {"group": x, "series": system, "value": None, "low": None, "high": None}

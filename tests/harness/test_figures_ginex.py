@@ -262,6 +262,12 @@ def test_the_speedup_is_pyg_plus_over_the_system(tmp_path: Path) -> None:
     assert dict(ginex) == pytest.approx({32 * MIB: 2.0, 64 * MIB: 2.0, 128 * MIB: 2.0})
 
 
+def test_sizes_at_which_only_the_baseline_ran_take_no_room(tmp_path: Path) -> None:
+    fill_19(tmp_path, 1.0)
+    run(tmp_path, "pyg+", [50.0], batch_size=10, max_batches=50)
+    assert sorted(set(drawn("ginex-fig19", tmp_path).data["group"])) == [25, 50, 100]
+
+
 def test_epochs_of_other_lengths_are_never_compared(tmp_path: Path) -> None:
     fill_19(tmp_path, 1.0)
     for system in ("pyg+", "ali+pg", "ginex"):
