@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
@@ -40,6 +40,15 @@ class Options(BaseModel):
     """A system's own options; each field has a description and the paper's default. Unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _words_that_look_like_numbers(cls, value: object, info: ValidationInfo) -> object:
+        """`-o io_granularity=4096` means the choice `"4096"`: a command line cannot tell."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if type(value) is int and get_origin(annotation) is Literal and str(value) in get_args(annotation):
+            return str(value)
+        return value
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
 
     The time fio would need for the run's requests may exceed the time taken by at most 10 %. Under an SSD class the
     kernel's limiter saves up what an idle moment leaves and lets it pass as a burst, so there the class is held over
-    the whole epoch and the slice saved up before it, and the bare device over the extract time. A profile that was beaten is measured once more before
-    this is the verdict, since virtual disks have slow moments.
+    the whole epoch and the slice saved up before it, and the bare device over the extract time. A profile that was
+    beaten is measured once more before this is the verdict, since virtual disks have slow moments.
     """
     efficiency = record.summary.engine_efficiency
     if record.status != "ok" or efficiency is None:

@@ -180,3 +180,12 @@ def test_identity_is_everything_but_labels() -> None:
 def test_every_setting_reaches_the_configuration() -> None:
     apart = {"device_memory", "timeout", "layers"}
     assert set(RunSettings.model_fields) - apart <= set(RunConfig.model_fields)
+
+
+def test_a_choice_that_looks_like_a_number_may_be_given_as_one() -> None:
+    from harness.experiment import check_options
+
+    assert check_options("gnndrive", {"io_granularity": 4096})["io_granularity"] == "4096"
+    assert check_options("gnndrive", {"io_granularity": "4096"})["io_granularity"] == "4096"
+    with pytest.raises(InputError, match="io_granularity"):
+        check_options("gnndrive", {"io_granularity": 512})
