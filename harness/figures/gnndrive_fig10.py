@@ -33,7 +33,8 @@ def needs(profile: Plain) -> Plain:
     memory, base = short["run"].get("device_memory"), int(short["run"]["batch_size"])
     runs = []
     for sizes in batch_sizes(short, values(profile, "batch_factors", FACTORS)):
-        own = {} if memory is None else {"device_memory": parse_bytes(memory) * sizes["batch_size"] // base}
+        same = memory is None or sizes["batch_size"] == base
+        own = {} if same else {"device_memory": parse_bytes(memory) * sizes["batch_size"] // base}
         runs.append({**sizes, **own})
     systems = with_runs(only_systems(short, SYSTEMS), runs)
     return {**short, "name": "gnndrive-fig10", "systems": systems, "grid": {}}

@@ -81,7 +81,7 @@ def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[Plain]]:
     base = int(profile["datasets"][profile["run"]["dataset"]].get("dim", 128))
     runs: list[Plain] = []
     for dim, name in zip(dims, names, strict=True):
-        own = {} if memory is None else {"device_memory": parse_bytes(memory) * dim // base}
+        own = {} if memory is None or dim == base else {"device_memory": parse_bytes(memory) * dim // base}
         runs.append({"dataset": name, **own})
     return changed, runs
 
