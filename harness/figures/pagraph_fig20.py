@@ -41,11 +41,13 @@ def draw(evidence: Evidence) -> Drawing:
     runs = group.runs()
     try:
         devices = scaling(evidence.frame, "layerwise", ["pagraph"])
+        rates = rate_rows(devices, NAMES)
+        if rates.loc[rates["y"].notna(), "x"].nunique() < 2:
+            raise NotDrawn("one device only")
     except NotDrawn:
         rates = pd.DataFrame()
         panels[2].text(0.5, 0.5, "several devices: not run", transform=panels[2].transAxes, ha="center", fontsize=6)
     else:
-        rates = rate_rows(devices, NAMES)
         draw_curves(rates, title="(c) Throughput", xlabel="devices", ylabel="thousand seed nodes / s", axes=panels[2])
         counts = sorted(set(rates["x"]))
         panels[2].set_xticks(counts, [str(count) for count in counts])

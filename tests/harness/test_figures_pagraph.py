@@ -313,3 +313,10 @@ def test_a_paper_value_that_is_missing_stops_nothing(
             assert len(data_of(filled[1.0], figure))
     finally:
         base.published.cache_clear()
+
+
+def test_one_device_alone_is_no_scaling(tmp_path: Path) -> None:
+    for system in ("dgl", "pagraph"):
+        save(tmp_path, *(paper_record(system, model=model, sampler="layerwise") for model in HIDDEN))
+    _, result = drawn(tmp_path, "pagraph-fig20")
+    assert "several devices: not run" in next(file for file in result.files if file.suffix == ".svg").read_text()
