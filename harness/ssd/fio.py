@@ -42,8 +42,8 @@ class FioJob(BaseModel):
 
     def arguments(self, name: str) -> list[str]:
         """The job as fio's command line."""
-        # fio splits file names at colons.
-        file = str(self.file).replace("\\", "\\\\").replace(":", "\\:")
+        # fio runs in another folder, and splits file names at colons.
+        file = str(self.file.absolute()).replace("\\", "\\\\").replace(":", "\\:")
         return [
             f"--name={name}", "--stonewall", f"--filename={file}", "--readonly",
             f"--rw={'randread' if self.pattern == 'random' else 'read'}", f"--bs={self.block_bytes}",

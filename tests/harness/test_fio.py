@@ -61,6 +61,12 @@ def test_a_file_name_with_a_colon_is_read(file: Path) -> None:
 
 
 @needs_fio
+def test_a_relative_path_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    job = FioJob(file=Path(file.name), block_bytes=4096, depth=1, seconds=0.1, engine="psync")
+    assert run_fio([job])[0].requests > 0
+
+
 def test_a_missing_file_is_refused_and_not_made(file: Path) -> None:
     missing = file.with_name("missing")
     with pytest.raises(HostError, match="missing"):
