@@ -126,11 +126,14 @@ def direction(claim: Claim, values: Sequence[float]) -> bool:
     """Whether the numbers point where the paper's do.
 
     Values of several systems: in the same order. Ratios: on the same side of 1 (a published 1 has no side). Shares:
-    on the same side of a half. Reductions and differences: of the same sign (a published 0 has none).
+    on the same side of a half. Reductions and differences: of the same sign (a published 0 has none). A number beyond a
+    bound, on its open side, points where the bound does; a single magnitude has no direction but its tolerance.
     """
     numbers = claim.numbers
     if claim.tolerance.startswith("ratios"):
-        return len(numbers) < 2 or _order(values) == _order(numbers)
+        return within(claim, values) if len(numbers) < 2 else _order(values) == _order(numbers)
+    if claim.bound and all(_beyond(claim.bound, seen, published) for seen, published in _matched(claim, values)):
+        return True
     if claim.unit.startswith("x"):
         if "features" in claim.unit or (claim.bound and claim.numbers[0] == 1.0):
             return True
@@ -168,6 +171,10 @@ def _fits(claim: Claim, seen: float, published: float) -> bool:
     return (claim.bound == "or less" or seen >= low) and (claim.bound == "or more" or seen <= high)
 
 
+def _beyond(bound: str, seen: float, published: float) -> bool:
+    return seen >= published if bound == "or more" else seen <= published
+
+
 def _near(seen: float, published: float, factor: float) -> bool:
     return published / factor <= seen <= published * factor
 
@@ -195,7 +202,11 @@ def _reason(claim: Claim, verdict: Verdict, values: Sequence[float], holds: bool
     words = {
         "reproduced": f"within the tolerance ({claim.tolerance})",
         "direction only": f"the direction is the paper's, the size is not ({claim.tolerance})",
-        "not reproduced": "the direction is not the paper's",
+        "not reproduced": (
+            "outside the tolerance"
+            if claim.tolerance.startswith("ratios") and len(values) == 1
+            else "the direction is not the paper's"
+        ),
         "not run": "",
     }[verdict]
     return words if certain else f"{words}; the interval reaches another verdict"

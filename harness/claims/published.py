@@ -50,8 +50,10 @@ class Claim:
 
     @property
     def bound(self) -> str:
-        """`or more`, `or less`, or nothing."""
+        """`or more`, `or less`, or nothing; a claim that ends in `over` or `at least` states a lower bound, too."""
         found = re.search(r"or (more|less)$", self.unit)
+        if found is None and self.claim.endswith((" over", " at least")):
+            return "or more"
         return found.group(0) if found else ""
 
     @property
