@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.figures.query import FREE
+from harness.figures.usual import Usual
 from harness.hosts import measured_on
 from harness.record import Spread, spread
 
@@ -29,7 +30,7 @@ class Standing:
         epoch_s: their median; None where nothing was measured.
         amortised_s: an epoch with its share of the preprocessing, over the epochs that were asked for.
         own_batches: whether it trained on other mini-batches than most systems of the setting.
-        others: option sets of the system in this setting that were passed over for one with more samples.
+        others: option sets of the system in this setting that were passed over for its usual one.
     """
 
     system: str
@@ -96,7 +97,8 @@ def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[
             entry.invalid += 1
         else:
             entry.records.append(record)
-    settings = [_setting(entry, profiles) for entry in members.values() if entry.records]
+    options = Usual(record for entry in members.values() for record in entry.records)
+    settings = [_setting(entry, profiles, options) for entry in members.values() if entry.records]
     return sorted(settings, key=_weight, reverse=True)
 
 
@@ -107,11 +109,11 @@ def _weight(setting: Setting) -> tuple[int, bool, int, int, str]:
     return (min(2, len(measured)), setting.headline, len(measured), samples, setting.newest)
 
 
-def _setting(entry: _Members, profiles: Sequence[str]) -> Setting:
+def _setting(entry: _Members, profiles: Sequence[str], options: Usual) -> Setting:
     cells: dict[tuple[str, str], list[Plain]] = {}
     for record in entry.records:
-        options = json.dumps(record["config"]["options"], sort_keys=True, default=str)
-        cells.setdefault((record["system"], options), []).append(record)
+        text = json.dumps(record["config"]["options"], sort_keys=True, default=str)
+        cells.setdefault((record["system"], text), []).append(record)
     usual = _usual_batches(entry.records)
     best: dict[str, Standing] = {}
     count: Counter[str] = Counter()
@@ -119,7 +121,7 @@ def _setting(entry: _Members, profiles: Sequence[str]) -> Setting:
         standing = _standing(system, records, usual)
         count[system] += 1
         known = best.get(system)
-        if known is None or _told(standing) > _told(known):
+        if known is None or _told(standing, options) > _told(known, options):
             best[system] = standing
     found = [_with_others(standing, count[system] - 1) for system, standing in best.items()]
     found.sort(key=lambda s: (s.epoch_s is None, s.epoch_s.median if s.epoch_s else 0.0, s.system))
@@ -132,8 +134,9 @@ def _setting(entry: _Members, profiles: Sequence[str]) -> Setting:
     )
 
 
-def _told(standing: Standing) -> tuple[int, str]:
-    return (len(standing.samples), max(standing.runs))
+def _told(standing: Standing, options: Usual) -> tuple[int, int, str]:
+    """The usual options stand for a system, not an ablation; of equals those measured most."""
+    return (-options.strangeness(standing.system, standing.options), len(standing.samples), max(standing.runs))
 
 
 def _with_others(standing: Standing, others: int) -> Standing:
