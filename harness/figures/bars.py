@@ -63,7 +63,8 @@ def draw_bars(
         x, look = groups.index(row["group"]) + place[name], look_of(name)
         value = row["value"]
         if pd.notna(row.get("paper")):
-            _paper(axes, x, float(row["paper"]), labelled)
+            # Beside the number over the bar, not on it.
+            _paper(axes, x + (0.3 * width if numbers else 0.0), float(row["paper"]), labelled)
         if pd.isna(value):
             _missing(axes, x, str(row.get("status") or "not run"), width)
             continue
