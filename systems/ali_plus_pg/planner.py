@@ -96,7 +96,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     if not options.extractors and budget.host is not None and _host(items) > budget.host // 2:
         extractors = 1
         tables, items = parts(1)
-    fix = "raise memory, or lower extractors, io_depth, batch size or fan-out"
+    fix = "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
     Plan(tuple(items)).require(NAME, budget, fix)
     cache_bytes = _cache_bytes(workload, budget, options, _host(items))
     items.append(PlanItem("preparation", max(0, _scratch(workload) - cache_bytes - _tables_bytes(tables))))

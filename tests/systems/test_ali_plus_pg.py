@@ -187,7 +187,9 @@ def test_parts_that_do_not_fit_are_named(dataset: Dataset) -> None:
     workload = workload_of(dataset)
     assert_refused(r"ali\+pg: indptr needs", "ali+pg", workload, budget=MemoryBudget(1000))
     assert_refused(r"caches of 1GiB do not fit", "ali+pg", workload, budget=MemoryBudget(64 << 20), cache="1GiB")
-    assert_refused(r"reader buffers|feature tables", "ali+pg", workload, budget=MemoryBudget(1 << 20), extractors=8)
+    small = MemoryBudget(1 << 20)
+    assert_refused(r"reader buffers|feature tables", "ali+pg", workload, budget=small, extractors=8, list_threads=1)
+    assert_refused(r"threads that share.*list_threads", "ali+pg", workload, budget=small, list_threads=8)
 
 
 def test_caches_take_what_the_budget_leaves(dataset: Dataset) -> None:
