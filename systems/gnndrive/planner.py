@@ -89,7 +89,9 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     tier: Tier = "device" if on_device else "host"
     table = PlanItem("feature buffer", _table_bytes(slots * row_bytes(workload)), tier)
     items = (*host, _part(table, sharing))
-    plan = Plan(items).require(NAME, budget, "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out")
+    plan = Plan(items).require(
+        NAME, budget, "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
+    )
     return Sizes(slots, bounds.max_nodes, on_device, sharing, staging, plan, portion, segment_rows)
 
 
