@@ -146,9 +146,10 @@ def test_rounds_interleave_what_is_compared(systems: int, sizes: int, rounds: in
         "systems": [f"s{index}" for index in range(systems)],
         "grid": {"batch_size": [10 * (index + 1) for index in range(sizes)]},
     }
-    planned = order(union([parse_experiment({**content, "rounds": rounds})]), seed)
+    wanted = union([parse_experiment({**content, "rounds": rounds})])
+    planned = order(wanted, seed)
     assert len(planned) == systems * sizes * rounds
-    assert planned == order(union([parse_experiment({**content, "rounds": rounds})]), seed), "the order is the seed's alone"
+    assert planned == order(wanted, seed), "the order is the seed's alone"
     for start in range(0, len(planned), systems):
         window = planned[start : start + systems]
         assert len({cell.system for cell in window}) == systems, "every system once before any comes again"
