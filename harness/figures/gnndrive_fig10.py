@@ -16,7 +16,7 @@ from harness.figures.base import (
 )
 from harness.figures.evidence import Evidence
 from harness.figures.ginex_grid import batch_sizes
-from harness.figures.gnndrive_grid import SYSTEMS, device_bytes, grows, in_bytes, is_plain, largest_group, with_runs
+from harness.figures.gnndrive_grid import SYSTEMS, in_bytes, is_plain, largest_group, with_runs
 from harness.figures.lines import draw_lines
 from workloads.units import parse_bytes
 
@@ -27,15 +27,14 @@ FACTORS = [0.5, 1.0, 2.0, 4.0]
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems at each batch size, every epoch over as many seed nodes.
 
-    Device memory holds as many mini-batches at each of them, so that at the profile's own size runs are the usual ones.
+    Device memory is for the largest of them, at all sizes.
     """
     short = in_bytes(gallery(profile))
-    memory, base = short["run"].get("device_memory"), int(short["run"]["batch_size"])
-    runs = []
-    for sizes in batch_sizes(short, values(profile, "batch_factors", FACTORS)):
-        same = memory is None or sizes["batch_size"] == base
-        own = {} if same else {"device_memory": parse_bytes(memory) * sizes["batch_size"] // base}
-        runs.append({**sizes, **own})
+    factors = values(profile, "batch_factors", FACTORS)
+    memory = short["run"].get("device_memory")
+    if memory is not None:
+        short["run"]["device_memory"] = round(max(factors) * parse_bytes(memory))
+    runs = batch_sizes(short, factors)
     systems = with_runs(only_systems(short, SYSTEMS), runs)
     return {**short, "name": "gnndrive-fig10", "systems": systems, "grid": {}}
 
@@ -44,33 +43,24 @@ def draw(evidence: Evidence) -> Drawing:
     """One line a system over the batch size."""
     group = largest_group(
         evidence.frame,
-        [lambda config: (_seeds(config), _device_share(config)), lambda config: (_seeds(config), device_bytes(config))],
+        [_seeds],
         axis=lambda config: config["batch_size"],
-        ignore=["batch_size", "max_batches", "device_memory_bytes"],
+        ignore=["batch_size", "max_batches"],
         where=_mine,
     )
     drawn = len({point.x for point in group.points})
-    notes = [
-        grows(group.points, "mini-batch"),
-        f"reduced grid: {drawn} of {len(FACTORS)} sizes" if drawn < len(FACTORS) else "",
-    ]
     return draw_lines(
         group,
         title="Epoch time over mini-batch size",
         xlabel="mini-batch size (seed nodes)",
         ylabel="epoch time (s)",
-        extra="; ".join(note for note in notes if note),
+        extra=f"reduced grid: {drawn} of {len(FACTORS)} sizes" if drawn < len(FACTORS) else "",
     )
 
 
 def _seeds(config: Mapping[str, Any]) -> int:
     """Seed nodes that an epoch trains, in hundreds; 0: all of them."""
     return round(int(config["batch_size"]) * int(config["max_batches"]) / 100)
-
-
-def _device_share(config: Mapping[str, Any]) -> int:
-    """KiB of device memory for each seed node of a mini-batch."""
-    return round(device_bytes(config) / int(config["batch_size"]) / 1024)
 
 
 def _mine(config: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ def of_dim(dim: int) -> dict[str, Any]:
 
 def of_size(size: int) -> dict[str, Any]:
     """Settings of a run of a sweep over mini-batch sizes."""
-    return {"batch_size": size, "max_batches": 800 // size, "device_memory_bytes": 32 * MIB * size // 50}
+    return {"batch_size": size, "max_batches": 800 // size, "device_memory_bytes": 64 * MIB}
 
 
 def fill(root: Path, factor: float = 1.0) -> None:
@@ -47,7 +47,7 @@ def fill(root: Path, factor: float = 1.0) -> None:
     for system, base in systems:
         for memory in (128, 1024):
             save(root, make_record(system, [base * 30 / memory], memory=f"+{memory}MiB", **of_dim(512)))
-        for size in (25, 100):
+        for size in (25, 50, 100):
             save(root, make_record(system, [base * 50 / size], **of_size(size)))
         accuracy = [min(0.84, 0.3 * factor + 0.1 * k) for k in range(8)]
         save(root, trained(system, base, accuracy))

@@ -19,6 +19,7 @@ from harness.record import Record
 from harness.series import Series
 from harness.ssd.profile import better_of
 from systems.interface import DiskPoint, DiskProfile
+from tests.harness.records import make_record
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, share_cache, workers_of
 from tests.support import make_tiny
 from workloads.dataset import Dataset
@@ -235,3 +236,23 @@ def test_the_better_rate_of_each_point_counts() -> None:
 
     best = better_of(profile(b512=10.0, b4096=5.0), profile(b512=8.0, b4096=7.0, b65536=1.0))
     assert {point.block_bytes: point.iops for point in best.points} == {512: 10.0, 4096: 7.0, 65536: 1.0}
+
+
+def test_a_profile_under_limits_is_measured_again_too(series: Series) -> None:
+    if not series.availability.io_limits:
+        pytest.skip("this host holds no device to limits")
+    limited = make_record("gnndrive", [1.0], disk_class="aws-nvme/16").config
+    kept = series.bare_profile
+    limits = series.limits(limited)
+    assert kept is not None and limits
+    slow = tuple(replace(point, iops=10.0, bytes_per_s=10.0 * point.block_bytes) for point in kept.points)
+    series._profiles[limits] = replace(kept, points=slow)
+    try:
+        assert series.measure_again(limited)
+        found = series.profile(limited)
+        allowed = limits[0].read_iops
+        assert found is not None and allowed is not None
+        assert 10.0 < found.points[0].iops <= 1.1 * allowed
+    finally:
+        del series._profiles[limits]
+        series.bare_profile = kept
