@@ -18,6 +18,7 @@ from harness.record import Record, RunConfig
 from harness.series import Series
 from workloads.dataset import find_dataset
 from workloads.errors import InputError
+from workloads.units import parse_bytes
 
 if TYPE_CHECKING:
     from harness.datasets import Recipe
@@ -57,7 +58,7 @@ def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
     merged: dict[str, PlannedRun] = {}
     for experiment in experiments:
         for cell in cells(experiment):
-            key = f"{cell.system} {cell.settings.model_dump_json()}"
+            key = _cell_key(cell)
             known = merged.get(key)
             if known is None:
                 merged[key] = cell
@@ -65,6 +66,13 @@ def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
                 tags = tuple(dict.fromkeys([*known.figure_tags, *cell.figure_tags]))
                 merged[key] = replace(known, figure_tags=tags, rounds=max(known.rounds, cell.rounds))
     return list(merged.values())
+
+
+def _cell_key(cell: PlannedRun) -> str:
+    """What tells two cells apart; sizes in bytes, since `32MiB` and `33554432` are one run."""
+    device = cell.settings.device_memory
+    settings = cell.settings.model_copy(update={"device_memory": None if device is None else parse_bytes(device)})
+    return f"{cell.system} {settings.model_dump_json()}"
 
 
 def order(planned: Sequence[PlannedRun], seed: int) -> list[PlannedRun]:

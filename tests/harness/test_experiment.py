@@ -139,6 +139,11 @@ def test_shared_cells_run_once_and_carry_the_figures_of_both() -> None:
     assert merged[0].figure_tags == ("a", "b")
 
 
+def test_a_size_is_one_cell_however_it_is_written() -> None:
+    grid = {"device_memory": ["32MiB", 32 << 20, "64MiB"]}
+    assert len(union([parse_experiment({**BASE, "systems": ["gnndrive"], "grid": grid})])) == 2
+
+
 @given(systems=st.integers(1, 5), sizes=st.integers(1, 4), rounds=st.integers(1, 4), seed=st.integers(0, 99))
 def test_rounds_interleave_what_is_compared(systems: int, sizes: int, rounds: int, seed: int) -> None:
     content = {
