@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-# From so many samples on an interval is bootstrapped, below it is the range (methodology rule 15).
-ENOUGH = 5
-DRAWS = 2000
+from harness.record import Spread, spread, spread_of_ratio
 
 
 class NotRun(Exception):
@@ -55,24 +51,16 @@ class Measured:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Number:
-    """Ratio of the medians, with a bootstrap 95 % interval where both have five samples, else the extreme ratios."""
-    a, b = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    value = float(np.median(a) / np.median(b))
-    if min(len(a), len(b)) < ENOUGH:
-        return Number(value, float(a.min() / b.max()), float(a.max() / b.min()), "range")
-    rng = np.random.default_rng(0)
-    draws = np.median(a[rng.integers(0, len(a), (DRAWS, len(a)))], axis=1) / np.median(
-        b[rng.integers(0, len(b), (DRAWS, len(b)))], axis=1
-    )
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return Number(value, float(low), float(high), "bootstrap95")
+    """Ratio of the medians with its interval."""
+    return _number(spread_of_ratio(list(above), list(below)))
 
 
 def median(samples: Sequence[float], scale: float = 1.0) -> Number:
     """Median of samples, times `scale`, with its interval."""
-    from harness.record import spread
+    return _number(spread([scale * sample for sample in samples]))
 
-    seen = spread([scale * sample for sample in samples])
+
+def _number(seen: Spread) -> Number:
     low, high = sorted(seen.interval)
     return Number(seen.median, low, high, seen.interval_kind)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.figures.base import Drawing, Figure, Plain, gallery, register, values
@@ -41,6 +41,9 @@ def _comparable(evidence: Evidence) -> Group:
     def where(config: Mapping[str, Any]) -> bool:
         return config["system"] in SYSTEMS and is_plain(config) and config["model"] == "sage"
 
+    def about(total: int) -> Callable[[Mapping[str, Any]], bool]:
+        return lambda config: where(config) and abs(seeds_of(config) - total) <= total / 20
+
     records = [] if evidence.frame.empty else list(evidence.frame["record"])
     totals = sorted({seeds_of(record["config"]) for record in records if where(record["config"])})
     best: Group | None = None
@@ -50,7 +53,7 @@ def _comparable(evidence: Evidence) -> Group:
                 evidence.frame,
                 axis=lambda config: config["batch_size"],
                 ignore=["batch_size", "max_batches"],
-                where=lambda config, total=total: where(config) and abs(seeds_of(config) - total) <= total / 20,  # type: ignore[misc]
+                where=about(total),
             )
         except NotDrawn:
             continue

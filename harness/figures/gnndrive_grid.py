@@ -96,6 +96,10 @@ def with_runs(entries: Sequence[Any], runs: Sequence[Plain]) -> list[Plain]:
     return found
 
 
+def _having(where: Callable[[Any], bool], key: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
+    return lambda config: where(config) and bool(key(config) == value)
+
+
 def largest_group(frame: pd.DataFrame, keys: Sequence[Where], where: Where, **how: Any) -> Group:
     """The group of most points, of settings that vary together: one of `keys` is equal within it.
 
@@ -113,9 +117,7 @@ def largest_group(frame: pd.DataFrame, keys: Sequence[Where], where: Where, **ho
     reason = NotDrawn("there are no comparable runs yet")
     for key, value in sorted(found, key=lambda entry: (keys.index(entry[0]), str(entry[1]))):
         try:
-            group = group_runs(
-                frame, where=lambda config, key=key, value=value: where(config) and key(config) == value, **how  # type: ignore[misc]
-            )  # fmt: skip
+            group = group_runs(frame, where=_having(where, key, value), **how)
         except NotDrawn as missing:
             reason = missing
             continue

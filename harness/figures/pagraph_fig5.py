@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 import pandas as pd
 
 from harness.figures.base import Drawing, Figure, Plain, add_caption, published, register, study_caption
@@ -24,12 +28,16 @@ def studies(profile: Plain) -> list[StudyNeed]:
     return [study(profile, "access-frequency"), study(profile, "access-frequency", **layerwise())]
 
 
+def _sampled_by(sampler: str, params: Mapping[str, Any]) -> bool:
+    return bool(params["sampler"] == sampler)
+
+
 def draw(evidence: Evidence) -> Drawing:
     """A curve for each way of sampling: share of the rows read that were read at most so often."""
     rows, notes, first = [], [], None
     for sampler, label in SAMPLERS.items():
         try:
-            record = evidence.study("access-frequency", where=lambda params, name=sampler: params["sampler"] == name)  # type: ignore[misc]
+            record = evidence.study("access-frequency", where=partial(_sampled_by, sampler))
         except NotDrawn:
             continue
         found = record.result

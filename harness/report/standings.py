@@ -12,12 +12,9 @@ from typing import Any
 from harness.figures.query import FREE
 from harness.figures.usual import Usual
 from harness.hosts import measured_on
-from harness.record import Spread, spread
+from harness.record import Spread, spread, spread_of_ratio
 
 Plain = dict[str, Any]
-DRAWS = 2000
-# From so many samples on an interval is bootstrapped, below it is the range (methodology rule 15).
-ENOUGH = 5
 
 
 @dataclass(frozen=True)
@@ -184,24 +181,10 @@ def _preparation(record: Plain) -> float:
     return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
 
 
-def times_as_fast(fast: Standing, slow: Standing, *, seed: int = 0) -> Spread:
-    """How many times as fast `fast` is: the ratio of the medians with its interval.
-
-    Bootstrapped (95 %, both sides drawn anew) from five samples of each on; below that, the range over every pair.
-    """
-    import numpy as np
-
-    ours, theirs = (np.maximum(side.samples, 1e-9) for side in (fast, slow))
-    ratio = float(np.median(theirs) / np.median(ours))
-    if min(len(ours), len(theirs)) < ENOUGH:
-        low, high = float(theirs.min() / ours.max()), float(theirs.max() / ours.min())
-        return Spread(median=ratio, interval=(low, high), interval_kind="range")
-    rng = np.random.default_rng(seed)
-    draws = np.median(theirs[rng.integers(0, len(theirs), (DRAWS, len(theirs)))], axis=1) / np.median(
-        ours[rng.integers(0, len(ours), (DRAWS, len(ours)))], axis=1
-    )
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return Spread(median=ratio, interval=(float(low), float(high)), interval_kind="bootstrap95")
+def times_as_fast(fast: Standing, slow: Standing) -> Spread:
+    """How many times as fast `fast` is: the ratio of the medians with its interval."""
+    ours, theirs = ([max(sample, 1e-9) for sample in side.samples] for side in (fast, slow))
+    return spread_of_ratio(theirs, ours)
 
 
 def without_cap(setting: Setting, settings: Sequence[Setting]) -> Standing | None:

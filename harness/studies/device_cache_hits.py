@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from pydantic import Field, field_validator
 
 from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
 
+if TYPE_CHECKING:
+    from systems.engine.ranking import Method
+
 # Names as the paper has them, and the ranking each fills the cache by.
-RANKINGS = {"PaGraph": "out-degree", "AliGraph": "aligraph", "random": "random"}
+RANKINGS: dict[str, Method] = {"PaGraph": "out-degree", "AliGraph": "aligraph", "random": "random"}
 
 
 class HitParams(WorkloadParams):
@@ -41,9 +46,9 @@ def run(params: HitParams, context: StudyContext) -> Plain:
     uses = np.zeros(nodes, dtype=np.int64)
     uses[trace.nodes] = np.bincount(trace.rows, minlength=trace.num_rows)
     found = {}
-    for name, method in [*RANKINGS.items(), ("optimal", "")]:
+    for name, method in [*RANKINGS.items(), ("optimal", None)]:
         context.progress(f"cache of {name}")
-        score = scores(workload, method) if method else uses  # type: ignore[arg-type]
+        score = scores(workload, method) if method is not None else uses
         misses = simulate_static(trace, top(score, max(sizes)), sizes, policy=name)
         found[name] = [float(1.0 - ratio) for ratio in misses.ratio]
     return {"shares": params.shares, "hit_ratio": found, "accesses": trace.accesses, "num_nodes": nodes}
