@@ -166,3 +166,18 @@ def test_the_command_prints_every_claim_as_json_and_one_explained(tmp_path: Path
     explained = runner.invoke(build_app(), ["claims", "--explain", "gd-01", *root])
     assert "GNNDrive is faster than PyG+" in explained.stdout
     assert runner.invoke(build_app(), ["claims", "--paper", "gnndrve", *root]).exit_code != 0
+
+
+def test_catching_up_is_judged_only_where_a_budget_holds_the_features(tmp_path: Path) -> None:
+    def save_pair(cap: int, pyg: float) -> None:
+        for system, seconds in (("pyg+", pyg), ("gnndrive", 10.0)):
+            record = make_record(system, [seconds], memory=f"+{cap}")
+            save(tmp_path, record.model_copy(update={"memory": record.memory.model_copy(update={"budget_bytes": cap})}))
+
+    config = make_record("pyg+", [1.0]).config.dataset
+    features = config.num_nodes * config.dim * 4
+    save_pair(features // 2, 30.0)
+    judged = judge_one("gd-19", load_evidence(tmp_path))
+    assert judged.verdict == "not run" and "50 %" in judged.reason
+    save_pair(features, 11.0)
+    assert judge_one("gd-19", load_evidence(tmp_path)).verdict == "reproduced"
