@@ -37,7 +37,7 @@ SMALL_BATCHES = 40
 def needs(profile: Plain) -> list[Plain]:
     """The profile's systems, in-memory too, at budgets of one to sixteen times the profile's, dimension 512.
 
-    And pyg+ beside gnndrive on a graph that memory holds (gd-19); the drawing leaves it out, its axis being one graph's.
+    And pyg+ beside gnndrive on a graph that memory holds (gd-19), which the drawing of one graph leaves out.
     """
     short = wide_device(gallery(profile))
     changed, names = with_dims(short, [512])
