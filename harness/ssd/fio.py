@@ -1,11 +1,13 @@
-"""fio as a typed function: jobs in, rates and latencies out. Reads only; it never writes to a file it is given."""
+"""fio as a typed function: jobs in, rates and latencies out. It writes to a file only where a job says so."""
 
 from __future__ import annotations
 
 import functools
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,12 +21,28 @@ from workloads.errors import HostError
 
 _NS = 1e-9
 INSTALL = "install fio (apt-get install fio)"
+# Latencies in nanoseconds came with 3.0.
+OLDEST = (3, 0)
+
+
+class SteadyRule(BaseModel):
+    """When a job has settled: over the last `seconds`, no second's rate is further than `within` of their mean.
+
+    A job with a rule ends once it holds, at the latest after its own `seconds`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    within: float = Field(gt=0, lt=1)
+    seconds: int = Field(default=5, ge=2)
+    ramp_seconds: int = Field(default=1, ge=0)
 
 
 class FioJob(BaseModel):
-    """One read job on one existing file. Jobs of a list run one after the other.
+    """One job on one existing file. Jobs of a list run one after the other.
 
     `depth` is per thread. `exact_latency=False` spares fio its clock reads, so that the rate is the device's.
+    `write_percent`: so many of a hundred requests overwrite the file; 0, the default, makes fio refuse to write.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,14 +57,15 @@ class FioJob(BaseModel):
     engine: Literal["io_uring", "libaio", "psync"] = "io_uring"
     direct: bool = True
     exact_latency: bool = True
+    write_percent: int = Field(default=0, ge=0, le=100)
+    steady: SteadyRule | None = None
 
     def arguments(self, name: str) -> list[str]:
         """The job as fio's command line."""
         # fio runs in another folder, and splits file names at colons.
         file = str(self.file.absolute()).replace("\\", "\\\\").replace(":", "\\:")
-        return [
-            f"--name={name}", "--stonewall", f"--filename={file}", "--readonly",
-            f"--rw={'randread' if self.pattern == 'random' else 'read'}", f"--bs={self.block_bytes}",
+        arguments = [
+            f"--name={name}", "--stonewall", f"--filename={file}", *self._access(), f"--bs={self.block_bytes}",
             f"--iodepth={self.depth}", f"--ioengine={self.engine}", f"--direct={int(self.direct)}",
             f"--numjobs={self.threads}", "--thread", "--group_reporting", "--time_based",
             f"--runtime={self.seconds * 1000:.0f}ms", f"--ramp_time={self.ramp_seconds * 1000:.0f}ms",
@@ -54,6 +73,30 @@ class FioJob(BaseModel):
             "--norandommap", "--randrepeat=0", "--invalidate=1",
             f"--gtod_reduce={int(not self.exact_latency)}",
         ]  # fmt: skip
+        if self.steady:
+            arguments += [
+                f"--steadystate=iops:{100 * self.steady.within:g}%",
+                f"--steadystate_duration={self.steady.seconds}s",
+                f"--steadystate_ramp_time={self.steady.ramp_seconds}s",
+            ]
+        return arguments
+
+    def _access(self) -> list[str]:
+        random = self.pattern == "random"
+        if not self.write_percent:
+            return ["--readonly", f"--rw={'randread' if random else 'read'}"]
+        if self.write_percent == 100:
+            return [f"--rw={'randwrite' if random else 'write'}"]
+        return [f"--rw={'randrw' if random else 'rw'}", f"--rwmixwrite={self.write_percent}"]
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Whether a job settled: the largest deviation of a second's rate from the mean (a share), and the rates."""
+
+    attained: bool
+    deviation: float
+    iops: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -61,8 +104,11 @@ class FioResult:
     """What fio measured for one job.
 
     Attributes:
+        iops, bytes_per_s, requests: of reads; of writes where the job only writes.
         latency_s: completion latency; percentile (50.0, 99.0, …) -> seconds, empty without `exact_latency`.
         cpu: processor time over wall time of one thread, user and system (1.0 = one core).
+        write_iops: writes a second of a mixed job.
+        steady: of a job with a `SteadyRule`.
     """
 
     job: FioJob
@@ -75,6 +121,14 @@ class FioResult:
     cpu: float
     latency_s: dict[float, float] = field(default_factory=dict)
     version: str = ""
+    write_iops: float = 0.0
+    steady: Steady | None = None
+
+    @property
+    def cpu_seconds_per_request(self) -> float:
+        """Processor time that a request takes on fio's own threads (what interrupts take is not in it)."""
+        done = (self.iops + self.write_iops) * self.seconds
+        return self.cpu * self.seconds * self.job.threads / done if done else 0.0
 
 
 def fio_environment() -> dict[str, str]:
@@ -91,6 +145,17 @@ def fio_environment() -> dict[str, str]:
 def fio_path() -> str | None:
     """Where fio is, None where it is not installed."""
     return shutil.which("fio")
+
+
+@functools.cache
+def fio_version(path: str) -> tuple[int, int] | None:
+    """(3, 33) of the fio at `path`; None where it does not say."""
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"fio-(\d+)\.(\d+)", done.stdout)
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 @functools.cache
@@ -112,10 +177,15 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     """Run the jobs one after the other, inside `cap` where one is given, so that its limits hold.
 
     Raises:
-        HostError: fio is missing, or refused a job; its first message is passed on.
+        HostError: fio is missing, too old, was ended by a signal, or refused a job; its first message is passed on.
     """
-    if fio_path() is None:
+    path = fio_path()
+    if path is None:
         raise HostError("fio is not installed", INSTALL)
+    version = fio_version(path)
+    if version is not None and version < OLDEST:
+        old, least = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
+        raise HostError(f"fio {old} is too old", f"install fio {least} or newer")
     arguments = ["fio", "--output-format=json"]
     for index, job in enumerate(jobs):
         if not job.file.is_file() or job.file.stat().st_size < job.block_bytes:
@@ -132,39 +202,69 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     results = parse_fio(done.stdout, jobs) if done.returncode == 0 else []
     if len(results) != len(jobs):
         lines = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.startswith("fio:")]
-        said = lines[0] if lines else f"exit status {done.returncode}"
+        said = lines[0] if lines else _ending(done.returncode)
         raise HostError(f"fio failed on {jobs[0].file} ({said})", "run it by hand: " + " ".join(arguments))
     return results
 
 
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}" if status else "it gave no result"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"ended by signal {-status}"
+
+
 def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
     """fio's JSON as results, in the order of the jobs; empty where it is none or a job failed."""
-    # fio may print notes before the JSON.
-    start = output.find("{")
-    try:
-        report: dict[str, Any] = json.loads(output[start:]) if start >= 0 else {}
-    except json.JSONDecodeError:
-        return []
+    report = _report(output)
     results = []
     for job, entry in zip(jobs, report.get("jobs", []), strict=False):
         if entry.get("error"):
             return []
-        read = entry["read"]
-        latency = read.get("clat_ns", {})
+        side = entry["write" if job.write_percent == 100 else "read"]
+        latency = side.get("clat_ns", {})
+        iops = float(side["iops"])
         results.append(
             FioResult(
                 job=job,
-                iops=float(read["iops"]),
+                iops=iops,
                 # Not fio's own `bw`: after a ramp it counts what was in flight at both ends of the window, which at a
                 # low rate and a deep queue is several percent too much. `iops` counts what was issued inside it.
-                bytes_per_s=float(read["iops"]) * job.block_bytes,
-                requests=int(read["total_ios"]),
-                bytes_read=int(read["io_bytes"]),
-                seconds=float(read["runtime"]) / 1000,
+                bytes_per_s=iops * job.block_bytes,
+                requests=int(side["total_ios"]),
+                bytes_read=int(side["io_bytes"]),
+                seconds=float(side["runtime"]) / 1000,
                 mean_latency_s=float(latency.get("mean", 0.0)) * _NS,
                 cpu=(float(entry["usr_cpu"]) + float(entry["sys_cpu"])) / 100,
                 latency_s={float(key): value * _NS for key, value in latency.get("percentile", {}).items()},
                 version=str(report.get("fio version", "")),
+                write_iops=float(entry["write"]["iops"]) if 0 < job.write_percent < 100 else 0.0,
+                steady=_steady(entry.get("steadystate")) if job.steady else None,
             )
         )
     return results
+
+
+def _report(output: str) -> dict[str, Any]:
+    """The JSON object with the jobs; fio may print notes before it, with braces in them, and after it."""
+    decoder = json.JSONDecoder()
+    for match in re.finditer(r"^\s*\{", output, re.MULTILINE):
+        try:
+            found, _ = decoder.raw_decode(output, match.end() - 1)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(found, dict) and "jobs" in found:
+            return found
+    return {}
+
+
+def _steady(entry: dict[str, Any] | None) -> Steady | None:
+    if not entry:
+        return None
+    data = entry.get("data") or {}
+    rates = tuple(float(rate) for rate in data.get("iops", []) if rate)
+    mean = float(data.get("iops_mean") or 0)
+    deviation = float(entry.get("max_deviation", 0.0)) / mean if mean else 1.0
+    return Steady(bool(entry.get("attained")), deviation, rates)
