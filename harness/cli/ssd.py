@@ -1,0 +1,157 @@
+"""`outcore ssd`: profile a drive, play a class of SSD, put drives side by side, predict epochs on one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli.common import (
+    RESULTS,
+    Json,
+    Progress,
+    Quiet,
+    ResultsRoot,
+    Verbose,
+    print_json,
+    unwind_on_signals,
+)
+
+app = typer.Typer(help="Profile SSDs, emulate classes of them, compare drives, predict epochs.", no_args_is_help=True)
+
+
+@app.command()
+def profile(
+    path: Annotated[Path, typer.Argument(help="a folder on the drive; a file is made in it, read, removed")] = Path(),
+    full: Annotated[bool, typer.Option("--full", help="the whole grid, up to 15 min, resumable")] = False,
+    name: Annotated[str | None, typer.Option(help="to save it under; by default the model's")] = None,
+    disk_class: Annotated[str, typer.Option("--class", help="inside the limits of a class: NAME, NAME/k")] = "none",
+    file_size: Annotated[str | None, typer.Option(help="of the file, like 4GiB; 1 GiB, with --full 4 GiB")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="of a point; 0.8, with --full 2.5")] = None,
+    precondition: Annotated[bool, typer.Option("--precondition", help="write at random until it settles")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before preconditioning")] = False,
+    serial: Annotated[bool, typer.Option("--serial", help="keep the serial number too")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="do not go on with a stopped profile")] = False,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed."""
+    from harness.ssd.classes import parse_disk_class
+    from harness.ssd.measure import Wanted, measure, precondition_bytes
+    from workloads.units import format_bytes, parse_bytes
+
+    wanted = Wanted(
+        folder=path,
+        mode="full" if full else "quick",
+        name=name,
+        disk_class=parse_disk_class(disk_class),
+        file_bytes=parse_bytes(file_size, "--file-size") if file_size else None,
+        seconds=seconds,
+        precondition=precondition,
+        serial=serial,
+        fresh=fresh,
+    )
+    if precondition:
+        amount = format_bytes(precondition_bytes(wanted))
+        warning = f"--precondition writes up to about {amount} at random to a file in {path}, which wears the drive"
+        print(f"outcore: warning: {warning}", file=sys.stderr)
+        if not yes and sys.stdin.isatty():
+            typer.confirm("go on?", abort=True, err=True)
+    unwind_on_signals()
+    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    drive, where = measure(wanted, results_root, progress)
+    progress.done()
+    if json_:
+        print_json(drive.to_json())
+        return
+    from harness.cli.ssd_view import print_drive
+
+    print_drive(drive, where)
+
+
+@app.command("list")
+def list_(
+    results_root: ResultsRoot = RESULTS, json_: Json = False, quiet: Quiet = False, verbose: Verbose = False
+) -> None:
+    """Every class of SSD that can be emulated, and every saved profile."""
+    from harness.ssd.classes import load_classes
+    from harness.ssd.drive import saved_drives
+
+    classes = load_classes()
+    drives, bad = saved_drives(results_root)
+    for line in bad:
+        print(f"outcore: {line}", file=sys.stderr)
+    if json_:
+        print_json(
+            {
+                "classes": [entry.model_dump(mode="json", exclude={"divided_by"}) for entry in classes.values()],
+                "profiles": [drive.to_json() for drive in drives],
+                "unreadable": bad,
+            }
+        )
+        return
+    from harness.cli.ssd_view import print_list
+
+    print_list(list(classes.values()), drives)
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def emulate(
+    disk_class: Annotated[str, typer.Argument(metavar="CLASS", help="NAME, NAME/k or NAME/auto")],
+    command: Annotated[list[str] | None, typer.Argument(help="after --: what to run")] = None,
+    path: Annotated[Path, typer.Option(help="a folder on the device to limit")] = Path(),
+    user: Annotated[str | None, typer.Option(help="who runs the command; by default who called sudo")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="measure the limits by fio now, run nothing")] = False,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="hold the limits to fio before running")] = True,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a command with the device's IOPS and bandwidth limited to a class: `emulate aws-nvme/16 -- COMMAND`."""
+    from dataclasses import asdict
+
+    from harness.ssd import emulate as emulation
+    from harness.ssd.measure import limiting
+    from harness.ssd.testfile import check_folder, one_at_a_time
+    from workloads.errors import HostError, InputError
+
+    if not command and not verify:
+        raise InputError("there is no command to run", "write it after --, like `-- fio job.fio`, or give --verify")
+    device = check_folder(path)
+    who = emulation.caller(user) if command else None
+    unwind_on_signals()
+    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    isolation = limiting()
+    chosen = emulation.resolve_class(disk_class, path, progress=progress)
+    limits = chosen.limits(device)
+    checks: list[emulation.Check] = []
+    if verify or check:
+        with one_at_a_time(device):
+            if verify:
+                checks = emulation.verify(isolation, limits, path, progress=progress)
+            else:
+                cache = results_root / "cache"
+                checks = emulation.verified(isolation, chosen, device, path, cache, progress=progress)
+    progress.done()
+    if verify:
+        found: dict[str, Any] = {
+            "class": chosen.name,
+            "limits": [asdict(limit) for limit in limits],
+            "measured": {entry.name: entry.measured for entry in checks},
+            "error": {entry.name: entry.error for entry in checks},
+        }
+        if json_:
+            print_json(found)
+        else:
+            from harness.cli.ssd_view import print_checks
+
+            print_checks(chosen, checks)
+        if said := emulation.problem(checks):
+            raise HostError(f"{chosen.name} is more than 3 % from its limits: {said}", "divide it, like NAME/auto")
+    if command:
+        raise typer.Exit(emulation.run_limited(isolation, limits, command, who))

@@ -1,0 +1,199 @@
+"""A measured drive as a file: who it is, its condition, every point that fio measured; saved whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.atomic import whole_file
+from harness.ssd.identity import Identity
+from systems.interface import DiskPoint, DiskProfile
+from workloads.errors import InputError
+
+SCHEMA = 1
+FOLDER = "ssd"
+Mode = Literal["quick", "full"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Point(_Part):
+    """One fio job. `depth` of one thread; `sync`: read calls, `async`: io_uring or libaio.
+
+    `latency_s`: completion latency, percentile -> seconds. `cpu_s_per_request`: processor time on fio's own threads.
+    """
+
+    pattern: Literal["random", "sequential"]
+    block_bytes: int
+    depth: int
+    threads: int = 1
+    engine: Literal["sync", "async"] = "async"
+    direct: bool = True
+    write_percent: int = 0
+    iops: float
+    bytes_per_s: float
+    write_iops: float = 0.0
+    requests: int = 0
+    seconds: float = 0.0
+    mean_latency_s: float = 0.0
+    latency_s: dict[str, float] = Field(default_factory=dict)
+    cpu_s_per_request: float = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in flight."""
+        return self.depth * self.threads
+
+
+class SteadyState(_Part):
+    """Whether random reads of 4 KiB settled: no second of the last few further than `within` from their mean."""
+
+    attained: bool
+    within: float
+    deviation: float
+    seconds: float
+    iops: list[float] = Field(default_factory=list)
+
+
+class Condition(_Part):
+    """The drive while it was measured.
+
+    Attributes:
+        fill: used share of the file system.
+        file_bytes: the file that was read.
+        preconditioned: whether random 4 KiB writes came before the reads, and how many bytes of them.
+        discard: whether the file system tells the drive what is free (the `discard` mount option).
+        health: of `smart.health`, before and after; `health_missing`: why there is none.
+    """
+
+    fill: float
+    file_bytes: int
+    preconditioned: bool = False
+    precondition_bytes: int = 0
+    discard: bool = False
+    steady: SteadyState | None = None
+    health: dict[str, Any] = Field(default_factory=dict)
+    health_after: dict[str, Any] = Field(default_factory=dict)
+    health_missing: str = ""
+
+
+class Drive(_Part):
+    """One profile of `outcore ssd profile`.
+
+    Attributes:
+        name: under which it is saved and compared.
+        disk_class: of an emulated one, `aws-nvme/16`; empty for the bare device.
+        seconds: what the profile took, resumed parts together.
+        fio: version and asynchronous engine.
+    """
+
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    name: str
+    mode: Mode
+    disk_class: str = ""
+    measured_at: str = ""
+    seconds: float = 0.0
+    fio: str = ""
+    identity: Identity
+    condition: Condition
+    points: list[Point] = Field(default_factory=list)
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    def disk_profile(self) -> DiskProfile:
+        """Its direct asynchronous reads, as runs and predictions know a device."""
+        return DiskProfile(
+            points=tuple(
+                DiskPoint(p.block_bytes, p.depth, p.iops, p.bytes_per_s, p.pattern)
+                for p in self.points
+                if p.direct and p.engine == "async" and not p.write_percent
+            ),
+            logical_block_bytes=self.identity.logical_block_bytes,
+            tool=self.fio,
+        )
+
+    def best(self, block_bytes: int, pattern: str = "random") -> Point | None:
+        """The fastest direct asynchronous read point of a size."""
+        found = [
+            p
+            for p in self.points
+            if p.block_bytes == block_bytes and p.pattern == pattern and p.direct and not p.write_percent
+        ]
+        return max(found, key=lambda p: p.iops, default=None)
+
+    def point(self, **wanted: Any) -> Point | None:
+        """The first point with these values."""
+        return next((p for p in self.points if all(getattr(p, key) == value for key, value in wanted.items())), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, keys as in the file."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def drive_path(results_root: Path, name: str) -> Path:
+    """Where a profile lies."""
+    return Path(results_root) / FOLDER / f"{slug(name)}.json"
+
+
+def slug(name: str) -> str:
+    """A name as a file name: `aws-nvme/16` as `aws-nvme-16`.
+
+    Raises:
+        InputError: nothing of it is left.
+    """
+    text = re.sub(r"[^A-Za-z0-9._+]+", "-", name).strip("-.")[:80]
+    if not text:
+        raise InputError(f"profile name is {name!r}", "give letters and digits, like --name my-drive")
+    return text
+
+
+def save_drive(results_root: Path, drive: Drive) -> Path:
+    """Write a profile whole or not at all; returns its path.
+
+    Raises:
+        DataIOError: no room or no permission.
+    """
+    out = drive_path(results_root, drive.name)
+    with whole_file(out, "the profile") as partial:
+        partial.write_text(json.dumps(drive.to_json(), indent=1) + "\n")
+    return out
+
+
+def read_drive(path: Path) -> Drive:
+    """A profile from its file, of this host or another.
+
+    Raises:
+        InputError: missing, damaged, or of a newer schema.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})", "make one with `outcore ssd profile`") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not a drive profile", "make one with `outcore ssd profile`") from error
+    made_by = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(made_by, int) and made_by > SCHEMA:
+        raise InputError(f"{path} has schema {made_by}, newer than this Outcore knows", "update Outcore")
+    try:
+        return Drive.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise InputError(f"{path} is not a drive profile ({where}: {first['msg']})", "make it anew") from error
+
+
+def saved_drives(results_root: Path) -> tuple[list[Drive], list[str]]:
+    """(profiles of a results root by name, what cannot be read and why)."""
+    drives, bad = [], []
+    for path in sorted((Path(results_root) / FOLDER).glob("*.json")):
+        try:
+            drives.append(read_drive(path))
+        except InputError as error:
+            bad.append(error.message)
+    return drives, bad

@@ -1,0 +1,271 @@
+"""One command under the limits of an SSD class: the limits checked by fio, root dropped, nothing left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.isolation.base import Cap, IoLimit, Isolation, Limits
+from harness.ssd.classes import DiskClass, parse_disk_class
+from harness.ssd.device import BlockDevice
+from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
+from harness.ssd.testfile import own_file
+from workloads.errors import HostError, InputError
+
+AUTO = "auto"
+# How far fio may be from a limit.
+TOLERANCE = 0.03
+MAX_AGE_S = 3600.0
+FILE_BYTES = 512 << 20
+_SECONDS = 2.0
+# The limiter lets a first slice through, and a deep queue fills; neither is the rate.
+_RAMP_S = 0.8
+_DEPTH = 128
+_SEQUENTIAL_DEPTH = 16
+_JOBS = ("randread_4k_iops", "randread_512_iops", "seqread_bytes_per_s")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One measured rate beside what the class allows at that size.
+
+    Attributes:
+        name: `randread_4k_iops`, `randread_512_iops`, `seqread_bytes_per_s`, `buffered_reads_per_s` (requests of the
+            device, counted by the kernel, so that pages found in memory do not count).
+    """
+
+    name: str
+    measured: float
+    allowed: float
+
+    @property
+    def error(self) -> float:
+        """Share by which the measured rate is above (or, negative, below) the limit."""
+        return self.measured / self.allowed - 1.0
+
+
+def expected(limits: Sequence[IoLimit], block_bytes: int) -> float:
+    """Reads a second of `block_bytes` that the limits of all disks allow together; infinite without any."""
+    total = 0.0
+    for limit in limits:
+        by_count = limit.read_iops or math.inf
+        by_bytes = limit.read_bytes_per_s / block_bytes if limit.read_bytes_per_s else math.inf
+        total += min(by_count, by_bytes)
+    return total or math.inf
+
+
+def verify(
+    isolation: Isolation, limits: Sequence[IoLimit], folder: Path, *, progress: Progress = lambda text: None
+) -> list[Check]:
+    """fio inside the limits, direct and buffered, on a file of its own.
+
+    Raises:
+        HostError: no room for the file, or fio fails.
+    """
+    with (
+        own_file(folder, FILE_BYTES, progress=progress) as file,
+        isolation.create("ssd-verify", Limits(None, tuple(limits))) as cap,
+    ):
+        progress("fio inside the limits")
+        found = _direct(file, cap, limits)
+        progress("fio inside the limits, through the page cache")
+        return found + _buffered(file, cap, limits)
+
+
+def bare_rates(folder: Path, *, progress: Progress = lambda text: None) -> dict[str, float]:
+    """What the device does without limits, by the names of `Check`."""
+    with own_file(folder, FILE_BYTES, progress=progress) as file:
+        progress("fio on the bare device")
+        return {check.name: check.measured for check in _direct(file, None, ())}
+
+
+def fitting_factor(disk_class: DiskClass, bare: dict[str, float]) -> int:
+    """The least power of two by which a class must be divided so that this device can play it, with 10 % to spare."""
+    ratios = [1.0]
+    for name, block in (("randread_4k_iops", 4096), ("randread_512_iops", 512)):
+        by_bytes = (disk_class.read_bytes_per_s or math.inf) / block
+        wanted = min(disk_class.read_iops or math.inf, by_bytes)
+        if math.isfinite(wanted):
+            ratios.append(wanted / bare[name])
+    if disk_class.read_bytes_per_s:
+        ratios.append(disk_class.read_bytes_per_s / bare["seqread_bytes_per_s"])
+    most = max(ratios)
+    return 1 if most <= 1.0 else 1 << math.ceil(math.log2(most * 1.1))
+
+
+def resolve_class(text: str, folder: Path, *, progress: Progress = lambda text: None) -> DiskClass:
+    """`aws-nvme/16`, or `aws-nvme/auto`, which measures the device and divides by what it needs.
+
+    Raises:
+        InputError: no such class, or `none`.
+    """
+    name, _, factor = text.partition("/")
+    found = parse_disk_class(name if factor == AUTO else text)
+    if found is None:
+        raise InputError("disk class is none, which limits nothing", "name a class of `outcore ssd list`")
+    if factor != AUTO:
+        return found
+    least = fitting_factor(found, bare_rates(folder, progress=progress))
+    progress(f"{name} is divided by {least}")
+    return found if least == 1 else found.divided(least)
+
+
+def verified(
+    isolation: Isolation,
+    disk_class: DiskClass,
+    device: BlockDevice,
+    folder: Path,
+    cache: Path | None,
+    *,
+    progress: Progress = lambda text: None,
+) -> list[Check]:
+    """The checks of a class on a device, at most an hour old, every one within 3 %.
+
+    Raises:
+        HostError: the device is slower than the class (with the factor that fits), or the limits do not hold.
+    """
+    limits = disk_class.limits(device)
+    key = json.dumps([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
+    kept = cache / f"emulate-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json" if cache else None
+    checks = _load(kept)
+    if checks is None:
+        checks = verify(isolation, limits, folder, progress=progress)
+        if kept and not problem(checks):
+            _save(kept, checks)
+    if said := problem(checks):
+        fix = "run it on a quiet device"
+        if any(check.error < -TOLERANCE for check in checks):
+            whole = parse_disk_class(disk_class.name.partition("/")[0]) or disk_class
+            factor = fitting_factor(whole, bare_rates(folder, progress=progress))
+            if factor > disk_class.divided_by:
+                fix = f"this device is slower than the class: use {whole.name}/{factor}"
+        raise HostError(f"{disk_class.name} is not what fio finds inside its limits: {said}", fix)
+    return checks
+
+
+def problem(checks: Sequence[Check]) -> str:
+    """What is further than 3 % from its limit, empty where nothing is; buffered reads may only be slower."""
+    wrong = []
+    for check in checks:
+        low = -math.inf if check.name.startswith("buffered") else -TOLERANCE
+        if math.isfinite(check.allowed) and not low <= check.error <= TOLERANCE:
+            wrong.append(f"{check.name} {check.measured:,.0f} of {check.allowed:,.0f} ({check.error:+.1%})")
+    return "; ".join(wrong)
+
+
+def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit]) -> list[Check]:
+    shared: dict[str, Any] = {
+        "file": file, "seconds": _SECONDS, "ramp_seconds": _RAMP_S, "engine": best_engine(), "exact_latency": False,
+    }  # fmt: skip
+    jobs = [
+        FioJob(block_bytes=4096, depth=_DEPTH, **shared),
+        FioJob(block_bytes=512, depth=_DEPTH, **shared),
+        FioJob(block_bytes=1 << 20, depth=_SEQUENTIAL_DEPTH, pattern="sequential", **shared),
+    ]
+    # One fio each: the limiter's debt of one job must not be paid by the next.
+    results: list[FioResult] = [run_fio([job], cap)[0] for job in jobs]
+    checks = []
+    for name, result in zip(_JOBS, results, strict=True):
+        factor = result.job.block_bytes if name.endswith("bytes_per_s") else 1
+        allowed = expected(limits, result.job.block_bytes) if limits else math.inf
+        checks.append(Check(name, result.iops * factor, allowed * factor))
+    return checks
+
+
+def _buffered(file: Path, cap: Cap, limits: Sequence[IoLimit]) -> list[Check]:
+    """Reads through the page cache, by threads; counted by the kernel at the device."""
+    job = FioJob(file=file, block_bytes=4096, depth=1, threads=32, engine="psync", direct=False, seconds=_SECONDS)
+    before, began = cap.io(), time.monotonic()
+    result = run_fio([job], cap)[0]
+    after, took = cap.io(), time.monotonic() - began
+    if before is None or after is None:
+        return []
+    # fio starts and ends in this time too; what it read it read within its own seconds.
+    reads = (after.read_requests - before.read_requests) / min(result.seconds, took)
+    return [Check("buffered_reads_per_s", reads, expected(limits, 4096))]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whom the command runs as: None for staying root."""
+
+    uid: int
+    gid: int
+    name: str
+    home: str
+
+
+def caller(user: str | None) -> Caller | None:
+    """Who runs the command: `user` (a name or uid; `root` stays root), else who called sudo, else nobody may.
+
+    None where this process is no root and so need not drop anything, or where `root` was asked for.
+
+    Raises:
+        InputError: no such user; or root by login, without saying who is to run it.
+    """
+    if os.geteuid() != 0:
+        return None
+    if user is None:
+        uid = os.environ.get("SUDO_UID") or os.environ.get("PKEXEC_UID")
+        if not uid or uid == "0":
+            raise InputError(
+                "this is root, and the command is not to run as root", "name its user by --user NAME, or --user root"
+            )
+        user = uid
+    try:
+        entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
+    except KeyError as error:
+        if user.isdigit():
+            return Caller(int(user), int(os.environ.get("SUDO_GID", user)), user, "/")
+        raise InputError(f"there is no user {user!r}", "name one of this host, by name or number") from error
+    return None if entry.pw_uid == 0 else Caller(entry.pw_uid, entry.pw_gid, entry.pw_name, entry.pw_dir)
+
+
+def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequence[str], who: Caller | None) -> int:
+    """Run a command inside the limits with this process's own streams; its exit status: 128 + n after signal n,
+    127 where it could not be started (it says why).
+    """
+    program = [sys.executable, "-S", "-E", str(Path(__file__).with_name("become.py"))]
+    wrapped = [*program, *((str(who.uid), str(who.gid), who.name) if who else ("-", "-", "-")), "--", *command]
+    environment = dict(os.environ)
+    if who is not None:
+        environment |= {"HOME": who.home, "USER": who.name, "LOGNAME": who.name}
+    with isolation.create("ssd-emulate", Limits(None, tuple(limits))) as cap:
+        child = subprocess.Popen(cap.command(wrapped), env=environment)
+        # Ctrl-C is for the command; we stay to clear up after it.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            status = child.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+    return 128 - status if status < 0 else status
+
+
+def _load(path: Path | None) -> list[Check] | None:
+    try:
+        kept = json.loads(path.read_text()) if path else {}
+        if not 0 <= time.time() - kept["measured_at"] < MAX_AGE_S:
+            return None
+        return [Check(**check) for check in kept["checks"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _save(path: Path, checks: Sequence[Check]) -> None:
+    from harness.atomic import whole_file
+
+    with whole_file(path, "the check") as partial:
+        partial.write_text(json.dumps({"measured_at": time.time(), "checks": [asdict(check) for check in checks]}))

@@ -1,0 +1,131 @@
+"""The points of a profile, quick and full: which reads fio makes of the file, in which order, for how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.ssd.drive import Mode, Point
+from harness.ssd.fio import FioJob, FioResult, SteadyRule, best_engine
+
+KIB = 1 << 10
+FILE_BYTES: dict[Mode, int] = {"quick": 1 << 30, "full": 4 << 30}
+POINT_S: dict[Mode, float] = {"quick": 0.8, "full": 2.5}
+STEADY_S: dict[Mode, float] = {"quick": 8.0, "full": 60.0}
+STEADY_WITHIN = 0.1
+# fio's start and end, and what it takes to begin a job (seconds).
+_SETUP_S = 0.5
+_RAMP_S = 0.2
+PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000", "99.990000")
+
+_ALL_DEPTHS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+_ALL_BLOCKS = [512, 1 * KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]
+_ALL_THREADS = [1, 2, 4, 8, 16, 32, 64, 128]
+
+
+def jobs(mode: Mode, file: Path, least: int, seconds: float) -> list[FioJob]:
+    """The points in order. Mixed ones, which write to the file, come last.
+
+    Args:
+        least: the smallest block that direct I/O takes; smaller sizes are read so.
+        seconds: of a point.
+    """
+    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": _RAMP_S}
+    best = best_engine()
+    found = []
+    for block, depth in _random(mode):
+        found.append(FioJob(block_bytes=block, depth=depth, engine=best, **shared))
+    for block, threads, direct in _sync(mode):
+        found.append(FioJob(block_bytes=block, depth=1, threads=threads, engine="psync", direct=direct, **shared))
+    for block, depth in _buffered(mode):
+        found.append(FioJob(block_bytes=block, depth=depth, engine=best, direct=False, **shared))
+    for block, depth in _sequential(mode):
+        found.append(FioJob(block_bytes=block, depth=depth, engine=best, pattern="sequential", **shared))
+    for depth, writes in _mixed(mode):
+        found.append(FioJob(block_bytes=4 * KIB, depth=depth, engine=best, write_percent=writes, **shared))
+    unique = {}
+    for job in found:
+        held = job.model_copy(update={"block_bytes": max(job.block_bytes, least)})
+        unique[key_of(held)] = held
+    return list(unique.values())
+
+
+def steady_job(mode: Mode, file: Path) -> FioJob:
+    """Random reads of 4 KiB until they have settled."""
+    rule = SteadyRule(within=STEADY_WITHIN, seconds=4 if mode == "quick" else 20, ramp_seconds=1)
+    return FioJob(
+        file=file, block_bytes=4 * KIB, depth=64, engine=best_engine(), seconds=STEADY_S[mode], steady=rule,
+        exact_latency=False,
+    )  # fmt: skip
+
+
+def estimate_s(mode: Mode, seconds: float, file_bytes: int) -> float:
+    """Seconds of a profile where the drive writes 300 MB/s."""
+    count = len(jobs(mode, Path("/"), 512, seconds))
+    return count * (seconds + _RAMP_S + _SETUP_S) + STEADY_S[mode] + 2 + file_bytes / 300e6
+
+
+def key_of(job: FioJob) -> str:
+    """What tells two points of a profile apart."""
+    return (
+        f"{job.pattern}:{job.block_bytes}:{job.depth}:{job.threads}:{'sync' if job.engine == 'psync' else 'async'}"
+        f":{'direct' if job.direct else 'buffered'}:{job.write_percent}"
+    )
+
+
+def point_of(result: FioResult) -> Point:
+    """A result as it is kept."""
+    job = result.job
+    kept = {name.rstrip("0").rstrip("."): float(name) for name in PERCENTILES}
+    return Point(
+        pattern=job.pattern,
+        block_bytes=job.block_bytes,
+        depth=job.depth,
+        threads=job.threads,
+        engine="sync" if job.engine == "psync" else "async",
+        direct=job.direct,
+        write_percent=job.write_percent,
+        iops=result.iops,
+        bytes_per_s=result.bytes_per_s,
+        write_iops=result.write_iops,
+        requests=result.requests,
+        seconds=result.seconds,
+        mean_latency_s=result.mean_latency_s,
+        latency_s={name: result.latency_s[value] for name, value in kept.items() if value in result.latency_s},
+        cpu_s_per_request=result.cpu_seconds_per_request,
+    )
+
+
+def words(job: FioJob) -> str:
+    """A point in words, for progress."""
+    how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
+    mixed = f", {job.write_percent} % writes" if job.write_percent else ""
+    size = f"{job.block_bytes} B" if job.block_bytes < KIB else f"{job.block_bytes // KIB} KiB"
+    return f"{size} {job.pattern}, {how}, {'direct' if job.direct else 'buffered'}{mixed}"
+
+
+def _random(mode: Mode) -> list[tuple[int, int]]:
+    if mode == "full":
+        return [(block, depth) for block in _ALL_BLOCKS for depth in _ALL_DEPTHS]
+    deep = [(block, 256) for block in (512, 4 * KIB, 16 * KIB, 64 * KIB)]
+    return deep + [(block, depth) for block in (512, 4 * KIB) for depth in (1, 4, 16, 64)] + [(64 * KIB, 16)]
+
+
+def _sync(mode: Mode) -> list[tuple[int, int, bool]]:
+    if mode == "full":
+        return [(512, threads, direct) for direct in (True, False) for threads in _ALL_THREADS]
+    return [(512, threads, direct) for direct in (True, False) for threads in (1, 32)]
+
+
+def _buffered(mode: Mode) -> list[tuple[int, int]]:
+    return [(512, depth) for depth in (_ALL_DEPTHS if mode == "full" else [1, 64])]
+
+
+def _sequential(mode: Mode) -> list[tuple[int, int]]:
+    if mode == "full":
+        return [(block, depth) for block in (128 * KIB, 1024 * KIB) for depth in (1, 8, 32)]
+    return [(1024 * KIB, 1), (1024 * KIB, 32)]
+
+
+def _mixed(mode: Mode) -> list[tuple[int, int]]:
+    return [(32, 10), (32, 30), (32, 50)] if mode == "full" else [(32, 30)]

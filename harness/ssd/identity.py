@@ -1,0 +1,184 @@
+"""Which drive a path lies on: model, firmware, link, queue limits, layers above it; its serial number only if asked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.ssd.device import BlockDevice, block_device, mount_of
+
+# Mount options that may name folders, users or hosts.
+_TELLTALE = re.compile(r"(\w*dir|\w*uid|\w*gid|\w*user\w*|\w*name|\w*addr|prjquota|usrquota|grpquota)=")
+
+
+class Identity(BaseModel):
+    """A drive and how it is attached; empty or None where the kernel does not say.
+
+    Attributes:
+        layers: kernel names from the file system's own device down to the disks, each with its kind
+            (`dm-0 (LVM2)`, `md0 (raid0)`, `nvme0n1p2 (partition)`, `nvme0n1 (disk)`).
+        link: of NVMe `PCIe 16.0 GT/s x4`, of SATA `SATA 6.0 Gbps`.
+        queue: `nr_requests`, `hardware_queues`, `max_request_kib`, `max_segments`, `write_cache`, `discard`.
+        serial: only where it was asked for.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    model: str
+    vendor: str = ""
+    firmware: str = ""
+    bus: str = ""
+    link: str = ""
+    capacity_bytes: int = 0
+    disks: int = 1
+    rotational: bool = False
+    layers: list[str] = Field(default_factory=list)
+    file_system: str = ""
+    mount_options: str = ""
+    scheduler: str = ""
+    read_ahead_kib: int = 0
+    logical_block_bytes: int = 512
+    physical_block_bytes: int = 512
+    queue: dict[str, str] = Field(default_factory=dict)
+    serial: str | None = None
+
+    def same_drive(self, other: Identity) -> bool:
+        """Whether the other is a drive of the same kind: model, firmware, capacity, file system."""
+        keys = ("model", "firmware", "capacity_bytes", "disks", "file_system")
+        return all(getattr(self, key) == getattr(other, key) for key in keys)
+
+
+def identify(
+    path: Path, *, serial: bool = False, sys: Path = Path("/sys"), proc: Path = Path("/proc"),
+    device: BlockDevice | None = None,
+) -> Identity:  # fmt: skip
+    """The drive under `path`; of an array or volume over several disks, the first disk speaks for all.
+
+    Args:
+        serial: also its serial number.
+        device: what `block_device(path)` gave, where it is known.
+    """
+    device = device or block_device(path, sys, proc)
+    disk = sys / "block" / device.name
+    return Identity(
+        name=device.name,
+        model=device.model,
+        vendor=_vendor(disk),
+        firmware=_first(disk, "device/firmware_rev", "device/rev"),
+        bus=_bus(disk),
+        link=_link(disk, sys),
+        capacity_bytes=device.size_bytes,
+        disks=max(1, len(device.numbers)),
+        rotational=device.rotational,
+        layers=layers(device.holder, sys),
+        file_system=device.file_system,
+        mount_options=_harmless(device.mount_options or mount_of(path, proc).options),
+        scheduler=device.scheduler,
+        read_ahead_kib=device.read_ahead_kib,
+        logical_block_bytes=device.logical_block_bytes,
+        physical_block_bytes=device.physical_block_bytes,
+        queue=_queue(disk),
+        serial=_serial(disk) if serial else None,
+    )
+
+
+def layers(number: str, sys: Path = Path("/sys")) -> list[str]:
+    """Every block device from `major:minor` down to the disks, as `name (kind)`."""
+    link = sys / "dev/block" / number
+    if not link.exists():
+        return []
+    folder = link.resolve()
+    found = [f"{folder.name} ({_kind(folder)})"]
+    if (folder / "partition").exists():
+        below = [folder.parent]
+    elif (folder / "slaves").is_dir():
+        below = sorted((folder / "slaves").iterdir())
+    else:
+        below = []
+    for lower in below:
+        found += [name for name in layers(_first(lower, "dev"), sys) if name not in found]
+    return found
+
+
+def _kind(folder: Path) -> str:
+    if (folder / "partition").exists():
+        return "partition"
+    if (folder / "dm").is_dir():
+        # `CRYPT-LUKS2-…` and `LVM-…` begin with their kind; what follows identifies the volume.
+        return _first(folder, "dm/uuid").partition("-")[0] or "device mapper"
+    if (folder / "md").is_dir():
+        return _first(folder, "md/level") or "md"
+    if (folder / "loop").is_dir():
+        return "loop"
+    return "disk"
+
+
+def _first(folder: Path, *names: str) -> str:
+    for name in names:
+        try:
+            if text := (folder / name).read_text(errors="replace").strip().strip("\0"):
+                return text
+        except OSError:
+            continue
+    return ""
+
+
+def _vendor(disk: Path) -> str:
+    text = _first(disk, "device/vendor")
+    # Of a virtual or PCI device it is a number, which the model already stands for.
+    return "" if text.startswith("0x") else text
+
+
+def _bus(disk: Path) -> str:
+    if not disk.exists():
+        return ""
+    if transport := _first(disk, "device/transport"):
+        return f"nvme ({transport})"
+    real = str(disk.resolve())
+    for part, bus in (("/nvme", "nvme"), ("/ata", "sata"), ("/virtio", "virtio"), ("/usb", "usb"), ("/host", "scsi")):
+        if part in real:
+            return bus
+    return "virtual" if "/virtual/" in real else ""
+
+
+def _link(disk: Path, sys: Path) -> str:
+    speed, width = (_first(disk, f"device/device/current_link_{what}") for what in ("speed", "width"))
+    if speed and width:
+        return f"PCIe {speed.removesuffix(' PCIe')} x{width}"
+    if disk.exists() and (port := re.search(r"/ata(\d+)/", str(disk.resolve()))):
+        speed = _first(sys / "class/ata_link" / f"link{port.group(1)}", "sata_spd")
+        return f"SATA {speed}" if speed and "unknown" not in speed else "SATA"
+    return ""
+
+
+def _queue(disk: Path) -> dict[str, str]:
+    queue = disk / "queue"
+    found = {
+        "nr_requests": _first(queue, "nr_requests"),
+        "max_request_kib": _first(queue, "max_sectors_kb"),
+        "max_segments": _first(queue, "max_segments"),
+        "write_cache": _first(queue, "write_cache"),
+        "discard": {"": "", "0": "no"}.get(_first(queue, "discard_max_bytes"), "yes"),
+        "hardware_queues": str(len([entry for entry in (disk / "mq").iterdir() if entry.is_dir()]))
+        if (disk / "mq").is_dir()
+        else "",
+        "device_depth": _first(disk, "device/queue_depth", "device/sqsize"),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _serial(disk: Path) -> str | None:
+    if text := _first(disk, "device/serial", "serial"):
+        return text
+    try:
+        page = (disk / "device/vpd_pg80").read_bytes()
+    except OSError:
+        return None
+    return page[4:].decode("ascii", "replace").strip() or None
+
+
+def _harmless(options: str) -> str:
+    return ",".join(dict.fromkeys(option for option in options.split(",") if not _TELLTALE.match(option)))

@@ -1,0 +1,265 @@
+"""Measuring a drive, quick or full: one fio job a point, each kept as it is made, so that a stopped profile goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.atomic import whole_file
+from harness.isolation.base import Cap, Isolation, Limits
+from harness.isolation.select import select, sweep_all
+from harness.ssd import grid
+from harness.ssd.classes import DiskClass
+from harness.ssd.device import BlockDevice, direct_block_bytes
+from harness.ssd.drive import FOLDER, Condition, Drive, Mode, Point, SteadyState, save_drive, slug
+from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, run_fio
+from harness.ssd.identity import Identity, identify
+from harness.ssd.smart import health
+from harness.ssd.testfile import check_folder, one_at_a_time, own_file
+from workloads.errors import HostError
+
+# A stopped profile older than this says little of the drive as it is now.
+RESUME_S = 24 * 3600.0
+# Random writes of preconditioning go over the file so often, and settle or end.
+_PRECONDITION_S: dict[Mode, float] = {"quick": 15.0, "full": 120.0}
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `ssd profile` was asked for.
+
+    Attributes:
+        folder: on the drive; the file is made there.
+        name: to save under; None: from the model and the class.
+        disk_class: measure inside its limits.
+        file_bytes, seconds: None: by the mode.
+        fresh: do not go on with a stopped profile.
+    """
+
+    folder: Path
+    mode: Mode = "quick"
+    name: str | None = None
+    disk_class: DiskClass | None = None
+    file_bytes: int | None = None
+    seconds: float | None = None
+    precondition: bool = False
+    serial: bool = False
+    fresh: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.file_bytes or grid.FILE_BYTES[self.mode]
+
+    @property
+    def point_s(self) -> float:
+        """Seconds of a point."""
+        return self.seconds or grid.POINT_S[self.mode]
+
+
+class _Part(BaseModel):
+    """A profile that is being made: `settings` must agree for it to be gone on with."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    settings: dict[str, Any]
+    saved_at: float = 0.0
+    seconds: float = 0.0
+    precondition_bytes: int = 0
+    steady: SteadyState | None = None
+    points: dict[str, Point] = Field(default_factory=dict)
+
+
+def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text: None) -> tuple[Drive, Path]:
+    """Profile the drive under a folder and save it; (the profile, its path).
+
+    Raises:
+        InputError: the folder is none, or cannot be written.
+        HostError: no drive under it, no room, fio missing or failing, the class cannot be enforced, or another profile
+            of the device is going on.
+    """
+    device = check_folder(wanted.folder)
+    if fio_path() is None:
+        run_fio([])  # says so
+    identity = identify(wanted.folder, serial=wanted.serial, device=device)
+    name = wanted.name or default_name(identity, wanted.disk_class)
+    with one_at_a_time(device), _class_cap(wanted, device) as cap:
+        part_path = results_root / FOLDER / f"{slug(name)}.part"
+        part = _part(part_path, wanted, identity, progress)
+        tool, before = "", health(device.name)
+        began = time.monotonic()
+        with own_file(wanted.folder, wanted.size, progress=progress) as file:
+            if wanted.precondition and not part.precondition_bytes:
+                part.precondition_bytes = _precondition(wanted, file, progress)
+            part.seconds += time.monotonic() - began
+            for result in _points(wanted, file, part, part_path, cap, progress):
+                tool = result.version
+        after = health(device.name)
+        drive = Drive(
+            name=name,
+            mode=wanted.mode,
+            disk_class=wanted.disk_class.name if wanted.disk_class else "",
+            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=part.seconds,
+            fio=f"{tool} {best_engine()}".strip(),
+            identity=identity,
+            condition=_condition(wanted, part, before, after[0], identity),
+            points=list(part.points.values()),
+        )
+        path = save_drive(results_root, drive)
+        part_path.unlink(missing_ok=True)
+        return drive, path
+
+
+def default_name(identity: Identity, disk_class: DiskClass | None) -> str:
+    """The class's name, or the model's with the kernel's where a virtual disk has no model of its own."""
+    if disk_class is not None:
+        return disk_class.name
+    model = identity.model or "disk"
+    return model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
+
+
+def precondition_bytes(wanted: Wanted) -> int:
+    """About how many bytes preconditioning may write beside the file itself: two passes at most are counted on."""
+    return 2 * wanted.size
+
+
+@contextmanager
+def _class_cap(wanted: Wanted, device: BlockDevice) -> Iterator[Cap | None]:
+    if wanted.disk_class is None:
+        yield None
+        return
+    with limiting().create("ssd-profile", Limits(None, wanted.disk_class.limits(device))) as cap:
+        yield cap
+
+
+def limiting() -> Isolation:
+    """A way to limit a device here; what killed ones left behind goes first.
+
+    Raises:
+        HostError: this host has none.
+    """
+    sweep_all()
+    chosen = select()
+    if not chosen.availability.io_limits:
+        reason = chosen.availability.reason or f"{chosen.backend.name} limits no devices"
+        raise HostError(f"no device can be limited here: {reason}", "run as root on a host with blkio or io cgroups")
+    return chosen.backend
+
+
+def _points(
+    wanted: Wanted, file: Path, part: _Part, part_path: Path, cap: Cap | None, progress: Progress
+) -> Iterator[FioResult]:
+    least = direct_block_bytes(file) or 4096
+    jobs = grid.jobs(wanted.mode, file, least, wanted.point_s)
+    left = [job for job in jobs if grid.key_of(job) not in part.points]
+    reads = [job for job in left if not job.write_percent]
+    mixed = [job for job in left if job.write_percent]
+    done = len(jobs) - len(left)
+
+    def one(job: FioJob) -> FioResult:
+        nonlocal done
+        done += 1
+        progress(f"{done} of {len(jobs)}: {grid.words(job)}")
+        began = time.monotonic()
+        result = run_fio([job], cap)[0]
+        part.seconds += time.monotonic() - began
+        part.points[grid.key_of(job)] = grid.point_of(result)
+        _keep(part_path, part)
+        return result
+
+    for job in reads:
+        yield one(job)
+    if part.steady is None:
+        progress("waiting until the rate has settled")
+        began = time.monotonic()
+        result = run_fio([grid.steady_job(wanted.mode, file)], cap)[0]
+        part.seconds += time.monotonic() - began
+        part.steady = _steady(result)
+        _keep(part_path, part)
+        yield result
+    for job in mixed:
+        yield one(job)
+
+
+def _steady(result: FioResult) -> SteadyState:
+    found, rule = result.steady, result.job.steady
+    assert rule is not None
+    return SteadyState(
+        attained=bool(found and found.attained),
+        within=rule.within,
+        deviation=found.deviation if found else 1.0,
+        seconds=result.seconds,
+        iops=[round(rate, 1) for rate in found.iops] if found else [],
+    )
+
+
+def _precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
+    """Random writes of 4 KiB over the file, until they settle or the time is up; bytes written."""
+    progress("preconditioning: random 4 KiB writes over the file")
+    rule = grid.steady_job(wanted.mode, file).steady
+    job = FioJob(
+        file=file, block_bytes=4096, depth=32, engine=best_engine(), seconds=_PRECONDITION_S[wanted.mode],
+        write_percent=100, steady=rule,
+    )  # fmt: skip
+    return run_fio([job])[0].bytes_read
+
+
+def _condition(
+    wanted: Wanted, part: _Part, before: tuple[dict[str, Any], str], after: dict[str, Any], identity: Identity
+) -> Condition:
+    usage = shutil.disk_usage(wanted.folder)
+    return Condition(
+        fill=usage.used / usage.total if usage.total else 0.0,
+        file_bytes=wanted.size,
+        preconditioned=bool(part.precondition_bytes),
+        precondition_bytes=part.precondition_bytes,
+        discard="discard" in identity.mount_options.split(","),
+        steady=part.steady,
+        health=before[0],
+        health_after=after,
+        health_missing=before[1],
+    )
+
+
+def _settings(wanted: Wanted, identity: Identity) -> dict[str, Any]:
+    return {
+        "mode": wanted.mode, "class": wanted.disk_class.name if wanted.disk_class else "", "file_bytes": wanted.size,
+        "seconds": wanted.point_s, "precondition": wanted.precondition, "model": identity.model,
+        "capacity_bytes": identity.capacity_bytes, "name": identity.name, "fio": fio_path(),
+    }  # fmt: skip
+
+
+def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) -> _Part:
+    """What a stopped profile with the same settings has measured already, else an empty one."""
+    settings = _settings(wanted, identity)
+    empty = _Part(settings=settings)
+    if wanted.fresh:
+        return empty
+    try:
+        found = _Part.model_validate_json(path.read_text())
+    except (OSError, ValidationError, ValueError):
+        return empty
+    if found.settings != settings or not 0 <= time.time() - found.saved_at < RESUME_S:
+        return empty
+    # Preconditioning was of the file that is gone now.
+    found.precondition_bytes = 0
+    progress(f"going on with a stopped profile: {len(found.points)} points are measured")
+    return found
+
+
+def _keep(path: Path, part: _Part) -> None:
+    part.saved_at = time.time()
+    with whole_file(path, "the profile") as partial:
+        partial.write_text(json.dumps(part.model_dump(mode="json")))

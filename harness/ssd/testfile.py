@@ -1,0 +1,132 @@
+"""The file that a profile reads: made in the folder asked, of bytes nothing can squeeze, removed afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from harness.isolation.owner import cap_name, is_left_over
+from harness.ssd.device import BlockDevice, block_device, direct_block_bytes, mount_of
+from workloads.errors import DataIOError, HostError, InputError
+from workloads.units import format_bytes
+
+_PREFIX = ".outcore-ssd-"
+_CHUNK = 8 << 20
+# What a file system keeps for itself must not run out because of a test.
+_SPARE = 64 << 20
+_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse.sshfs",
+            "virtiofs", "beegfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse")  # fmt: skip
+
+
+def check_folder(folder: Path) -> BlockDevice:
+    """The device under a folder that can be profiled.
+
+    Raises:
+        InputError: no such folder, or it cannot be written.
+        HostError: it lies in memory, on the network, or on something that has no block device.
+    """
+    if not folder.is_dir():
+        fix = "give the folder, not the device" if folder.is_block_device() else "give an existing folder on the drive"
+        raise InputError(f"{folder} is not a folder", fix)
+    kind = mount_of(folder).kind
+    if kind in _MEMORY:
+        raise HostError(f"{folder} is on {kind}, which is memory and no drive", "give a folder on the drive")
+    if kind in _NETWORK:
+        raise HostError(
+            f"{folder} is on {kind}, a file system over the network, so no drive of this host is under it",
+            "run this on the host that has the drive",
+        )
+    device = block_device(folder)
+    if not device.number:
+        hidden = "overlay" in kind
+        raise HostError(
+            f"{folder} is on {kind}, {'whose upper folder is not visible from here' if hidden else 'which'}"
+            f"{', so the drive' if hidden else ' has no block device that'} cannot be told",
+            "give a folder that is mounted from the drive itself" + (" (a volume)" if hidden else ""),
+        )
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder} cannot be written", "give a folder of your own on the drive")
+    return device
+
+
+@contextmanager
+def one_at_a_time(device: BlockDevice) -> Iterator[None]:
+    """Holds a device: two profiles would measure each other.
+
+    Raises:
+        HostError: somebody measures it now.
+    """
+    # A name in the kernel, not a file: it goes with its owner, however that ends.
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        try:
+            lock.bind(f"\0outcore-ssd-{device.number}")
+        except OSError as error:
+            raise HostError(f"another outcore measures {device.name} now", "wait until it has ended") from error
+        yield
+    finally:
+        lock.close()
+
+
+@contextmanager
+def own_file(folder: Path, size: int, *, progress: Callable[[str], None] = lambda text: None) -> Iterator[Path]:
+    """A file of `size` bytes on the disk and out of the page cache; it goes at the end, come what may.
+
+    What a killed profile left in the folder goes first.
+
+    Raises:
+        HostError: not enough free space, or no direct I/O there.
+        DataIOError: writing failed.
+    """
+    sweep(folder)
+    free = shutil.disk_usage(folder).free
+    if free < size + _SPARE:
+        raise HostError(
+            f"{folder} has {format_bytes(free)} free, and the file to read takes {format_bytes(size)}",
+            f"free some space, or give a smaller --file-size (at most {format_bytes(max(0, free - _SPARE))})",
+        )
+    file = folder / f"{_PREFIX}{cap_name('file')}.bin"
+    try:
+        progress(f"writing {format_bytes(size)} to read")
+        _write(file, size)
+        if direct_block_bytes(file) is None:
+            kind = mount_of(folder).kind
+            raise HostError(f"{folder} on {kind} allows no direct I/O", "give a folder on ext4 or xfs")
+        yield file
+    finally:
+        with suppress(OSError):
+            file.unlink()
+
+
+def sweep(folder: Path) -> list[str]:
+    """Remove files whose profile was killed; their names."""
+    gone = []
+    for file in folder.glob(f"{_PREFIX}*.bin"):
+        if is_left_over(file.name.removeprefix(_PREFIX).removesuffix(".bin")):
+            with suppress(OSError):
+                file.unlink()
+                gone.append(file.name)
+    return gone
+
+
+def _write(file: Path, size: int) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng()
+    try:
+        with file.open("xb") as out:
+            for at in range(0, size, _CHUNK):
+                out.write(rng.bytes(min(_CHUNK, size - at)))
+            out.flush()
+            os.fsync(out.fileno())
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError as error:
+        raise DataIOError(
+            f"the file to read could not be written: {error.strerror}", path=str(file), errno=error.errno or 0,
+            fix="free some space, or give another folder",
+        ) from error  # fmt: skip
