@@ -99,7 +99,7 @@ def list_(
     print_list(list(classes.values()), drives)
 
 
-@app.command(context_settings={"allow_interspersed_args": False})
+@app.command()
 def emulate(
     disk_class: Annotated[str, typer.Argument(metavar="CLASS", help="NAME, NAME/k or NAME/auto")],
     command: Annotated[list[str] | None, typer.Argument(help="after --: what to run")] = None,

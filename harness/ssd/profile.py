@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from harness.isolation.base import Cap, Isolation, Limits
+from harness.isolation.base import Cap, Isolation, Limits, Needs
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, best_engine, fio_path, run_fio
 from systems.interface import DiskPoint, DiskProfile
@@ -64,6 +64,8 @@ def quick_profile(
     size = path.stat().st_size
     wanted = [point for point in wanted if point[0] <= size and point[0] >= block]
     cap = isolation.create("profile", Limits(None, limits.io)) if isolation and limits and limits.io else None
+    if cap:
+        cap.bring(Needs(read_only=(path,)))
     try:
         points, tool = _by_fio(path, wanted, seconds, cap) if fio_path() else _by_threads(path, wanted, seconds, cap)
     finally:
