@@ -278,3 +278,43 @@ def count_accesses(
     members: NDArray[np.uint64],
     threads: int,
 ) -> tuple[int, int]: ...
+
+class ExternalSampler:
+    memory_bytes: int
+    def __init__(
+        self,
+        *,
+        indptr: str,
+        indptr_offset: int,
+        indices: str,
+        indices_offset: int,
+        num_nodes: int,
+        num_edges: int,
+        index_bytes: int,
+        fanout: list[int],
+        seed: int,
+        replace: bool,
+        gap_bytes: int,
+        piece_bytes: int,
+        pieces: int,
+        depth: int,
+        group_nodes: int,
+        mode: str,
+    ) -> None: ...
+    def sample(self, epoch: int, numbers: Ids, seeds: Ids, offsets: Ids) -> tuple[int, bool, int] | None: ...
+    def take(
+        self, i: int
+    ) -> tuple[NDArray[np.uint32], list[tuple[NDArray[np.int64], NDArray[np.int32], int, int]], int, int]: ...
+    def stop(self) -> None: ...
+    def reads(self) -> dict[str, Any]: ...
+
+class SlotPlanner:
+    hits: int
+    carried: int
+    def __init__(self, slots: int, window: int, keep: bool) -> None: ...
+    def plan(self, nodes: NDArray[np.uint32], offsets: Ids, seeds: Ids) -> None: ...
+    def misses(self, i: int) -> tuple[Ids, NDArray[np.int32]]: ...
+    def slots(self, i: int) -> NDArray[np.int32]: ...
+    def clear(self) -> None: ...
+    @staticmethod
+    def bytes(slots: int, batches: int, accesses: int) -> int: ...

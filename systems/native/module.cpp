@@ -16,6 +16,7 @@ void bind_aggregate(nb::module_& m);
 void bind_reorder(nb::module_& m);
 void bind_partition(nb::module_& m);
 void bind_edge_buckets(nb::module_& m);
+void bind_external(nb::module_& m);
 }  // namespace outcore
 
 NB_MODULE(_native, m) {
@@ -32,4 +33,5 @@ NB_MODULE(_native, m) {
     outcore::bind_reorder(m);
     outcore::bind_partition(m);
     outcore::bind_edge_buckets(m);
+    outcore::bind_external(m);
 }

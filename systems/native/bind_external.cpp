@@ -1,0 +1,118 @@
+// Bindings of out-of-core sampling and of the plan of slots; `systems/outcore/` gives them types.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <vector>
+
+#include "bind.hpp"
+#include "bind_io.hpp"
+#include "external_sampler.hpp"
+#include "slot_plan.hpp"
+
+namespace outcore {
+namespace {
+
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy_of(std::vector<T>&& values) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner);
+}
+
+nb::tuple take(ExternalSampler& self, std::size_t i) {
+    ExternalBatch batch;
+    {
+        const nb::gil_scoped_release release;
+        batch = self.take(i);
+    }
+    nb::list hops;
+    for (auto hop = batch.hops.rbegin(); hop != batch.hops.rend(); ++hop)
+        hops.append(nb::make_tuple(numpy_of(std::move(hop->indptr)), numpy_of(std::move(hop->indices)), hop->num_src, hop->num_dst));
+    return nb::make_tuple(numpy_of(std::move(batch.nodes)), hops, batch.edge_reads, batch.list_reads);
+}
+
+}  // namespace
+
+void bind_external(nb::module_& m) {
+    nb::class_<ExternalSampler>(m, "ExternalSampler")
+        .def(
+            "__init__",
+            [](ExternalSampler* self, const std::string& indptr, std::uint64_t indptr_offset, const std::string& indices,
+               std::uint64_t indices_offset, std::uint64_t num_nodes, std::uint64_t num_edges, std::uint32_t index_bytes,
+               const std::vector<std::int64_t>& fanout, std::uint64_t seed, bool replace, std::uint64_t gap_bytes,
+               std::uint32_t piece_bytes, std::uint32_t pieces, std::uint32_t depth, std::uint32_t group_nodes,
+               const std::string& mode) {
+                try {
+                    new (self) ExternalSampler({indptr, indptr_offset, 8, num_nodes + 1},
+                                               {indices, indices_offset, index_bytes, num_edges},
+                                               {fanout, seed, replace, gap_bytes, piece_bytes, pieces, depth, group_nodes,
+                                                mode != "pread", mode == "io_uring"});
+                } catch (const std::system_error& error) {
+                    raise_os_error(error, indptr);
+                }
+            },
+            nb::kw_only(), nb::arg("indptr"), nb::arg("indptr_offset"), nb::arg("indices"), nb::arg("indices_offset"),
+            nb::arg("num_nodes"), nb::arg("num_edges"), nb::arg("index_bytes"), nb::arg("fanout"), nb::arg("seed"),
+            nb::arg("replace"), nb::arg("gap_bytes"), nb::arg("piece_bytes"), nb::arg("pieces"), nb::arg("depth"),
+            nb::arg("group_nodes"), nb::arg("mode"))
+        .def(
+            "sample",
+            [](ExternalSampler& self, std::uint64_t epoch, const Ids& numbers, const Ids& seeds, const Ids& offsets) {
+                std::optional<ExternalFailure> failure;
+                {
+                    const nb::gil_scoped_release release;
+                    failure = self.sample(epoch, span_of(numbers), span_of(seeds), span_of(offsets));
+                }
+                std::optional<std::tuple<int, bool, std::uint64_t>> found;
+                if (failure) found = std::tuple{failure->code, failure->in_indices, failure->offset};
+                return found;
+            },
+            nb::arg("epoch"), nb::arg("numbers"), nb::arg("seeds"), nb::arg("offsets"))
+        .def("take", &take, nb::arg("i"))
+        .def("stop", &ExternalSampler::stop)
+        .def_prop_ro("memory_bytes", &ExternalSampler::memory_bytes)
+        .def("reads", [](const ExternalSampler& self) {
+            const ExternalReads& reads = self.reads();
+            nb::dict sizes;
+            for (const auto& [size, count] : reads.by_size) sizes[nb::int_(size)] = count;
+            nb::dict result;
+            result["requests"] = reads.requests;
+            result["bytes_read"] = reads.bytes_read;
+            result["bytes_useful"] = reads.bytes_useful;
+            result["requests_by_size"] = sizes;
+            return result;
+        });
+    nb::class_<SlotPlanner>(m, "SlotPlanner")
+        .def(nb::init<std::uint32_t, std::uint32_t, bool>(), nb::arg("slots"), nb::arg("window"), nb::arg("keep"))
+        .def(
+            "plan",
+            [](SlotPlanner& self, const In<std::uint32_t>& nodes, const Ids& offsets, const Ids& seeds) {
+                const nb::gil_scoped_release release;
+                self.plan(in(nodes), span_of(offsets), span_of(seeds));
+            },
+            nb::arg("nodes"), nb::arg("offsets"), nb::arg("seeds"))
+        .def(
+            "misses",
+            [](const SlotPlanner& self, std::size_t i) {
+                SlotMisses found;
+                {
+                    const nb::gil_scoped_release release;
+                    found = self.misses(i);
+                }
+                return nb::make_tuple(numpy_of(std::move(found.ids)), numpy_of(std::move(found.slots)));
+            },
+            nb::arg("i"))
+        .def("slots", [](const SlotPlanner& self, std::size_t i) { return numpy_of(self.slots(i)); }, nb::arg("i"))
+        .def("clear", &SlotPlanner::clear)
+        .def_prop_ro("hits", &SlotPlanner::hits)
+        .def_prop_ro("carried", &SlotPlanner::carried)
+        .def_static("bytes", &SlotPlanner::bytes, nb::arg("slots"), nb::arg("batches"), nb::arg("accesses"));
+}
+
+}  // namespace outcore

@@ -1,0 +1,532 @@
+// A hop walks `indptr` in pieces. For the nodes of a piece that some mini-batch holds the positions are drawn, and what they
+// point at is noted with the piece of `indices` in which it lies; a piece that nothing more will be noted for is read, as
+// far as its pages are wanted, and its neighbours go to where their mini-batches want them. Nothing is sorted: each
+// mini-batch's nodes are a few ascending runs.
+#include "external_sampler.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <stdexcept>
+
+namespace outcore {
+namespace {
+
+constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint32_t nobody = UINT32_MAX;
+
+// A bit for each page.
+void mark(std::vector<std::uint64_t>& pages, std::uint64_t page) { pages[page / 64] |= std::uint64_t{1} << (page % 64); }
+bool marked(const std::vector<std::uint64_t>& pages, std::uint64_t page) { return (pages[page / 64] >> (page % 64) & 1) != 0; }
+
+}  // namespace
+
+// Carries the failure of a read through a hop.
+struct ReadFailed {
+    ExternalFailure failure;
+};
+
+// A file read in pieces: of each only the runs of wanted pages, joined where the gap costs less than a request.
+class ExternalSampler::File {
+public:
+    struct Read {
+        std::uint64_t base = 0;  // byte of the file at which the piece's memory begins
+        std::byte* memory = nullptr;
+        std::vector<RangeQueue::Ticket> tickets;
+    };
+
+    File(const GraphFile& file, const ExternalOptions& options, std::uint32_t extra, bool in_indices)
+        : end_(file.end()),
+          gap_pages_(options.gap_bytes / page_bytes),
+          in_indices_(in_indices),
+          one_(options.piece_bytes + extra),
+          memory_(static_cast<std::size_t>(options.pieces) * one_),
+          queue_(file.path, {options.depth, std::max<std::uint32_t>(one_, 1 << 20), options.want_ring, options.need_ring}) {
+        for (std::uint32_t i = 0; i < options.pieces; ++i) free_.push_back(memory_.data() + std::size_t{i} * one_);
+    }
+
+    bool has_room() const { return !free_.empty(); }
+    std::uint64_t bytes() const { return memory_.size(); }
+
+    Read begin(std::uint64_t base, const std::vector<std::uint64_t>& pages, ExternalReads& reads) {
+        Read read{base, free_.back(), {}};
+        free_.pop_back();
+        const std::uint64_t count = std::min<std::uint64_t>(one_ / page_bytes, (end_ - base + page_bytes - 1) / page_bytes);
+        for (std::uint64_t page = 0; page < count;) {
+            if (!marked(pages, page)) {
+                ++page;
+                continue;
+            }
+            std::uint64_t stop = page + 1, wanted = 1;
+            for (std::uint64_t next = stop; next < count && next - stop <= gap_pages_; ++next) {
+                if (!marked(pages, next)) continue;
+                stop = next + 1;
+                ++wanted;
+            }
+            const std::uint64_t offset = base + page * page_bytes;
+            const std::uint64_t need = std::min(base + stop * page_bytes, end_) - offset;
+            read.tickets.push_back(queue_.submit(offset, need, {read.memory + page * page_bytes, one_ - page * page_bytes}));
+            ++reads.requests;
+            reads.bytes_read += (stop - page) * page_bytes;
+            reads.bytes_useful += wanted * page_bytes;
+            ++reads.by_size[(stop - page) * page_bytes];
+            page = stop;
+        }
+        return read;
+    }
+
+    void wait(const Read& read) {
+        std::optional<ReadFailure> first;
+        for (const auto ticket : read.tickets) {
+            const auto failure = queue_.wait(ticket).failure;
+            if (failure && (!first || failure->offset < first->offset)) first = failure;
+        }
+        if (first) throw ReadFailed{{first->code, in_indices_, first->offset}};
+    }
+
+    void give_back(const Read& read) { free_.push_back(read.memory); }
+
+private:
+    std::uint64_t end_;
+    std::uint64_t gap_pages_;
+    bool in_indices_;
+    std::uint32_t one_;
+    AlignedMemory memory_;
+    std::vector<std::byte*> free_;
+    RangeQueue queue_;  // after the memory that it reads into
+};
+
+struct ExternalSampler::Part {
+    struct Run {
+        std::uint32_t begin, end;
+        std::uint32_t marked, drawn;  // how far its nodes were asked for, and drawn for
+    };
+
+    std::uint64_t number = 0;
+    std::vector<std::uint32_t> nodes;
+    std::vector<std::uint32_t> seed_order;  // positions of the seed nodes by ascending id
+    std::vector<Run> runs;                  // ascending runs of nodes; the first goes through seed_order
+    std::vector<std::uint32_t> start, count;  // of each destination's edges in `arrived`
+    std::vector<std::uint32_t> arrived;     // their sources' ids
+    std::vector<ExternalHop> hops;
+    std::int64_t list_reads = 0;
+    bool taken = false;
+
+    std::uint32_t position(std::size_t run, std::uint32_t i) const { return run == 0 ? seed_order[i] : i; }
+    std::uint32_t node(std::size_t run, std::uint32_t i) const { return nodes[position(run, i)]; }
+
+    // First i of the run from `from` on whose node is `bound` or more.
+    std::uint32_t until(std::size_t run, std::uint32_t from, std::uint64_t bound) const {
+        std::uint32_t low = from, high = runs[run].end;
+        for (std::uint32_t step = 1; low + step < high; step *= 2) {  // near ones are usual
+            if (node(run, low + step) >= bound) {
+                high = low + step;
+                break;
+            }
+            low += step;
+        }
+        while (low < high) {
+            const std::uint32_t middle = low + (high - low) / 2;
+            if (node(run, middle) < bound) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
+};
+
+struct ExternalSampler::Labels {
+    struct Entry {
+        std::uint32_t id, position;
+    };
+    std::vector<Entry> table;
+    std::vector<std::uint64_t> fresh, other;  // id << 32 | place in the table
+
+    std::uint64_t bytes() const { return table.capacity() * sizeof(Entry) + (fresh.capacity() + other.capacity()) * 8; }
+
+    static std::uint32_t hash(std::uint32_t id) { return id * 0x9E3779B1U; }
+
+    // The entry of an id; `nobody` as its id where it is new.
+    std::uint32_t find(std::uint32_t id, int shift) const {
+        const auto mask = static_cast<std::uint32_t>(table.size() - 1);
+        std::uint32_t at = hash(id) >> shift;
+        while (table[at].id != id && table[at].id != nobody) at = (at + 1) & mask;
+        return at;
+    }
+
+    // By ascending id.
+    void sort(std::uint64_t num_nodes) {
+        constexpr int digit = 11;
+        other.resize(fresh.size());
+        for (int shift = 32; shift < 32 + static_cast<int>(std::bit_width(num_nodes)); shift += digit) {
+            std::array<std::uint32_t, 1 << digit> begin{};
+            for (const auto value : fresh) ++begin[value >> shift & ((1U << digit) - 1)];
+            std::uint32_t sum = 0;
+            for (auto& count : begin) sum += std::exchange(count, sum);
+            for (const auto value : fresh) other[begin[value >> shift & ((1U << digit) - 1)]++] = value;
+            fresh.swap(other);
+        }
+    }
+};
+
+struct ExternalSampler::Flight {
+    Bucket bucket;
+    File::Read read;
+};
+
+ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
+    : indptr_(indptr), indices_(indices), options_(std::move(options)), num_nodes_(indptr.items - 1) {
+    if (num_nodes_ >= nobody) throw std::invalid_argument("graphs of 2^32 - 1 nodes or more are not sampled out of core");
+    if (options_.piece_bytes % page_bytes != 0 || options_.piece_bytes == 0 || options_.pieces < 2 || options_.group_nodes == 0)
+        throw std::invalid_argument("pieces are whole pages, and at least two of them are in memory");
+    if (indptr_.item_bytes != 8 || (indices_.item_bytes != 4 && indices_.item_bytes != 8) || indptr_.offset % 8 != 0 ||
+        indices_.offset % indices_.item_bytes != 0)
+        throw std::invalid_argument("index pointers have 8 bytes, indices 4 or 8, at multiples of that");
+    // Behind a piece of index pointers comes one more page, for where the last node's list ends.
+    pointer_file_ = std::make_unique<File>(indptr_, options_, page_bytes, false);
+    index_file_ = std::make_unique<File>(indices_, options_, 0, true);
+}
+
+ExternalSampler::~ExternalSampler() = default;
+
+void ExternalSampler::stop() { stop_ = true; }
+
+void ExternalSampler::check_stop() const {
+    if (stop_) throw std::runtime_error("sampling was stopped");
+}
+
+std::uint64_t ExternalSampler::memory_bytes() const {
+    return pointer_file_ == nullptr ? 0 : pointer_file_->bytes() + index_file_->bytes();
+}
+
+std::optional<ExternalFailure> ExternalSampler::sample(std::uint64_t epoch, std::span<const std::int64_t> numbers,
+                                                       std::span<const std::int64_t> seeds,
+                                                       std::span<const std::int64_t> offsets) {
+    if (offsets.size() != numbers.size() + 1) throw std::invalid_argument("one offset more than mini-batches is wanted");
+    parts_.clear();
+    parts_.resize(numbers.size());
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+        Part& part = parts_[p];
+        part.number = static_cast<std::uint64_t>(numbers[p]);
+        for (auto i = offsets[p]; i < offsets[p + 1]; ++i) {
+            const std::int64_t node = seeds[static_cast<std::size_t>(i)];
+            if (node < 0 || static_cast<std::uint64_t>(node) >= num_nodes_)
+                throw std::invalid_argument("seed node " + std::to_string(node) + " is not one of the graph's " +
+                                            std::to_string(num_nodes_) + " nodes");
+            part.nodes.push_back(static_cast<std::uint32_t>(node));
+        }
+        const auto count = static_cast<std::uint32_t>(part.nodes.size());
+        part.seed_order.resize(count);
+        for (std::uint32_t i = 0; i < count; ++i) part.seed_order[i] = i;
+        std::sort(part.seed_order.begin(), part.seed_order.end(), [&](auto a, auto b) { return part.nodes[a] < part.nodes[b]; });
+        for (std::uint32_t i = 1; i < count; ++i) {
+            if (part.node(0, i - 1) == part.node(0, i)) throw std::invalid_argument("seed node " + std::to_string(part.node(0, i)) + " stands twice in one batch");
+        }
+        part.runs.push_back({0, count, 0, 0});
+    }
+    const auto clear = [&] {
+        buckets_.clear();
+        spare_.clear();
+        flights_.clear();
+    };
+    try {
+        auto working = labels();
+        for (std::uint32_t hop = 0; hop < options_.fanout.size(); ++hop) {
+            run_hop(hop, epoch);
+            if (hop + 1 == options_.fanout.size()) break;
+            for (Part& part : parts_) settle(part, *working);
+        }
+        give_back(std::move(working));
+    } catch (const ReadFailed& failed) {
+        clear();
+        parts_.clear();
+        // What is still in flight writes into the files' memory: they are opened anew.
+        pointer_file_.reset();
+        index_file_.reset();
+        return failed.failure;
+    } catch (...) {
+        clear();
+        parts_.clear();
+        pointer_file_.reset();
+        index_file_.reset();
+        throw;
+    }
+    clear();
+    return std::nullopt;
+}
+
+void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
+    if (pointer_file_ == nullptr) {
+        pointer_file_ = std::make_unique<File>(indptr_, options_, page_bytes, false);
+        index_file_ = std::make_unique<File>(indices_, options_, 0, true);
+    }
+    for (Part& part : parts_) {
+        const std::size_t count = part.nodes.size();
+        part.start.resize(count);
+        part.count.resize(count);
+        part.arrived.clear();
+        if (options_.fanout[hop] >= 0) part.arrived.reserve(count * static_cast<std::size_t>(options_.fanout[hop]));
+        for (auto& run : part.runs) run.marked = run.drawn = run.begin;
+    }
+    front_ = indices_.offset / options_.piece_bytes;
+    reach_ = indices_.offset;
+    const std::uint64_t piece = options_.piece_bytes;
+    const std::uint64_t first_piece = indptr_.offset / piece, last_piece = (indptr_.end() - 1) / piece;
+    // First node whose index pointer lies at byte `at` of the file or behind it.
+    const auto node_at = [&](std::uint64_t at) {
+        return at <= indptr_.offset ? 0 : std::min(num_nodes_, (at - indptr_.offset) / 8);
+    };
+    std::deque<std::pair<std::uint64_t, File::Read>> asked;
+    std::uint64_t next = first_piece;
+    std::vector<std::uint64_t> pages(piece / page_bytes / 64 + 2);
+    for (;;) {
+        while (next <= last_piece && pointer_file_->has_room()) {
+            check_stop();
+            const std::uint64_t base = next * piece, stop = node_at(base + piece);
+            std::fill(pages.begin(), pages.end(), 0);
+            bool any = false;
+            for (Part& part : parts_) {
+                for (std::size_t r = 0; r < part.runs.size(); ++r) {
+                    auto& run = part.runs[r];
+                    for (; run.marked < run.end && part.node(r, run.marked) < stop; ++run.marked) {
+                        const std::uint64_t at = indptr_.offset + 8 * std::uint64_t{part.node(r, run.marked)} - base;
+                        mark(pages, at / page_bytes);
+                        mark(pages, (at + 8) / page_bytes);
+                        any = true;
+                    }
+                }
+            }
+            if (any) asked.emplace_back(next, pointer_file_->begin(base, pages, reads_));
+            ++next;
+        }
+        if (asked.empty()) break;
+        auto [number, read] = std::move(asked.front());
+        asked.pop_front();
+        pointer_file_->wait(read);
+        // The more destinations at once, the more edges are noted before they are read: so few nodes at a time.
+        std::uint64_t first = node_at(number * piece);
+        const std::uint64_t stop = node_at((number + 1) * piece);
+        std::uint64_t width = stop - first;
+        while (first < stop) {
+            const std::uint64_t last = std::min(stop, first + width);
+            std::uint64_t held = 0;
+            for (const Part& part : parts_)
+                for (std::size_t r = 0; r < part.runs.size(); ++r) held += part.until(r, part.runs[r].drawn, last) - part.runs[r].drawn;
+            if (held > options_.group_nodes && width > 1) {
+                width = std::max<std::uint64_t>(1, width / 2);
+                continue;
+            }
+            if (held > 0) {
+                draw_range(first, last, number * piece, read.memory, hop, epoch);
+                ship(reach_);
+            }
+            if (held < options_.group_nodes / 4) width *= 2;
+            first = last;
+        }
+        pointer_file_->give_back(read);
+        check_stop();
+    }
+    while (!buckets_.empty()) ship_front();
+    while (!flights_.empty()) land();
+}
+
+void ExternalSampler::draw_range(std::uint64_t first, std::uint64_t last, std::uint64_t base, const std::byte* pointers,
+                                 std::uint32_t hop, std::uint64_t epoch) {
+    static_cast<void>(first);
+    const std::int64_t fanout = options_.fanout[hop];
+    std::uint64_t reach = reach_;
+    std::array<DrawnList, kDrawLanes> lists;
+    std::array<std::uint32_t, kDrawLanes> places;
+    for (std::uint32_t p = 0; p < parts_.size(); ++p) {
+        Part& part = parts_[p];
+        std::size_t waiting = 0;
+        const auto draw = [&] {
+            if (waiting == 0) return;
+            const auto count = static_cast<std::size_t>(fanout);
+            positions_.resize(count * kDrawLanes);
+            drawer_.draw({lists.data(), waiting}, {options_.seed, epoch, part.number, hop}, count, options_.replace, positions_.data());
+            for (std::size_t l = 0; l < waiting; ++l)
+                for (std::size_t k = 0; k < count; ++k)
+                    want(lists[l].start + positions_[lists[l].at + k], p, places[l] + static_cast<std::uint32_t>(k));
+            waiting = 0;
+        };
+        for (std::size_t r = 0; r < part.runs.size(); ++r) {
+            auto& run = part.runs[r];
+            for (; run.drawn < run.end; ++run.drawn) {
+                const std::uint32_t position = part.position(r, run.drawn), node = part.nodes[position];
+                if (node >= last) break;
+                std::int64_t bounds[2];
+                std::memcpy(bounds, pointers + (indptr_.offset + 8 * std::uint64_t{node} - base), sizeof bounds);
+                const auto [start, end] = bounds;
+                if (start < 0 || end < start || static_cast<std::uint64_t>(end) > indices_.items)
+                    throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
+                                            std::to_string(start) + ", " + std::to_string(end) + ") of " +
+                                            std::to_string(indices_.items) + " edges");
+                const auto degree = static_cast<std::uint64_t>(end - start);
+                const std::uint64_t kept = PositionDrawer::count(degree, fanout, options_.replace);
+                const auto place = static_cast<std::uint32_t>(part.arrived.size());
+                if (part.arrived.size() + kept >= std::size_t{1} << 31) throw std::invalid_argument("one hop has 2^31 edges or more");
+                part.start[position] = place;
+                part.count[position] = static_cast<std::uint32_t>(kept);
+                part.arrived.resize(part.arrived.size() + kept);
+                part.list_reads += kept > 0;
+                if (kept == 0) continue;
+                reach = std::max(reach, indices_.offset + static_cast<std::uint64_t>(end) * indices_.item_bytes);
+                if (fanout < 0 || (kept == degree && !options_.replace)) {
+                    for (std::uint64_t k = 0; k < kept; ++k)
+                        want(static_cast<std::uint64_t>(start) + k, p, place + static_cast<std::uint32_t>(k));
+                    continue;
+                }
+                lists[waiting] = {node, static_cast<std::uint64_t>(start), degree, waiting * static_cast<std::size_t>(fanout)};
+                places[waiting++] = place;
+                if (waiting == kDrawLanes) draw();
+            }
+        }
+        draw();
+    }
+    reach_ = reach;
+}
+
+void ExternalSampler::want(std::uint64_t edge, std::uint32_t part, std::uint32_t place) {
+    const std::uint64_t at = indices_.offset + edge * indices_.item_bytes;
+    const std::uint64_t piece = at / options_.piece_bytes;
+    if (piece < front_) throw std::out_of_range("neighbour lists do not follow one another: indptr descends");
+    while (buckets_.size() <= piece - front_) {
+        if (spare_.empty()) {
+            buckets_.emplace_back();
+        } else {
+            buckets_.push_back(std::move(spare_.back()));
+            spare_.pop_back();
+        }
+        buckets_.back().pages.assign(options_.piece_bytes / page_bytes / 64 + 1, 0);
+    }
+    Bucket& bucket = buckets_[piece - front_];
+    const auto inside = static_cast<std::uint32_t>(at % options_.piece_bytes);
+    mark(bucket.pages, inside / page_bytes);
+    bucket.wants.push_back({inside, part, place});
+}
+
+// Reads the pieces that end at byte `below` or before it.
+void ExternalSampler::ship(std::uint64_t below) {
+    while (!buckets_.empty() && (front_ + 1) * options_.piece_bytes <= below) ship_front();
+    // Pieces between the last noted and `below` hold nothing wanted.
+    if (buckets_.empty()) front_ = std::max(front_, below / options_.piece_bytes);
+}
+
+void ExternalSampler::ship_front() {
+    Bucket bucket = std::move(buckets_.front());
+    buckets_.pop_front();
+    const std::uint64_t base = front_++ * options_.piece_bytes;
+    if (bucket.wants.empty()) {
+        spare_.push_back(std::move(bucket));
+        return;
+    }
+    while (!index_file_->has_room()) land();
+    auto read = index_file_->begin(base, bucket.pages, reads_);
+    flights_.push_back({std::move(bucket), std::move(read)});
+}
+
+// Waits for the oldest piece and hands its neighbours out.
+void ExternalSampler::land() {
+    Flight flight = std::move(flights_.front());
+    flights_.pop_front();
+    index_file_->wait(flight.read);
+    const std::byte* memory = flight.read.memory;
+    const bool wide = indices_.item_bytes == 8;
+    for (const Want& wanted : flight.bucket.wants) {
+        std::uint64_t id = 0;
+        if (wide) {
+            std::memcpy(&id, memory + wanted.at, 8);
+        } else {
+            std::uint32_t narrow = 0;
+            std::memcpy(&narrow, memory + wanted.at, 4);
+            id = narrow;
+        }
+        if (id >= num_nodes_)
+            throw std::out_of_range("edge " + std::to_string((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes) +
+                                    " comes from node " + std::to_string(id) + ", which is not one of " + std::to_string(num_nodes_));
+        parts_[wanted.part].arrived[wanted.place] = static_cast<std::uint32_t>(id);
+    }
+    index_file_->give_back(flight.read);
+    flight.bucket.wants.clear();
+    if (spare_.size() < options_.pieces) spare_.push_back(std::move(flight.bucket));
+    check_stop();
+}
+
+// The hop's block: edges in the order of destinations, new nodes by ascending id behind the others.
+void ExternalSampler::settle(Part& part, Labels& labels) {
+    ExternalHop hop;
+    const std::size_t count = part.nodes.size(), edges = part.arrived.size();
+    hop.num_dst = static_cast<std::int64_t>(count);
+    hop.indptr.resize(count + 1);
+    hop.indices.resize(edges);
+    const std::size_t slots = std::bit_ceil(std::max<std::size_t>(16, 2 * (count + std::min<std::size_t>(edges, num_nodes_))));
+    labels.table.assign(slots, {nobody, 0});
+    const int shift = 32 - static_cast<int>(std::bit_width(slots - 1));
+    for (std::uint32_t i = 0; i < count; ++i) labels.table[labels.find(part.nodes[i], shift)] = {part.nodes[i], i};
+    labels.fresh.clear();
+    constexpr std::size_t ahead = 16;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        hop.indptr[i] = static_cast<std::int64_t>(at);
+        const std::uint32_t* sources = part.arrived.data() + part.start[i];
+        const std::uint32_t kept = part.count[i];
+        if (i + 2 < count) {
+            const std::uint32_t* later = part.arrived.data() + part.start[i + 2];
+            for (std::size_t k = 0; k < std::min<std::size_t>(part.count[i + 2], ahead); ++k)
+                __builtin_prefetch(&labels.table[Labels::hash(later[k]) >> shift]);
+        }
+        for (std::uint32_t k = 0; k < kept; ++k) {
+            const std::uint32_t entry = labels.find(sources[k], shift);
+            if (labels.table[entry].id == nobody) {
+                labels.table[entry].id = sources[k];
+                labels.fresh.push_back(std::uint64_t{sources[k]} << 32 | entry);
+            }
+            hop.indices[at++] = static_cast<std::int32_t>(entry);
+        }
+    }
+    hop.indptr[count] = static_cast<std::int64_t>(at);
+    labels.sort(num_nodes_);
+    part.nodes.reserve(count + labels.fresh.size());
+    for (const auto value : labels.fresh) {
+        labels.table[static_cast<std::uint32_t>(value)].position = static_cast<std::uint32_t>(part.nodes.size());
+        part.nodes.push_back(static_cast<std::uint32_t>(value >> 32));
+    }
+    for (auto& entry : hop.indices) entry = static_cast<std::int32_t>(labels.table[static_cast<std::uint32_t>(entry)].position);
+    const auto total = static_cast<std::uint32_t>(part.nodes.size());
+    hop.num_src = total;
+    if (total > count) part.runs.push_back({static_cast<std::uint32_t>(count), total, 0, 0});
+    part.hops.push_back(std::move(hop));
+}
+
+ExternalBatch ExternalSampler::take(std::size_t i) {
+    if (i >= parts_.size() || parts_[i].taken) throw std::invalid_argument("this mini-batch is not there");
+    Part& part = parts_[i];
+    part.taken = true;
+    auto working = labels();
+    settle(part, *working);
+    give_back(std::move(working));
+    ExternalBatch batch;
+    batch.nodes = std::move(part.nodes);
+    batch.hops = std::move(part.hops);
+    batch.list_reads = part.list_reads;
+    for (const auto& hop : batch.hops) batch.edge_reads += hop.indptr.back();
+    part = Part{};
+    part.taken = true;
+    return batch;
+}
+
+std::unique_ptr<ExternalSampler::Labels> ExternalSampler::labels() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Labels>();
+    auto found = std::move(idle_.back());
+    idle_.pop_back();
+    return found;
+}
+
+void ExternalSampler::give_back(std::unique_ptr<Labels> labels) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(labels));
+}
+
+}  // namespace outcore

@@ -1,0 +1,137 @@
+// Samples many mini-batches at once out of core: each hop is one pass over the files of the graph in the order of nodes, in
+// which every mini-batch draws the neighbours of its nodes. Draws are keyed by name (draws.hpp), so the mini-batches
+// are those that the in-memory sampler gives. (Sort, scan, distribute: Aggarwal and Vitter 1988.)
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aligned_memory.hpp"
+#include "draw_lanes.hpp"
+#include "range_queue.hpp"
+
+namespace outcore {
+
+// One array of the graph as a file: item i lies at offset + i * item_bytes.
+struct GraphFile {
+    std::string path;
+    std::uint64_t offset;
+    std::uint32_t item_bytes;
+    std::uint64_t items;
+
+    std::uint64_t end() const { return offset + items * item_bytes; }
+};
+
+struct ExternalOptions {
+    std::vector<std::int64_t> fanout;  // next to the seed nodes first; < 0 takes all
+    std::uint64_t seed = 0;
+    bool replace = false;
+    std::uint64_t gap_bytes = 0;         // unwanted bytes that are read rather than begin another request
+    std::uint32_t piece_bytes = 1 << 19;  // of the files; whole pages
+    std::uint32_t pieces = 8;            // in flight for each file
+    std::uint32_t depth = 32;            // requests in flight for each file
+    std::uint32_t group_nodes = 8192;    // destinations that are drawn for before their edges are read, about
+    bool want_ring = true;
+    bool need_ring = false;
+};
+
+// What was asked of the disk.
+struct ExternalReads {
+    std::uint64_t requests = 0;
+    std::uint64_t bytes_read = 0;
+    std::uint64_t bytes_useful = 0;  // of pages that hold something wanted
+    std::map<std::uint64_t, std::uint64_t> by_size;
+};
+
+// Where a read failed; code 0: the file ended.
+struct ExternalFailure {
+    int code;
+    bool in_indices;
+    std::uint64_t offset;
+};
+
+struct ExternalHop {
+    std::vector<std::int64_t> indptr;
+    std::vector<std::int32_t> indices;
+    std::int64_t num_src = 0, num_dst = 0;
+};
+
+struct ExternalBatch {
+    std::vector<std::uint32_t> nodes;
+    std::vector<ExternalHop> hops;  // next to the seed nodes first
+    std::int64_t edge_reads = 0, list_reads = 0;
+};
+
+class ExternalSampler {
+public:
+    // Throws std::invalid_argument, std::system_error.
+    ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options);
+    ~ExternalSampler();
+
+    // Samples these mini-batches up to the last hop's draws; `take` then finishes them one by one. `numbers` name them.
+    // Throws std::invalid_argument (seeds), std::out_of_range (a damaged graph), std::runtime_error (stopped).
+    std::optional<ExternalFailure> sample(std::uint64_t epoch, std::span<const std::int64_t> numbers,
+                                          std::span<const std::int64_t> seeds, std::span<const std::int64_t> offsets);
+    // Relabels and hands over mini-batch i of the last call; each once. Any number of calls at once.
+    ExternalBatch take(std::size_t i);
+    // Has a `sample` under way end soon.
+    void stop();
+
+    const ExternalReads& reads() const { return reads_; }
+    std::uint64_t memory_bytes() const;  // beside the mini-batches
+
+private:
+    struct Part;
+    struct Labels;  // working memory of relabelling
+    class File;
+    struct Want {
+        std::uint32_t at;     // byte in the piece
+        std::uint32_t part;
+        std::uint32_t place;  // among the part's edges
+    };
+    struct Bucket {
+        std::vector<Want> wants;
+        std::vector<std::uint64_t> pages;  // a bit for each page that is wanted
+    };
+    struct Flight;
+
+    void run_hop(std::uint32_t hop, std::uint64_t epoch);
+    void draw_range(std::uint64_t first, std::uint64_t last, std::uint64_t indptr_base, const std::byte* pointers,
+                    std::uint32_t hop, std::uint64_t epoch);
+    void want(std::uint64_t edge, std::uint32_t part, std::uint32_t place);
+    void ship(std::uint64_t below);
+    void ship_front();
+    void land();
+    void settle(Part& part, Labels& labels);
+    void check_stop() const;
+    std::unique_ptr<Labels> labels();
+    void give_back(std::unique_ptr<Labels> labels);
+
+    GraphFile indptr_, indices_;
+    ExternalOptions options_;
+    std::uint64_t num_nodes_;
+    std::vector<Part> parts_;
+    std::unique_ptr<File> pointer_file_, index_file_;
+    std::deque<Bucket> buckets_;      // of successive pieces of `indices`, from front_ on
+    std::vector<Bucket> spare_;
+    std::uint64_t front_ = 0;         // piece number of the first bucket
+    std::uint64_t reach_ = 0;         // byte of `indices` below which nothing more will be wanted
+    std::deque<Flight> flights_;
+    LaneDrawer drawer_;
+    std::vector<std::uint64_t> positions_;
+    ExternalReads reads_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Labels>> idle_;
+    std::atomic<bool> stop_{false};
+};
+
+}  // namespace outcore

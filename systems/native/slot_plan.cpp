@@ -1,0 +1,269 @@
+// Three passes: over all uses in the order of nodes, to find when each row is used next; over the pairs of mini-batches, to
+// decide how many rows of each are kept; over the uses in the order of mini-batches, to give each row its slot.
+#include "slot_plan.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace outcore {
+namespace {
+
+constexpr std::uint64_t group_uses = 1 << 15;  // sorted at a time: they stay in the processor's cache
+constexpr int coarse_bits = 8;
+
+}  // namespace
+
+SlotPlanner::SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep)
+    : slots_(slots), window_(window), keep_(keep), held_(slots, none), free_at_(slots, 0) {
+    if (window == 0) throw std::invalid_argument("a window has at least one mini-batch");
+    if (slots >= fresh_bit) throw std::invalid_argument("a table has fewer than 2^31 slots");
+}
+
+std::uint64_t SlotPlanner::bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses) {
+    return 24 * slots + 8 * accesses + 8 * (batches + 8) * (batches + 8) + 16 * group_uses + 8 * (slots + batches);
+}
+
+std::uint32_t SlotPlanner::batch_of(std::uint32_t access) const {
+    std::uint32_t batch = coarse_[access >> coarse_bits];
+    while (offsets_[batch + 1] <= access) ++batch;
+    return batch;
+}
+
+void SlotPlanner::plan(std::span<const std::uint32_t> nodes, std::span<const std::int64_t> offsets,
+                       std::span<const std::int64_t> seeds) {
+    if (offsets.empty() || seeds.size() + 1 != offsets.size() || offsets.back() != static_cast<std::int64_t>(nodes.size()))
+        throw std::invalid_argument("offsets and seed counts do not fit the nodes");
+    if (nodes.size() >= none - 16) throw std::invalid_argument("too many uses for one plan");
+    nodes_ = nodes;
+    offsets_.assign(offsets.begin(), offsets.end());
+    seeds_ = seeds;
+    batches_ = static_cast<std::uint32_t>(offsets.size() - 1);
+    columns_ = batches_ + tails;
+    hits_ = carried_ = 0;
+    coarse_.assign((nodes.size() >> coarse_bits) + 1, 0);
+    for (std::uint32_t b = 0, i = 0; i < coarse_.size(); ++i) {
+        while (b + 1 < batches_ && offsets_[b + 1] <= static_cast<std::int64_t>(std::uint64_t{i} << coarse_bits)) ++b;
+        coarse_[i] = b;
+    }
+    pairs_.assign(static_cast<std::size_t>(batches_ + window_) * columns_, 0);
+    next_.assign(nodes.size(), none);
+    held_next_.assign(slots_, none);
+    place_.assign(nodes.size(), none);
+    find_next();
+    decide();
+    assign();
+}
+
+void SlotPlanner::clear() {
+    for (auto* list : {&next_, &held_next_, &place_, &pairs_, &coarse_}) {
+        list->clear();
+        list->shrink_to_fit();
+    }
+    nodes_ = {};
+    batches_ = 0;
+}
+
+// Where next_ says `none - 1 - c` the row is used no more and was used by class c.
+void SlotPlanner::find_next() {
+    std::vector<Cursor> runs;
+    std::vector<std::uint32_t> seed_order;  // the seeds' places, sorted by node within their mini-batch
+    std::vector<std::size_t> seed_begin(batches_ + 1, 0);
+    std::uint32_t bound = 0;
+    for (std::uint32_t b = 0; b < batches_; ++b) {
+        const auto first = static_cast<std::uint32_t>(offsets_[b]), last = static_cast<std::uint32_t>(offsets_[b + 1]);
+        const auto middle = first + static_cast<std::uint32_t>(std::min<std::int64_t>(seeds_[b], last - first));
+        const std::size_t begin = seed_order.size();
+        for (std::uint32_t i = first; i < middle; ++i) seed_order.push_back(i);
+        std::sort(seed_order.begin() + static_cast<std::ptrdiff_t>(begin), seed_order.end(), [&](auto x, auto y) { return nodes_[x] < nodes_[y]; });
+        seed_begin[b + 1] = seed_order.size();
+        for (std::uint32_t i = middle; i < last;) {
+            std::uint32_t stop = i + 1;
+            while (stop < last && nodes_[stop] > nodes_[stop - 1]) ++stop;
+            runs.push_back({i, stop});
+            i = stop;
+        }
+    }
+    for (const auto node : nodes_) bound = std::max(bound, node);
+    std::vector<std::size_t> seed_at(seed_begin.begin(), seed_begin.end() - 1);
+    // Rows that the slots hold already, by node.
+    std::vector<std::uint32_t> old;
+    if (keep_) {
+        for (std::uint32_t s = 0; s < slots_; ++s)
+            if (held_[s] != none) old.push_back(s);
+        std::sort(old.begin(), old.end(), [&](auto x, auto y) { return held_[x] < held_[y]; });
+    }
+    std::size_t old_at = 0;
+    std::vector<std::uint64_t> uses;  // node << 32 | access
+    const std::uint64_t stop_node = std::uint64_t{bound} + 1;
+    std::uint64_t width = std::max<std::uint64_t>(1, stop_node * group_uses / std::max<std::uint64_t>(1, 16 * nodes_.size()));
+    for (std::uint64_t first = 0; first < stop_node;) {
+        const std::uint64_t last = std::min(stop_node, first + width);
+        uses.clear();
+        for (std::uint32_t b = 0; b < batches_; ++b)
+            for (; seed_at[b] < seed_begin[b + 1] && nodes_[seed_order[seed_at[b]]] < last; ++seed_at[b])
+                uses.push_back(std::uint64_t{nodes_[seed_order[seed_at[b]]]} << 32 | seed_order[seed_at[b]]);
+        for (auto& run : runs)
+            for (; run.begin < run.end && nodes_[run.begin] < last; ++run.begin)
+                uses.push_back(std::uint64_t{nodes_[run.begin]} << 32 | run.begin);
+        std::sort(uses.begin(), uses.end());
+        for (std::size_t i = 0; i < uses.size();) {
+            const auto node = static_cast<std::uint32_t>(uses[i] >> 32);
+            const auto head = static_cast<std::uint32_t>(uses[i]);
+            while (old_at < old.size() && held_[old[old_at]] < node) ++old_at;
+            if (old_at < old.size() && held_[old[old_at]] == node) {
+                const std::uint32_t slot = old[old_at++];
+                held_next_[slot] = head;
+                ++pair(static_cast<std::int64_t>(free_at_[slot]) - window_, batch_of(head));
+            }
+            std::size_t stop = i + 1;
+            std::uint32_t batch = batch_of(head);
+            while (stop < uses.size() && static_cast<std::uint32_t>(uses[stop] >> 32) == node) {
+                const auto access = static_cast<std::uint32_t>(uses[stop]);
+                next_[static_cast<std::uint32_t>(uses[stop - 1])] = access;
+                const std::uint32_t later = batch_of(access);
+                ++pair(batch, later);
+                batch = later;
+                ++stop;
+            }
+            const auto tail = tails - static_cast<std::uint32_t>(std::min<std::size_t>(stop - i, tails));
+            next_[static_cast<std::uint32_t>(uses[stop - 1])] = none - 1 - tail;
+            ++pair(batch, batches_ + tail);
+            i = stop;
+        }
+        if (uses.size() > 2 * group_uses) width = std::max<std::uint64_t>(1, width / 2);
+        if (uses.size() < group_uses / 2) width *= 2;
+        first = last;
+    }
+}
+
+// `pairs_` becomes how many rows of each pair are kept. A row used by t and next by e needs room of its own from t + window
+// to e - 1; before, its slot is in use, and at e it is a row of that mini-batch.
+void SlotPlanner::decide() {
+    const auto window = static_cast<std::int64_t>(window_);
+    std::vector<std::uint64_t> active(columns_, 0);  // kept rows by next use
+    std::uint64_t total = 0;
+    // Slots that hold a row of the call before that nobody wants any more.
+    std::vector<std::uint64_t> pinned(window_ + 1, 0);
+    for (std::uint32_t s = 0; s < slots_; ++s)
+        if (free_at_[s] > 0 && held_next_[s] == none) ++pinned[std::min(free_at_[s], window_)];
+    for (std::int64_t t = 0; t < batches_; ++t) {
+        std::uint64_t busy = 0;
+        for (std::int64_t from = t - window + 1; from <= t; ++from)
+            for (std::uint32_t to = static_cast<std::uint32_t>(t) + 1; to < columns_; ++to) busy += pair(from, to);
+        for (std::uint32_t f = static_cast<std::uint32_t>(std::min<std::int64_t>(t + 1, window + 1)); f <= window_; ++f) busy += pinned[f];
+        if (busy > slots_) {
+            throw std::invalid_argument("mini-batches " + std::to_string(t - window + 1) + " to " + std::to_string(t) + " use " +
+                                        std::to_string(busy) + " rows at a time, there are " + std::to_string(slots_) + " slots");
+        }
+        total -= active[static_cast<std::size_t>(t)];
+        active[static_cast<std::size_t>(t)] = 0;
+        const std::int64_t entering = t - window;
+        for (std::uint32_t to = static_cast<std::uint32_t>(t) + 1; to < columns_; ++to) {
+            std::uint32_t& count = pair(entering, to);
+            if (!keep_) count = 0;
+            active[to] += count;
+            total += count;
+        }
+        const std::uint64_t room = slots_ - busy;
+        for (std::uint32_t to = columns_ - 1; total > room; --to) {
+            std::uint64_t evicted = std::min(active[to], total - room);
+            active[to] -= evicted;
+            total -= evicted;
+            // The latest first: the room they would have had was not yet used.
+            for (std::int64_t from = entering; evicted > 0; --from) {
+                std::uint32_t& count = pair(from, to);
+                const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, evicted));
+                count -= part;
+                evicted -= part;
+            }
+        }
+    }
+    if (!keep_) {
+        // What the last mini-batches leave is not kept either.
+        for (std::int64_t from = -window; from < batches_; ++from)
+            for (std::uint32_t to = batches_; to < columns_; ++to) pair(from, to) = 0;
+    }
+}
+
+void SlotPlanner::assign() {
+    std::vector<std::uint32_t> free;
+    std::vector<std::vector<std::uint32_t>> freed(batches_ + window_);
+    std::vector<std::uint32_t> until(std::move(free_at_));
+    free_at_.assign(slots_, 0);
+    for (std::uint32_t s = 0; s < slots_; ++s)
+        if (until[s] > batches_) free_at_[s] = until[s] - batches_;
+    // The row stays from mini-batch `from` on (below 0: of the call before): true where its next use finds it.
+    const auto stays = [&](std::int64_t from, std::uint32_t next, std::uint32_t slot) {
+        std::uint32_t to = 0;
+        if (next >= none - tails) {
+            if (next == none) return false;
+            to = batches_ + (none - 1 - next);
+        } else {
+            to = batch_of(next);
+            if (static_cast<std::int64_t>(to) <= from + window_) {
+                place_[next] = slot;
+                return true;
+            }
+        }
+        std::uint32_t& left = pair(from, to);
+        if (left == 0) return false;
+        --left;
+        if (to < batches_) place_[next] = slot;
+        return true;
+    };
+    for (std::uint32_t s = slots_; s-- > 0;) {
+        const std::int64_t from = static_cast<std::int64_t>(until[s]) - window_;
+        if (keep_ && held_next_[s] != none && stays(from, held_next_[s], s)) continue;
+        if (until[s] == 0) free.push_back(s);
+        else freed[until[s]].push_back(s);
+    }
+    for (std::uint32_t t = 0; t < batches_; ++t) {
+        free.insert(free.end(), freed[t].begin(), freed[t].end());
+        freed[t] = {};
+        const auto last = static_cast<std::uint32_t>(offsets_[t + 1]);
+        for (auto i = static_cast<std::uint32_t>(offsets_[t]); i < last; ++i) {
+            std::uint32_t slot = place_[i];
+            if (slot == none) {
+                if (free.empty()) throw std::logic_error("a plan ran out of slots");
+                slot = free.back();
+                free.pop_back();
+                place_[i] = slot | fresh_bit;
+                held_[slot] = nodes_[i];
+            } else {
+                ++hits_;
+                carried_ += until[slot] != none;
+            }
+            until[slot] = none;  // held by this call's rows from here on
+            if (!stays(t, next_[i], slot)) {
+                freed[t + window_].push_back(slot);
+            }
+            if (t + window_ > batches_) free_at_[slot] = t + window_ - batches_;
+        }
+    }
+}
+
+SlotMisses SlotPlanner::misses(std::size_t i) const {
+    std::vector<std::uint64_t> found;
+    for (auto a = static_cast<std::size_t>(offsets_.at(i)); a < static_cast<std::size_t>(offsets_.at(i + 1)); ++a)
+        if ((place_[a] & fresh_bit) != 0) found.push_back(std::uint64_t{nodes_[a]} << 32 | (place_[a] & ~fresh_bit));
+    std::sort(found.begin(), found.end());
+    SlotMisses result;
+    result.ids.reserve(found.size());
+    result.slots.reserve(found.size());
+    for (const auto value : found) {
+        result.ids.push_back(static_cast<std::int64_t>(value >> 32));
+        result.slots.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(value)));
+    }
+    return result;
+}
+
+std::vector<std::int32_t> SlotPlanner::slots(std::size_t i) const {
+    std::vector<std::int32_t> result;
+    for (auto a = static_cast<std::size_t>(offsets_.at(i)); a < static_cast<std::size_t>(offsets_.at(i + 1)); ++a)
+        result.push_back(static_cast<std::int32_t>(place_[a] & ~fresh_bit));
+    return result;
+}
+
+}  // namespace outcore

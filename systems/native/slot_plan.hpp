@@ -1,0 +1,77 @@
+// Where the rows of a sequence of mini-batches lie in a table of slots, decided beforehand: each row from the mini-batch that
+// reads it on, and from one use to the next where that saves a read and there is room (Belady 1966, with bypass).
+// Whether a row is kept depends on nothing but when it is used next, so rows with the same pair of uses are counted
+// together: deciding takes memory by mini-batches squared, not by rows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace outcore {
+
+struct SlotMisses {
+    std::vector<std::int64_t> ids;     // ascending
+    std::vector<std::int32_t> slots;   // of each
+};
+
+class SlotPlanner {
+public:
+    // `window`: a slot may be overwritten for mini-batch t once mini-batch t - window has been released.
+    // `keep`: false: rows stay only for the window, and rows of the call before are not looked for.
+    SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep);
+
+    // Plans these mini-batches, which follow on those of the call before. `nodes` are those of all of them one after
+    // the other, `offsets` where each begins; each is a few ascending runs but for its first `seeds[i]` nodes.
+    // Throws std::invalid_argument where a window's rows do not fit the slots; nothing has changed then.
+    void plan(std::span<const std::uint32_t> nodes, std::span<const std::int64_t> offsets, std::span<const std::int64_t> seeds);
+
+    // Rows that have to be read for mini-batch i of the last call, and where to.
+    SlotMisses misses(std::size_t i) const;
+    // The slot of each of its nodes.
+    std::vector<std::int32_t> slots(std::size_t i) const;
+
+    std::uint64_t hits() const { return hits_; }
+    std::uint64_t carried() const { return carried_; }  // of them from the call before
+    // Forgets the mini-batches of the last call, but not what the slots hold.
+    void clear();
+
+    static std::uint64_t bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses);
+
+private:
+    static constexpr std::uint32_t none = UINT32_MAX;
+    static constexpr std::uint32_t tails = 4;  // how often a row was used that is not used again: 4 times or more, 3, 2, 1
+    static constexpr std::uint32_t fresh_bit = 1U << 31;
+
+    struct Cursor {
+        std::uint32_t begin, end;
+    };
+
+    void find_next();
+    void decide();
+    void assign();
+    std::uint32_t batch_of(std::uint32_t access) const;
+    std::uint32_t& pair(std::int64_t from, std::uint32_t to) { return pairs_[static_cast<std::size_t>(from + window_) * columns_ + to]; }
+
+    std::uint32_t slots_;
+    std::uint32_t window_;
+    bool keep_;
+    // Across calls: the node in each slot, and from which mini-batch of the next call on it may be overwritten.
+    std::vector<std::uint32_t> held_;
+    std::vector<std::uint32_t> free_at_;
+
+    std::span<const std::uint32_t> nodes_;
+    std::vector<std::int64_t> offsets_;
+    std::span<const std::int64_t> seeds_;
+    std::uint32_t batches_ = 0;
+    std::uint32_t columns_ = 0;
+    std::vector<std::uint32_t> next_;       // by access: the next one of its row, or tail_base + class
+    std::vector<std::uint32_t> held_next_;  // by slot: the first access of the row that it holds
+    std::vector<std::uint32_t> place_;      // by access: its slot, with fresh_bit where it was read
+    std::vector<std::uint32_t> pairs_;      // [from + window, to]: rows used by `from` and next by `to`; then those kept
+    std::vector<std::uint32_t> coarse_;
+    std::uint64_t hits_ = 0, carried_ = 0;
+};
+
+}  // namespace outcore

@@ -1,0 +1,156 @@
+"""Sampling many mini-batches of an epoch at once, one pass over the graph's files for each hop.
+
+Every draw is keyed by the names of epoch, mini-batch, hop and node, so the order in which nodes are met changes nothing:
+the mini-batches are those of `NeighborSampler`. What was a random read for each neighbour list becomes a sequential pass
+(Aggarwal and Vitter, "The Input/Output Complexity of Sorting and Related Problems", 1988: sort, scan, distribute).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from systems import _native
+from systems.engine.bounds import Bounds
+from systems.engine.direct_files import PAGE, io_failed
+from systems.engine.reader import Mode, ReadStats, RowReader
+from workloads.errors import DatasetError, InputError
+from workloads.sampling.batch import Block, SampledBatch
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+_PIECE = 512 << 10
+_PIECES = 8
+_DEPTH = 32
+_GROUP_NODES = 8192
+_LABEL_DEPTH = 128
+
+
+class ExternalSampler:
+    """Samples groups of mini-batches out of core; holds no part of the graph.
+
+    Args:
+        gap_bytes: unwanted bytes of the graph that are read rather than begin another request.
+        piece_bytes: of the files, in whole pages.
+        group_nodes: destinations drawn for before their edges are read, about.
+
+    Raises:
+        InputError: a sampler other than neighbour sampling, or a graph too large for 4-byte ids.
+        DataIOError: a file cannot be opened.
+    """
+
+    def __init__(
+        self, workload: Workload, *, gap_bytes: int, piece_bytes: int = _PIECE, group_nodes: int = _GROUP_NODES,
+        mode: Mode = "auto",
+    ) -> None:  # fmt: skip
+        if not self.can_sample(workload):
+            raise InputError("out-of-core sampling draws neighbours of graphs below 2^32 - 1 nodes", "sample online")
+        dataset = workload.dataset
+        self._files = {part: dataset.file(part) for part in ("indptr", "indices", "labels")}
+        try:
+            self._native = _native.ExternalSampler(
+                indptr=str(self._files["indptr"]), indptr_offset=dataset.data_offset("indptr"),
+                indices=str(self._files["indices"]), indices_offset=dataset.data_offset("indices"),
+                num_nodes=dataset.num_nodes, num_edges=dataset.num_edges,
+                index_bytes=dataset.topology_bytes // max(1, dataset.num_edges), fanout=list(workload.sampler.fanout),
+                seed=workload.seed, replace=workload.sampler.replace, gap_bytes=gap_bytes // PAGE * PAGE,
+                piece_bytes=piece_bytes, pieces=_PIECES, depth=_DEPTH, group_nodes=group_nodes, mode=mode,
+            )  # fmt: skip
+        except OSError as error:
+            raise io_failed(self._files["indptr"], 0, error.errno or 0) from error
+        self._labels = RowReader(
+            self._files["labels"], data_offset=dataset.data_offset("labels"), num_rows=dataset.num_nodes, row_bytes=8,
+            depth=_LABEL_DEPTH, mode=mode,
+        )  # fmt: skip
+        self._epoch = 0
+        self._batches: list[tuple[int, int]] = []
+        self._label_values: list[Ids] = []
+        self._label_reads = ReadStats()
+
+    @staticmethod
+    def can_sample(workload: Workload) -> bool:
+        """Whether this workload's mini-batches can be made so."""
+        return workload.sampler.name == "neighbor" and workload.dataset.num_nodes < (1 << 32) - 1
+
+    @staticmethod
+    def fixed_bytes() -> int:
+        """Host memory beside the mini-batches: pieces of both files, edges noted, the labels' reader."""
+        noted = 4 * 12 * 10 * _GROUP_NODES
+        return 2 * _PIECES * (_PIECE + PAGE) + noted + RowReader.plan_bytes(row_bytes=8, depth=_LABEL_DEPTH)
+
+    @staticmethod
+    def batch_bytes(bounds: Bounds, hops: int) -> int:
+        """Host memory of one mini-batch at most, between its first hop and `take`."""
+        # Of the last hop: a source's id for each edge, two words for each destination. Earlier hops are its blocks.
+        return bounds.sampled_bytes - 4 * bounds.max_nodes if hops == 1 else bounds.sampled_bytes
+
+    @staticmethod
+    def relabel_bytes(bounds: Bounds) -> int:
+        """Host memory of finishing one mini-batch, beside its arrays."""
+        slots = 1 << (2 * (bounds.max_nodes + bounds.max_edges) - 1).bit_length()
+        return 8 * slots + 16 * bounds.max_nodes
+
+    def sample(self, epoch: int, first: int, seeds: Sequence[Ids]) -> None:
+        """Sample mini-batches `first`, `first + 1`, … of `epoch` from these seed nodes; `take` hands them out.
+
+        Raises:
+            InputError: a seed node is repeated or not a node.
+            DatasetError: the graph's arrays contradict each other.
+            DataIOError: a file ends early or its device failed; names file and offset.
+            InterruptedError: `stop` was called.
+        """
+        offsets = np.zeros(len(seeds) + 1, dtype=np.int64)
+        np.cumsum([len(part) for part in seeds], out=offsets[1:])
+        numbers = np.arange(first, first + len(seeds), dtype=np.int64)
+        flat = np.concatenate([np.asarray(part, dtype=np.int64) for part in seeds])
+        values = np.empty(len(flat), dtype=np.int64)
+        try:
+            self._label_reads.add(self._labels.read(flat, values.view(np.uint8).reshape(-1, 8)))
+            failure = self._native.sample(epoch, numbers, flat, offsets)
+        except (ValueError, IndexError) as error:
+            self._raise(error)
+        except RuntimeError as error:
+            raise InterruptedError(str(error)) from None
+        if failure is not None:
+            code, in_indices, offset = failure
+            raise io_failed(self._files["indices" if in_indices else "indptr"], offset, code)
+        self._epoch = epoch
+        self._batches = [(first + i, len(part)) for i, part in enumerate(seeds)]
+        self._label_values = [values[offsets[i] : offsets[i + 1]].copy() for i in range(len(seeds))]
+
+    @staticmethod
+    def _raise(error: Exception) -> None:
+        if isinstance(error, IndexError):
+            raise DatasetError(str(error), "check the dataset with `outcore data verify`") from None
+        raise InputError(str(error), "mend the seed nodes, batch size or fan-out") from None
+
+    def take(self, i: int) -> SampledBatch:
+        """The `i`-th mini-batch of the last `sample`; each once, any number of threads at a time."""
+        nodes, hops, edge_reads, list_reads = self._native.take(i)
+        index, seeds = self._batches[i]
+        return SampledBatch(
+            epoch=self._epoch,
+            index=index,
+            nodes=nodes.astype(np.int64),
+            num_seeds=seeds,
+            blocks=tuple(Block(*hop) for hop in hops),
+            labels=self._label_values[i],
+            edge_reads=edge_reads,
+            list_reads=list_reads,
+        )
+
+    def reads(self) -> ReadStats:
+        """What was asked of the disk so far, for the graph and the labels."""
+        total = ReadStats(**self._native.reads())
+        total.add(self._label_reads)
+        return total
+
+    def stop(self) -> None:
+        """Have a `sample` in another thread end with InterruptedError."""
+        self._native.stop()
+
+    def close(self) -> None:
+        """Close the files. May be called more than once."""
+        self._labels.close()
