@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.isolation.base import Cap
+from harness.isolation.base import Cap, Needs
+from harness.pipes import Pipes, PoolServer
 from harness.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
 from harness.record import Status
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
@@ -45,42 +46,36 @@ class Worker:
 
     def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path) -> None:
         self._cap = cap
-        spec_file = folder / "spec.json"
-        spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
-        event_read, event_write = os.pipe()
-        go_read, go_write = os.pipe()
-        # More than one rank: torchrun stands between, and starts as many workers.
-        ranks = spec.config.ranks
-        argv = [
-            sys.executable,
-            "-m",
-            *(["harness.worker"] if ranks == 1 else ["harness.ranks", str(ranks)]),
-            str(spec_file),
-            str(event_write),
-            str(go_read),
-            str(os.getpid()),
-        ]
-        self.started = time.monotonic()
+        self._pools: PoolServer | None = None
+        self._pipes = Pipes(folder, named=cap.named_pipes)
         try:
+            if cap.named_pipes and spec.pools:
+                self._pools = PoolServer(folder, spec.pools)
+                spec = spec.model_copy(update={"pools": self._pools.paths})
+            spec_file = folder / "spec.json"
+            spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
+            # What is in a container has no parent that it can see.
+            parent = 0 if cap.named_pipes else os.getpid()
+            arguments = [str(spec_file), *self._pipes.arguments, str(parent)]
+            # More than one rank: torchrun stands between, and starts as many workers.
+            ranks = spec.config.ranks
+            module = ["harness.worker"] if ranks == 1 else ["harness.ranks", str(ranks)]
+            cap.bring(_needs(spec, folder))
+            self.started = time.monotonic()
             with log.open("ab") as stderr:
                 self._process = subprocess.Popen(
-                    cap.command(argv),
+                    cap.command([sys.executable, "-m", *module, *arguments]),
                     stdin=subprocess.DEVNULL,
                     stdout=stderr,
                     stderr=stderr,
-                    pass_fds=(event_write, go_read),
+                    pass_fds=self._pipes.inherited,
                     start_new_session=True,
                 )
         except BaseException:
-            os.close(event_read)
-            os.close(go_write)
+            self._close_pipes()
             raise
-        finally:
-            os.close(event_write)
-            os.close(go_read)
-        self._go = go_write
-        self._event_fd = event_read
-        self._reader = EventReader(event_read)
+        self._pipes.spawned()
+        self._reader = EventReader(self._pipes.events)
 
     @property
     def pid(self) -> int:
@@ -117,7 +112,7 @@ class Worker:
 
     def _open_gate(self) -> None:
         try:
-            os.write(self._go, b"g")
+            os.write(self._pipes.go, b"g")
         except BrokenPipeError:
             pass  # it died at the gate; its end is noticed by the loop
 
@@ -130,6 +125,8 @@ class Worker:
             return self._end(Ending("ok", notes=last.notes, test_accuracy=last.test_accuracy))
         if isinstance(last, Failed):
             return self._end(_failure(last))
+        if reason := self._cap.ending():
+            return self._end(Ending("failed", reason))
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             return self._end(Ending("failed", f"the worker was ended by {name}"))
@@ -156,18 +153,29 @@ class Worker:
             self._process.kill()
         self._process.wait()
         self._reader.close()
-        for fd in (self._go, self._event_fd):
-            try:
-                os.close(fd)
-            except OSError:
-                pass
-        self._go = self._event_fd = -1
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        self._pipes.close()
+        if self._pools is not None:
+            self._pools.close()
+            self._pools = None
 
     def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _needs(spec: WorkerSpec, folder: Path) -> Needs:
+    """What of the host the worker of `spec` reads and writes; `folder` holds the spec and the pipes."""
+    partition = [] if spec.partition is None else [Path(spec.partition)]
+    return Needs(
+        read_only=(Path(spec.dataset), folder, *partition),
+        writable=(Path(spec.artefacts), Path(spec.scratch)),
+        gpu=spec.config.device.startswith("cuda"),
+    )
 
 
 def _failure(event: Failed) -> Ending:

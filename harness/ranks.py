@@ -24,7 +24,8 @@ def main(argv: list[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
 
-    pipes = f"/proc/{os.getpid()}/fd"
+    # A named pipe is opened by every rank itself; a number is one of this process's.
+    events, go = (f"/proc/{os.getpid()}/fd/{end}" if end.isdecimal() else end for end in (event_fd, go_fd))
     try:
         torchrun(
             [
@@ -37,13 +38,13 @@ def main(argv: list[str]) -> int:
                 "--module",
                 "harness.worker",
                 spec,
-                f"{pipes}/{event_fd}",
-                f"{pipes}/{go_fd}",
+                events,
+                go,
                 str(os.getpid()),
             ]
         )
     except ChildFailedError as error:
-        _report(Path(f"{pipes}/{event_fd}"), int(world), error)
+        _report(Path(events), int(world), error)
         return 1
     return 0
 

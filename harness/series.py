@@ -314,7 +314,8 @@ class Series:
         from harness.environment import describe
 
         found = describe(self._data_path or self.data_root)
-        return found | {"probe": self.probe.as_dict() if self.probe else None}
+        held = self.isolation.describe()
+        return found | {"probe": self.probe.as_dict() if self.probe else None} | ({"container": held} if held else {})
 
     @property
     def scratch_root(self) -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,22 @@ class Limits:
 
     memory_bytes: int | None = None
     io: tuple[IoLimit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What of the host the work inside needs, for caps in which only part of the host is seen (containers).
+
+    Attributes:
+        read_only, writable: folders and files, to be seen at the same paths.
+        gpu: whether it computes on one.
+        image: the container image that brings the work; None where Outcore's own does.
+    """
+
+    read_only: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    gpu: bool = False
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,9 +97,14 @@ class Cap(ABC):
 
     Attributes:
         caveats: what this cap does not keep, one sentence each, for the run record.
+        named_pipes: whether what runs inside inherits no descriptors, and opens pipes by name instead.
     """
 
     caveats: list[str]
+    named_pipes: ClassVar[bool] = False
+
+    def bring(self, needs: Needs) -> None:  # noqa: B027  only a container has to be told
+        """Say what the work needs of the host, before the first command."""
 
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -111,6 +133,10 @@ class Cap(ABC):
     def reset_peak(self) -> None:  # noqa: B027  a backend may be unable to
         """Forget the peak so far, where the kernel can."""
 
+    def ending(self) -> str:
+        """Why the cap itself is gone where nobody here ended it; empty while it stands."""
+        return ""
+
     @abstractmethod
     def kill(self) -> None:
         """SIGKILL everything inside and wait until it is gone."""
@@ -119,7 +145,7 @@ class Cap(ABC):
     def close(self) -> None:
         """Kill what is left and remove the cap; leaves nothing behind."""
 
-    def __enter__(self) -> Cap:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -128,7 +154,7 @@ class Cap(ABC):
 
 @dataclass
 class Isolation(ABC):
-    """A way to cap: `cgroup2`, `cgroup1`, `systemd`, `none`."""
+    """A way to cap: `cgroup2`, `cgroup1`, `systemd`, `docker`, `none`."""
 
     name: ClassVar[str]
     caveats: list[str] = field(default_factory=list)
@@ -145,6 +171,10 @@ class Isolation(ABC):
         Raises:
             HostError: the kernel refuses; the fix says what to change.
         """
+
+    def describe(self) -> dict[str, Any]:
+        """What a run was held by beyond the backend's name, for the record."""
+        return {}
 
     @classmethod
     @abstractmethod

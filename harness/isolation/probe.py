@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.isolation.base import Cap, Isolation, Limits
+from harness.isolation.base import Cap, Isolation, Limits, Needs
 from harness.ssd.device import mount_of
 from workloads.errors import HostError
 
@@ -72,6 +72,7 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
     file = _cold_file(folder)
     try:
         with isolation.create("probe-read", Limits(CAP_BYTES)) as cap:
+            cap.bring(Needs(read_only=(file,)))
             child = _start(cap, "read", str(file))
             try:
                 said = _line(child)
@@ -107,6 +108,7 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
     results = {}
     for kind in ("pinned", "managed"):
         with isolation.create(f"probe-{kind}", Limits()) as cap:
+            cap.bring(Needs(gpu=True))
             child = _start(cap, kind, str(1 << 30))
             if not _line(child).startswith("ready"):
                 _end(child)

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from harness.isolation.base import Availability, Isolation
 from harness.isolation.cgroup1 import Cgroup1
 from harness.isolation.cgroup2 import Cgroup2
+from harness.isolation.docker_backend import Docker
 from harness.isolation.none import NoIsolation
 from harness.isolation.systemd import Systemd
 from workloads.errors import HostError, InputError
 
 # Strictest first: v2 limits buffered writes too; v1 limits reads; systemd may lack the io controller.
 BACKENDS: tuple[type[Isolation], ...] = (Cgroup2, Cgroup1, Systemd, NoIsolation)
+# Never taken by `auto`: an engine on the host need not be there for this.
+BY_NAME: tuple[type[Isolation], ...] = (Docker,)
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Selection:
 
 
 def names() -> list[str]:
-    """Values of `--isolation`, strictest first."""
-    return ["auto", *(backend.name for backend in BACKENDS)]
+    """Values of `--isolation`: those that `auto` chooses from last, strictest first."""
+    return ["auto", *(backend.name for backend in (*BY_NAME, *BACKENDS))]
 
 
 def select(name: str = "auto") -> Selection:
@@ -41,7 +44,7 @@ def select(name: str = "auto") -> Selection:
     if name not in names():
         raise InputError(f"isolation is {name!r}", f"use one of {', '.join(names())}")
     passed_over: dict[str, str] = {}
-    for backend in BACKENDS:
+    for backend in BACKENDS if name == "auto" else (*BY_NAME, *BACKENDS):
         if name not in ("auto", backend.name):
             continue
         availability = backend.available()
@@ -57,4 +60,4 @@ def select(name: str = "auto") -> Selection:
 
 def sweep_all() -> list[str]:
     """Remove what dead orchestrators left behind under any backend; returns the names."""
-    return [name for backend in BACKENDS for name in backend.sweep()]
+    return [name for backend in (*BY_NAME, *BACKENDS) for name in backend.sweep()]

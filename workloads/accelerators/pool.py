@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -68,9 +69,13 @@ class DevicePool:
     def attach(cls, name: str) -> DevicePool:
         """Map the pool that another process of this user made under `name` and still holds.
 
+        A name that is a path is that of a socket which hands the pool over: a container sees no other process.
+
         Raises:
             HostError: no such pool, or its owner's files may not be looked at.
         """
+        if name.startswith("/"):
+            return cls(_handed_over(Path(name)), name)
         for link in _open_memory_files(f"/memfd:outcore-{name} (deleted)"):
             try:
                 return cls(os.open(link, os.O_RDWR | os.O_CLOEXEC), name)
@@ -125,6 +130,11 @@ class DevicePool:
         return offset if 0 <= offset < self.nbytes else None
 
     @property
+    def descriptor(self) -> int:
+        """The memory file, for handing it to another process."""
+        return self._descriptor
+
+    @property
     def used_bytes(self) -> int:
         """Bytes allocated now."""
         with self._lock:
@@ -159,6 +169,26 @@ class DevicePool:
             assert self._memory is not None
             self._base_address = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr()
         return self._base_address
+
+
+def _handed_over(path: Path) -> int:
+    """The memory file that the owner of the socket at `path` sends."""
+    try:
+        folder = os.open(path.parent, os.O_DIRECTORY | os.O_RDONLY)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as owner:
+                # A socket's address holds 108 bytes, and the path may be longer.
+                owner.connect(f"/proc/self/fd/{folder}/{path.name}")
+                descriptors = socket.recv_fds(owner, 1, 1)[1]
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise HostError(
+            f"no device pool is handed over at {path} ({error.strerror})", "keep its owner alive"
+        ) from error
+    if not descriptors:
+        raise HostError(f"no device pool is handed over at {path}", "keep its owner alive")
+    return descriptors[0]
 
 
 def _free_bytes() -> int:

@@ -1,0 +1,154 @@
+"""The cgroup that an engine made for a container, found and read on the host: the same files as for our own caps."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from harness.isolation import cgroup1, cgroup2, mounts
+from harness.isolation.base import IoStats, MemoryStats
+from harness.isolation.files import KernelFile, psi_some_total, read_text, write_text
+from harness.isolation.processes import pids_in
+from workloads.errors import HostError
+
+
+class ContainerGroups:
+    """Memory and I/O of one running container. Reading needs no privilege; resetting a peak needs root.
+
+    Args:
+        pid: a process of the container, as the host numbers it.
+    """
+
+    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
+        own = _groups_of(pid, proc)
+        v1 = mounts.v1("memory", proc)
+        self._lock = threading.Lock()
+        self._highest = 0
+        self.last = MemoryStats()
+        self.last_io: IoStats | None = None
+        self.version = 1 if v1 is not None else 2
+        unified = mounts.v2(proc)
+        if v1 is not None:
+            self.memory_group = _folder(v1.mount, own.get("memory", ""))
+            blkio = mounts.v1("blkio", proc)
+            self.io_group = _folder(blkio.mount, own.get("blkio", "")) if blkio else None
+        elif unified is not None:
+            self.memory_group = self.io_group = _folder(unified.mount, own.get("", ""))
+        else:
+            raise HostError("no cgroup is mounted here", "mount -t cgroup2 none /sys/fs/cgroup")
+        self._files = {name: KernelFile(self.memory_group / name) for name in _MEMORY_FILES[self.version]}
+        if self.io_group is not None:
+            self._files |= {name: KernelFile(self.io_group / name) for name in _IO_FILES[self.version]}
+
+    def memory(self) -> MemoryStats:
+        """Memory of the container now; the last reading once it is gone."""
+        with self._lock:
+            stat = self._files["memory.stat"].read()
+            if stat:
+                self.last = self._memory_v1(stat) if self.version == 1 else self._memory_v2(stat)
+            return self.last
+
+    def _memory_v1(self, stat: bytes) -> MemoryStats:
+        files = self._files
+        return cgroup1.parse_memory(
+            stat,
+            usage=files["memory.usage_in_bytes"].number(),
+            peak=files["memory.max_usage_in_bytes"].number(),
+            kernel=files["memory.kmem.usage_in_bytes"].number(),
+            failures=files["memory.failcnt"].number(),
+            oom_control=files["memory.oom_control"].read(),
+        )
+
+    def _memory_v2(self, stat: bytes) -> MemoryStats:
+        files = self._files
+        current = files["memory.current"].number() or 0
+        self._highest = max(self._highest, current)
+        peak = files["memory.peak"].number()
+        return cgroup2.parse_memory(
+            stat,
+            current=current,
+            peak=self._highest if peak is None else peak,
+            limit=files["memory.max"].number(),
+            events=files["memory.events"].read(),
+        )
+
+    def io(self) -> IoStats | None:
+        """Device I/O charged to the container so far; the last reading once it is gone."""
+        with self._lock:
+            if self.version == 2:
+                if data := self._files["io.stat"].read():
+                    self.last_io = cgroup2.parse_io_stat(data)
+            elif self.io_group is not None and (data := self._files[_V1_BYTES].read()):
+                read_bytes, write_bytes = cgroup1.parse_blkio(data)
+                reads, writes = cgroup1.parse_blkio(self._files[_V1_REQUESTS].read())
+                self.last_io = IoStats(read_bytes, reads, write_bytes, writes)
+            return self.last_io
+
+    def pressure(self) -> tuple[int | None, int | None]:
+        """Microseconds stalled on (I/O, memory); None under v1."""
+        if self.version == 1:
+            return None, None
+        return (
+            psi_some_total(self._files["io.pressure"].read()),
+            psi_some_total(self._files["memory.pressure"].read()),
+        )
+
+    def pids(self) -> list[int]:
+        """Processes of the container, as the host numbers them."""
+        return sorted(set(pids_in(self.memory_group)))
+
+    def reset_peak(self) -> None:
+        """The peak starts again where this user may write the group's files (root); else it stays."""
+        self._highest = 0
+        try:
+            if self.version == 1:
+                write_text(self.memory_group / "memory.max_usage_in_bytes", "0")
+            else:
+                write_text(self.memory_group / "memory.peak", "reset")
+        except OSError:
+            pass
+
+    def drop_cache(self) -> None:
+        """Give the pages still charged back to the host, where this user may: else they outlive the container."""
+        if self.version == 1:
+            try:
+                write_text(self.memory_group / "memory.force_empty", "1")
+            except OSError:
+                pass
+
+    def freeze_last(self, oom_kills: int) -> None:
+        """Keep the last readings, with at least `oom_kills` as the engine counted them; close the files."""
+        with self._lock:
+            self.last = replace(self.last, oom_kills=max(self.last.oom_kills, oom_kills))
+            for file in self._files.values():
+                file.close()
+
+
+_V1_BYTES = "blkio.throttle.io_service_bytes_recursive"
+_V1_REQUESTS = "blkio.throttle.io_serviced_recursive"
+_MEMORY_FILES = {
+    1: ("memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.kmem.usage_in_bytes",
+        "memory.failcnt", "memory.oom_control"),
+    2: ("memory.stat", "memory.current", "memory.max", "memory.events", "memory.peak", "memory.pressure"),
+}  # fmt: skip
+_IO_FILES = {1: (_V1_BYTES, _V1_REQUESTS), 2: ("io.stat", "io.pressure")}
+
+
+def _groups_of(pid: int, proc: Path) -> dict[str, str]:
+    groups: dict[str, str] = {}
+    for line in read_text(proc / str(pid) / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups |= dict.fromkeys(controllers.split(","), path)
+    return groups
+
+
+def _folder(mount: Path, path: str) -> Path:
+    folder = Path(os.path.normpath(mount / path.lstrip("/")))
+    if path in ("", "/") or not folder.is_dir():
+        raise HostError(
+            "the container's cgroup cannot be seen from here: the engine runs in another machine or container",
+            "run Outcore on the host of the engine",
+        )
+    return folder

@@ -1,0 +1,91 @@
+"""A seccomp profile that allows io_uring and is otherwise the engine's own default, taken from the engine itself.
+
+Engines from 25 on deny io_uring by default. The default profile is compiled into the engine and no request returns it,
+but the engine writes what it made of it into the runtime specification of every container it starts: a list of system
+calls and actions, already resolved for this kernel, architecture and set of capabilities. That list is read from a
+container started for the purpose, with the capabilities that workers have (none), and io_uring's three calls are added.
+So nothing is copied from anywhere, and an engine that is updated changes the profile with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from harness.isolation.files import read_text
+from workloads.errors import HostError, InputError
+
+CALLS = ("io_uring_setup", "io_uring_enter", "io_uring_register")
+_ALLOW = "SCMP_ACT_ALLOW"
+# What both the runtime's specification and an engine's profile call the same; the rest does not belong in a profile.
+_KEYS = ("defaultAction", "defaultErrnoRet", "architectures", "syscalls")
+
+
+def from_environment() -> str | None:
+    """The profile that `$OUTCORE_SECCOMP` names (a file), as the engine takes it; None where it names none.
+
+    Raises:
+        InputError: it is not there, or no profile.
+    """
+    name = os.environ.get("OUTCORE_SECCOMP", "")
+    if not name:
+        return None
+    try:
+        profile = json.loads(Path(name).read_text(encoding="utf-8"))
+        if "defaultAction" not in profile:
+            raise ValueError("it has no defaultAction")
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"OUTCORE_SECCOMP is {name}, which is no seccomp profile ({error})", "unset it") from error
+    return json.dumps(profile)
+
+
+def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
+    """The profile that the engine's default became for the running container of process `pid`.
+
+    The parent of a container's first process is its shim, whose working folder is the container's bundle: that holds
+    whatever the engine's data root and the runtime's folder are called here.
+
+    Raises:
+        HostError: this user may not look (it takes root), or the engine uses no profile.
+    """
+    parent = next(
+        (line.split()[1] for line in read_text(proc / str(pid) / "status").splitlines() if line.startswith("PPid:")),
+        "0",
+    )
+    try:
+        specification = json.loads((proc / parent / "cwd" / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise HostError(
+            "the engine's own seccomp profile cannot be read by this user",
+            "make one as root (`containers/seccomp-profile > FILE`) and set OUTCORE_SECCOMP=FILE",
+        ) from error
+    profile = specification.get("linux", {}).get("seccomp")
+    if not profile:
+        raise HostError("the engine starts containers without a seccomp profile", "nothing needs to be allowed then")
+    return {key: profile[key] for key in _KEYS if key in profile}
+
+
+def allows(profile: dict[str, Any], call: str) -> bool:
+    """Whether a system call is allowed without conditions on its arguments."""
+    if any(call in rule["names"] and rule["action"] != _ALLOW for rule in profile["syscalls"]):
+        return False
+    named = any(call in rule["names"] and not rule.get("args") for rule in profile["syscalls"])
+    return named or profile["defaultAction"] == _ALLOW
+
+
+def with_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
+    """`profile` with io_uring's calls allowed, and nothing else changed."""
+    return {**profile, "syscalls": [*_others(profile), {"names": list(CALLS), "action": _ALLOW}]}
+
+
+def without_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
+    """`profile` with io_uring's calls denied (EPERM), as engines from 25 on have it: to see what a run then does."""
+    denied = {"names": list(CALLS), "action": "SCMP_ACT_ERRNO"}
+    return {**profile, "syscalls": [*_others(profile), denied]}
+
+
+def _others(profile: dict[str, Any]) -> list[dict[str, Any]]:
+    rules = [{**rule, "names": [name for name in rule["names"] if name not in CALLS]} for rule in profile["syscalls"]]
+    return [rule for rule in rules if rule["names"]]
