@@ -42,7 +42,7 @@ class SplitTable:
 
     def split(self, rows: torch.Tensor) -> tuple[int, int]:
         """How many of `rows` (int64 [n] on the host) lie on the device and how many in host memory."""
-        on_device = int((rows < self.device.shape[0]).sum())
+        on_device = int(np.count_nonzero(rows.numpy() < self.device.shape[0]))
         return on_device, int(rows.shape[0]) - on_device
 
     def take(self, rows: torch.Tensor) -> torch.Tensor:

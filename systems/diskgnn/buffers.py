@@ -1,7 +1,8 @@
-"""The memory that training reads and how rows get there: one table, cached rows in front and buffers behind them.
+"""The memory that training reads and how rows get there: one table of cached rows and buffers.
 
-On the processor the table is host memory, and disks read into its buffers; on a device of its own they read into
-staging buffers, from which one copy brings a mini-batch's rows over, beside those of the host cache.
+On the processor the table is host memory, and disks read into its buffers; for a device of its own they read into
+staging buffers, from which one copy brings a mini-batch's rows over, and the host cache is a part of the table that the
+device reads itself.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import numpy.typing as npt
 import torch
 
 from systems.diskgnn.fit import Fit
-from systems.diskgnn.planner import Sizes
+from systems.diskgnn.planner import Sizes, rounded_up
 from systems.diskgnn.structure import Addresses
 from systems.engine.arrays import as_rows
-from systems.engine.gather import gather
+from systems.engine.device_cache import RowRing
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.memory import aligned_empty
+from systems.engine.pipeline import Pipeline
 from workloads.accelerator import Accelerator, Event
 from workloads.dataset import Dataset
+from workloads.feature_table import SplitTable, Table
 
 Rows = npt.NDArray[np.uint8]
 _PAGE = 4096
-_BOUNCE = 1 << 20
 
 
 @dataclass
@@ -34,26 +36,28 @@ class Landing:
     """Where the disk's rows of one mini-batch land, in host memory.
 
     Attributes:
-        number: of the buffer.
-        memory: uint8 [rows, row_bytes], page-aligned.
+        first, count: what was taken of the ring it is from.
+        memory: uint8, whole pages.
+        row_bytes: of a feature row.
     """
 
-    number: int
+    first: int
+    count: int
     memory: Rows
+    row_bytes: int
 
     def single_start(self, packed: int) -> int:
         """Row of the first row that is read by itself: behind the last page of the packed ones."""
-        row = int(self.memory.shape[1])
-        return -(-(-(-packed * row // _PAGE) * _PAGE) // row)
+        return -(-(-(-packed * self.row_bytes // _PAGE) * _PAGE) // self.row_bytes)
 
     def features(self, nbytes: int) -> Rows:
         """Room for the packed rows, in whole pages."""
-        return self.memory.reshape(-1)[:nbytes]
+        return self.memory[:nbytes]
 
     def single(self, packed: int, count: int) -> Rows:
-        """Room for rows that are read one by one."""
+        """Room for rows that are read one by one: uint8 [count, row_bytes]."""
         start = self.single_start(packed)
-        return self.memory[start : start + count]
+        return self.memory[start * self.row_bytes : (start + count) * self.row_bytes].reshape(count, self.row_bytes)
 
 
 @dataclass
@@ -62,43 +66,58 @@ class Assembled:
 
     Attributes:
         rows: int64 [num_nodes], row of each node.
-        number: of the table's buffer.
+        first, count: what was taken of the ring of its buffer.
         events: copies that may be under way; afterwards the landing may be used again.
     """
 
     rows: torch.Tensor
-    number: int
+    first: int
+    count: int
     events: list[Event] = field(default_factory=list)
 
 
 class Memory(ABC):
     """Allocates everything for one episode; see the two kinds below.
 
+    Landings and buffers are pieces of rings, each as long as its mini-batch needs: of the largest one's size they would
+    stand half empty. Where rows may be read one by one, how many is known too late, and each has the largest's size.
+
     Attributes:
-        table: [rows, dim], on the accelerator's device.
-        landings: how many mini-batches' rows may be read from disk at a time.
-        staged: landings are other memory than the table's buffers.
+        table: [rows, dim], on the accelerator's device, or there and in host memory that it reads.
     """
 
-    table: torch.Tensor
-    landings: int
-    staged: bool
+    table: Table
 
     @abstractmethod
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
         """Fill a cache (`device_cache`, `host_cache`) from its first rows and rows."""
 
     @abstractmethod
-    def landing(self, number: int) -> Landing:
-        """Landing `number`."""
+    def begin(self, pipe: Pipeline) -> None:
+        """An epoch begins: all landings and buffers are free, and nobody waits for one once `pipe` stops."""
 
     @abstractmethod
-    def assemble(self, landing: Landing, number: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
-        """Bring the mini-batch's rows into buffer `number` of the table, without waiting for the copies.
+    def land(self, packed: int) -> Landing:
+        """Room for the rows of the next mini-batch, `packed` of them packed, waiting for it. Raises `Stopped`."""
+
+    @abstractmethod
+    def assemble(self, landing: Landing, addresses: Addresses, packed: int, batch: int) -> Assembled:
+        """Bring the mini-batch's rows into the table, waiting for room there but not for the copies.
 
         Args:
             packed: packed rows in the landing.
+
+        Raises:
+            Stopped: the pipeline ended.
         """
+
+    @abstractmethod
+    def copied(self, landing: Landing) -> None:
+        """The mini-batch's copies are done: the disk may read into its landing again."""
+
+    @abstractmethod
+    def give_back(self, assembled: Assembled) -> None:
+        """The mini-batch was trained."""
 
     @abstractmethod
     def close(self) -> None:
@@ -108,124 +127,140 @@ class Memory(ABC):
 class HostMemory(Memory):
     """The table is host memory and its buffers are the landings: nothing is copied."""
 
-    def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator) -> None:
+    def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator, *, singles: bool) -> None:
         self._accelerator = accelerator
         self._direct = fit.levels.direct
-        self._start = -(-self._direct // sizes.align) * sizes.align
-        self._rows = fit.buffer_rows
-        self.landings = fit.buffers
-        self.staged = False
-        total = self._start + fit.buffers * fit.buffer_rows
-        self.table = accelerator.allocate(total, dataset.dim, torch_dtype(dataset.feature_dtype))
-        self._bytes = as_rows(self.table, dataset.dim * dataset.feature_dtype.itemsize)
+        self._align = sizes.align
+        self._start = rounded_up(self._direct, sizes.align)
+        self._buffered = fit.buffers * fit.buffer_rows
+        self._largest = fit.buffer_rows
+        self._singles = singles
+        self._row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+        total = self._start + self._buffered
+        self._memory = accelerator.allocate(total, dataset.dim, torch_dtype(dataset.feature_dtype))
+        self.table = self._memory
+        self._bytes = as_rows(self._memory, self._row_bytes)
+        self._ring = RowRing(self._buffered)
 
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
         """Into the front of the table."""
         for first, rows in pieces:
             self._bytes[first : first + len(rows)] = rows
 
-    def landing(self, number: int) -> Landing:
-        """A buffer of the table."""
-        first = self._start + number * self._rows
-        return Landing(number, self._bytes[first : first + self._rows])
+    def begin(self, pipe: Pipeline) -> None:
+        """A ring of rows; pieces are multiples of as many as fill whole pages."""
+        self._ring = RowRing(self._buffered)
+        pipe.on_stop(self._ring.stop)
 
-    def assemble(self, landing: Landing, number: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
+    def land(self, packed: int) -> Landing:
+        """A buffer of the table."""
+        count = self._largest if self._singles else rounded_up(packed, self._align)
+        first = self._ring.take(count)
+        start = self._start + first
+        return Landing(first, count, self._bytes[start : start + count].reshape(-1), self._row_bytes)
+
+    def assemble(self, landing: Landing, addresses: Addresses, packed: int, batch: int) -> Assembled:
         """Only the alias list has to be made."""
-        base = self._start + landing.number * self._rows
+        base = self._start + landing.first
         rows = addresses.place.astype(np.int64)
         gap = landing.single_start(packed) - packed
         rows += np.where(rows >= self._direct + packed, base + gap, np.where(rows >= self._direct, base, 0))
         rows -= np.where(addresses.place >= self._direct, self._direct, 0)
-        return Assembled(torch.from_numpy(rows), landing.number)
+        return Assembled(torch.from_numpy(rows), landing.first, landing.count)
+
+    def copied(self, landing: Landing) -> None:
+        """It is the buffer that is trained on, so it is not free yet."""
+
+    def give_back(self, assembled: Assembled) -> None:
+        """The buffer is a landing again."""
+        self._ring.give_back(assembled.first, assembled.count)
 
     def close(self) -> None:
         """Free the table."""
-        self._accelerator.free(self.table)
+        self._accelerator.free(self._memory)
 
 
 class DeviceMemory(Memory):
-    """The table is on the device; host memory holds the host cache, staging buffers and two small ones to gather in."""
+    """Buffers and hottest rows on the device, the host cache and the landings in host memory.
 
-    def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator, threads: int) -> None:
+    The device reads the host cache's rows itself (UVA, Sections 4.1 and 6), so only what came from disk is copied. In
+    the table buffers come first, so that a cached row's place in it is its rank and one offset, whichever part has it.
+    """
+
+    def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator, *, singles: bool) -> None:
         self._accelerator = accelerator
         self._levels = fit.levels
-        self._rows = fit.buffer_rows
-        self._threads = threads
-        self._row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+        self._buffered = fit.buffers * fit.buffer_rows
+        self._singles = singles
+        self._row_bytes = row = dataset.dim * dataset.feature_dtype.itemsize
         self._dtype = torch_dtype(dataset.feature_dtype)
         self._dim = dataset.dim
-        self.landings = fit.staging
-        self.staged = True
-        self.table = accelerator.allocate(fit.levels.direct + fit.buffers * fit.buffer_rows, dataset.dim, self._dtype)
+        self._device = accelerator.allocate(self._buffered + fit.levels.direct, dataset.dim, self._dtype)
         # Whole pages are read into a landing; what its rows leave of the last one is part of it all the same.
-        self._staging = self._landings(fit.staging, fit.staging_rows)
-        self._cache = self._host(fit.levels.host) if fit.levels.host else None
-        self._bounce_rows = max(1, _BOUNCE // self._row_bytes)
-        self._bounce = [self._host(self._bounce_rows) for _ in range(2)]
-        self._under_way: list[Event | None] = [None, None]
+        self._largest = -(-fit.staging_rows * row // _PAGE)
+        self._pages = max(self._largest, fit.staging * fit.staging_rows * row // _PAGE)
+        # In one allocation, landings first: huge pages carry whole ones only, and the disk should meet no others.
+        landings, cached = self._pages * _PAGE, fit.levels.host * row
+        self._host = accelerator.host_buffer(rounded_up(landings + cached, _PAGE))
+        self._bytes = as_rows(self._host[:landings], 1).reshape(-1)
+        self._cache = self._shaped(self._host[landings : landings + cached])
+        self.table = SplitTable(self._device, self._cache) if cached else self._device
+        self._landings, self._buffers = RowRing(self._pages), RowRing(self._buffered)
 
-    def _host(self, rows: int) -> torch.Tensor:
-        flat = self._accelerator.host_buffer(-(-rows * self._row_bytes // _PAGE) * _PAGE)
-        return flat[: rows * self._row_bytes].view(self._dtype).view(rows, self._dim)
-
-    def _landings(self, count: int, rows: int) -> list[torch.Tensor]:
-        """Landings beside each other in one allocation, so that huge pages carry them."""
-        each = -(-rows * self._row_bytes // _PAGE) * _PAGE
-        flat = self._accelerator.host_buffer(count * each)
-        parts = [flat[number * each : number * each + rows * self._row_bytes] for number in range(count)]
-        return [part.view(self._dtype).view(rows, self._dim) for part in parts]
+    def _shaped(self, memory: torch.Tensor) -> torch.Tensor:
+        return memory.view(self._dtype).view(-1, self._dim)
 
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
         """The host cache as it is, the device cache by a copy of each piece."""
         for first, rows in pieces:
             if name == "host_cache":
-                assert self._cache is not None
                 as_rows(self._cache, self._row_bytes)[first : first + len(rows)] = rows
             else:
-                source = torch.from_numpy(rows).view(self._dtype).view(len(rows), self._dim)
-                self._accelerator.copy(self.table[first : first + len(rows)], source).wait()
+                start = self._buffered + first
+                source = self._shaped(torch.from_numpy(rows.reshape(-1)))
+                self._accelerator.copy(self._device[start : start + len(rows)], source).wait()
 
-    def landing(self, number: int) -> Landing:
-        """A staging buffer."""
-        return Landing(number, as_rows(self._staging[number], self._row_bytes))
+    def begin(self, pipe: Pipeline) -> None:
+        """A ring of pages to land in and one of rows on the device."""
+        self._landings, self._buffers = RowRing(self._pages), RowRing(self._buffered)
+        pipe.on_stop(self._landings.stop)
+        pipe.on_stop(self._buffers.stop)
 
-    def assemble(self, landing: Landing, number: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
-        """Copy what came from disk, then what the host cache has."""
-        direct, single, host = self._levels.direct, len(addresses.single), len(addresses.host)
-        first = direct + number * self._rows
+    def land(self, packed: int) -> Landing:
+        """Pages of host memory."""
+        count = self._largest if self._singles else -(-packed * self._row_bytes // _PAGE)
+        first = self._landings.take(count)
+        return Landing(first, count, self._bytes[first * _PAGE : (first + count) * _PAGE], self._row_bytes)
+
+    def assemble(self, landing: Landing, addresses: Addresses, packed: int, batch: int) -> Assembled:
+        """Copy what came from disk; the device finds the rest where it is."""
+        single, row = len(addresses.single), self._row_bytes
+        first, cached = self._buffers.take(packed + single), self._levels.cached
         rows = addresses.place.astype(np.int64)
-        rows[rows >= direct] += first - direct
-        source, events = self._staging[landing.number], []
-        start = landing.single_start(packed)
-        for begin, at, count in ((0, 0, packed), (start, packed, single)):
+        rows += np.where(addresses.place < cached, self._buffered, first - cached)
+        start, events = landing.single_start(packed), []
+        for begin, at, count in ((0, first, packed), (start, first + packed, single)):
             if count:
-                target = self.table[first + at : first + at + count]
-                events.append(self._accelerator.copy(target, source[begin : begin + count], batch=batch))
-        for at in range(0, host, self._bounce_rows):
-            part = addresses.host[at : at + self._bounce_rows]
-            events.append(self._from_cache(part, first + packed + single + at, batch))
-        return Assembled(torch.from_numpy(rows), number, events)
+                place = landing.first * _PAGE + begin * row
+                source = self._shaped(self._host[place : place + count * row])
+                events.append(self._accelerator.copy(self._device[at : at + count], source, batch=batch))
+        return Assembled(torch.from_numpy(rows), first, packed + single, events)
 
-    def _from_cache(self, slots: npt.NDArray[np.int32], target: int, batch: int) -> Event:
-        assert self._cache is not None
-        bounce, last = self._bounce[0], self._under_way[0]
-        if last is not None:
-            last.wait()
-        part = bounce[: len(slots)]
-        gather(self._cache, slots.astype(np.int64), part, self._threads)
-        event = self._accelerator.copy(self.table[target : target + len(slots)], part, batch=batch)
-        self._bounce.reverse()
-        self._under_way = [self._under_way[1], event]
-        return event
+    def copied(self, landing: Landing) -> None:
+        """Its pages are free."""
+        self._landings.give_back(landing.first, landing.count)
+
+    def give_back(self, assembled: Assembled) -> None:
+        """Its rows on the device are free."""
+        self._buffers.give_back(assembled.first, assembled.count)
 
     def close(self) -> None:
-        """Free the table; host buffers go with their last use."""
-        self._accelerator.free(self.table)
-        self._staging.clear()
-        self._bounce.clear()
-        self._cache = None
+        """Free the table; host memory goes with its last use."""
+        self._accelerator.free(self._device)
 
 
-def graph_memory(nbytes: int) -> Rows:
-    """Page-aligned room for one chunk's graph."""
-    return aligned_empty(nbytes)
+def graph_memory(count: int, nbytes: int) -> list[Rows]:
+    """Page-aligned room for chunks' graphs, beside each other, so that huge pages carry them."""
+    each = rounded_up(nbytes, _PAGE)
+    memory = aligned_empty(count * each)
+    return [memory[number * each : number * each + nbytes] for number in range(count)]

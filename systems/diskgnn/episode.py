@@ -19,7 +19,7 @@ from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.planner import NAME, Sizes
 from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
 from systems.diskgnn.search import Prediction, Search, Space, feature_reads
-from systems.diskgnn.structure import Levels, address_arrays, graph_arrays
+from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
 from systems.engine.artefacts import Prepared, identity, prepare
 from systems.engine.batch_store import BatchIndex, BatchReader, BatchWriter
 from systems.engine.memory import give_back_free_memory
@@ -114,7 +114,7 @@ class Episodes:
         }
         return identity(
             self._workload, epochs=epochs, structure_only=self._runtime.stages == "sample", limit=self._limit,
-            block=self._block_bytes, sizes=self._sizes.key(), **layout,
+            block=self._block_bytes, sizes=self._sizes.key(), addresses=ADDRESSES, **layout,
         )  # fmt: skip
 
     def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:

@@ -10,6 +10,8 @@ from systems.diskgnn.ranking import MissCurve
 from systems.diskgnn.structure import Levels
 from workloads.errors import BudgetError
 
+_ROUNDS = 4
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -47,27 +49,38 @@ def fit(sizes: Sizes, curve: MissCurve) -> Fit:
     Raises:
         BudgetError: not even one mini-batch fits (an epoch larger than any that was looked at before).
     """
-    ranked = int(curve.sizes[-1])
-    padding = 0 if sizes.on_device else sizes.padding
-    ahead = 0 if sizes.on_device else sizes.ahead_rows
-    direct, buffers = _best(
-        curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, padding, sizes.align, 0, ahead, sizes.graphs
-    )
+    if not sizes.on_device:
+        direct, buffers = _best(
+            curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, sizes.padding, sizes.align, 0,
+            sizes.ahead_rows, sizes.graphs,
+        )  # fmt: skip
+        if direct < 0:
+            raise _no_room("table", sizes.table_rows, curve)
+        rows = rounded_up(max(1, curve.at(direct) + sizes.padding), sizes.align)
+        return Fit(Levels(direct, 0), buffers, rows, 0, 0)
+    found = _fit_beside(sizes, curve, 0)
+    # Rows that the host caches need no room in the device's buffers; what that leaves caches more rows, and so on.
+    for _ in range(_ROUNDS):
+        better = _fit_beside(sizes, curve, found.levels.host)
+        if better.levels.host < found.levels.host:
+            break  # its buffers on the device count on what the host held before
+        found = better
+    return found
+
+
+def _fit_beside(sizes: Sizes, curve: MissCurve, held: int) -> Fit:
+    """Exact sizes on a device and beside it, where the host holds at least `held` rows in the end."""
+    direct, buffers = _best(curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, 0, 1, held, 0, sizes.graphs)
     if direct < 0:
         raise _no_room("table", sizes.table_rows, curve)
-    direct = min(direct, ranked)
-    buffer_rows = rounded_up(max(1, curve.at(direct) + padding), sizes.align)
-    if not sizes.on_device:
-        return Fit(Levels(direct, 0), buffers, buffer_rows, 0, 0)
     most = sizes.graphs - buffers
     host, staging = _best(
         curve, sizes.host_rows, sizes.host_cache_rows, sizes.staging, sizes.padding, 1, direct, sizes.ahead_rows, most
     )
     if host < 0:
         raise _no_room("staging buffers", sizes.host_rows, curve)
-    host = min(host, ranked - direct)
-    staging_rows = max(1, curve.at(direct + host) + sizes.padding)
-    return Fit(Levels(direct, host), buffers, buffer_rows, staging, staging_rows)
+    left = curve.at(direct + host)
+    return Fit(Levels(direct, host), buffers, max(1, left), staging, max(1, left + sizes.padding))
 
 
 def _best(
@@ -85,6 +98,8 @@ def _best(
             continue
         cached = found if wanted is None else min(found, wanted)
         taken = buffers * rounded_up(curve.at(offset + cached) + padding, align)
+        if rounded_up(cached, align) + taken > rows and buffers > 1:
+            continue  # fewer rows are wanted in the cache, which leaves more to the buffers
         if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):
             continue
         if buffers == 1 or 2 * taken <= rows or cached == wanted:

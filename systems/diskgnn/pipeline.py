@@ -25,7 +25,7 @@ from systems.engine.reader import RowReader
 from systems.interface import Batch, StageClock
 from workloads.sampling.batch import SampledBatch
 
-_NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int32))
+_NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Trainer:
         self._queue = queue
         self._pipelined = pipelined
         room = int(reader.structure_bytes.max()) if len(reader.structure_bytes) else 0
-        self._graphs = [graph_memory(room) for _ in range(graphs)]
+        self._graphs = graph_memory(graphs, room)
         self._lock = threading.Lock()
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
@@ -77,7 +77,9 @@ class Trainer:
         try:
             with Pipeline("diskgnn") as pipe:
                 self._pipeline = pipe
-                free = _Free(pipe, len(self._graphs), self._memory, self._ready.fit.buffers)
+                free = _filled(pipe, len(self._graphs))
+                if self._memory is not None:
+                    self._memory.begin(pipe)
                 if self._pipelined:
                     yield from self._run(pipe, free, chunks, k, tally)
                 else:
@@ -90,7 +92,7 @@ class Trainer:
         finally:
             self._drain()
 
-    def _run(self, pipe: Pipeline, free: _Free, chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
+    def _run(self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
         asked: Channel[_Work] = pipe.channel(len(self._graphs), ordered=True)
         graphs: Channel[_Work] = pipe.channel(self._queue, ordered=True)
         pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
@@ -105,14 +107,14 @@ class Trainer:
         pipe.stage("assemble", 1, lambda _, work: self._assemble(work, free), partial, complete)
         yield from pipe.results(complete)
 
-    def _ask(self, index: int, chunk: int, free: _Free) -> _Work:
+    def _ask(self, index: int, chunk: int, free: Channel[int]) -> _Work:
         """Start the reads of a chunk as soon as there is memory for its graph, and for its features."""
-        _, graph = free.graphs.get()
+        _, graph = free.get()
         work = _Work(index, chunk, graph, self._start(chunk, None, self._graphs[graph]), time.monotonic())
         if self._memory is not None:
-            _, number = free.landings.get()
-            work.landing = self._memory.landing(number)
-            if self._reader.num_rows[chunk]:
+            packed = int(self._reader.num_rows[chunk])
+            work.landing = self._memory.land(packed)
+            if packed:
                 work.features_asked_at = time.monotonic()
                 room = work.landing.features(int(self._reader.feature_bytes[chunk]))
                 work.features_read = self._start(chunk, room, None)
@@ -149,29 +151,27 @@ class Trainer:
             self._clock.add("extract", work.index, start, end)
         return work
 
-    def _assemble(self, work: _Work, free: _Free) -> Batch:
+    def _assemble(self, work: _Work, free: Channel[int]) -> Batch:
         memory, landing, sampled = self._memory, work.landing, work.sampled
         assert memory is not None and landing is not None and sampled is not None
-        number = landing.number if free.buffers is None else free.buffers.get()[1]
         packed = int(self._reader.num_rows[work.chunk])
         with self._clock.stage("assemble", work.index):
-            found = memory.assemble(landing, number, work.addresses, packed, work.index)
+            found = memory.assemble(landing, work.addresses, packed, work.index)
         if found.events:
             with self._clock.stage("transfer", work.index):
                 for event in found.events:
                     event.wait()
-        if free.buffers is not None:
-            _give_back(free.landings, landing.number)
+        memory.copied(landing)
 
         def release() -> None:
-            _give_back(free.landings if free.buffers is None else free.buffers, number)
-            _give_back(free.graphs, work.graph)
+            memory.give_back(found)
+            _give_back(free, work.graph)
 
         return Batch(sampled, memory.table, found.rows, on_release=release)
 
-    def _structure(self, work: _Work, free: _Free) -> Batch:
+    def _structure(self, work: _Work, free: Channel[int]) -> Batch:
         assert work.sampled is not None
-        return Batch(work.sampled, None, on_release=lambda: _give_back(free.graphs, work.graph))
+        return Batch(work.sampled, None, on_release=lambda: _give_back(free, work.graph))
 
     def _start(self, chunk: int, features: Rows | None, structure: Rows | None) -> PendingBatch:
         pending = self._reader.start(chunk, features, structure)
@@ -204,16 +204,6 @@ class Trainer:
         if pipeline is not None:
             pipeline.close()
         self._drain()
-
-
-class _Free:
-    """Numbers of memory that nobody uses: chunks' graphs, landings, and the table's buffers where those are others."""
-
-    def __init__(self, pipe: Pipeline, graphs: int, memory: Memory | None, buffers: int) -> None:
-        self.graphs = _filled(pipe, graphs)
-        self.landings = _filled(pipe, memory.landings if memory is not None else 0)
-        staged = memory is not None and memory.staged
-        self.buffers = _filled(pipe, buffers) if staged else None
 
 
 def _filled(pipe: Pipeline, count: int) -> Channel[int]:

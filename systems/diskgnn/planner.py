@@ -24,7 +24,6 @@ from workloads.workload import Workload
 
 NAME = "diskgnn"
 _PAGE = 4096
-_BOUNCE = 1 << 20
 _UNBOUNDED_PACKING = 256 << 20
 _UNBOUNDED_SHARE = 10
 _INDEX_BYTES = 64
@@ -126,7 +125,6 @@ def plan_sizes(
         staging = max(1, options.queue + 1 if options.pipeline else 1)
         table_rows, direct = _device_rows(runtime, budget, options, bounds, row, nodes, buffers)
         items += [
-            PlanItem("bounce buffers", 2 * max(_BOUNCE, row)),
             PlanItem("device table", table_rows * row, "device"),
         ]
         host_rows, host_cache = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, staging, 1)

@@ -1,8 +1,7 @@
 """What a packed chunk holds beside feature rows: the mini-batch's graph and its address table (Section 6).
 
-The address table says for each node where its row will be, so nothing is looked up while training: a row of the table's
-cached part, or a place in the mini-batch's buffer, where packed rows come first, then rows read one by one, then rows
-copied from the host cache.
+The address table says for each node where its row will be, so nothing is looked up while training: a row that memory
+caches, or a place in the mini-batch's buffer, where packed rows come first, then rows read one by one.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from systems.diskgnn.ranking import Ids, Slots
 from workloads.sampling.batch import Block, SampledBatch
 
 Arrays = dict[str, npt.NDArray[Any]]
+#: Version of the address table: chunks with another are not read.
+ADDRESSES = 2
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,12 @@ class Addresses:
     """A mini-batch's address table.
 
     Attributes:
-        place: int32 [num_nodes]: below `Levels.direct` a cached row, from there on `direct` + place in the buffer.
+        place: int32 [num_nodes]: below `Levels.cached` a row in memory, from there on `cached` + place in the buffer.
         single: int32 or int64, rows of the shared file to read, ascending.
-        host: int32, rows of the host cache to copy.
     """
 
     place: npt.NDArray[np.int32]
     single: npt.NDArray[np.integer]
-    host: npt.NDArray[np.int32]
 
 
 def graph_arrays(batch: SampledBatch) -> Arrays:
@@ -71,26 +70,22 @@ def address_arrays(nodes: Ids, placement: Placement, slots: Slots, levels: Level
     Args:
         slots: int32 [N], a node's row in memory, -1 for none.
     """
-    slot = slots[nodes]
-    in_host = slot >= levels.direct
-    place = slot.copy()
-    # The buffer's order: packed rows, single rows, host rows; the first two by looking the ids up among the batch's.
-    cold = np.flatnonzero(slot < 0)
+    place = slots[nodes]
+    # The buffer's order: packed rows, then single rows; found by looking the ids up among the mini-batch's.
+    cold = np.flatnonzero(place < 0)
     order = np.argsort(nodes[cold], kind="stable")
     by_id = cold[order]
     ids = nodes[by_id]
     packed, single = len(placement.packed), len(placement.single)
-    place[by_id[np.searchsorted(ids, placement.packed)]] = np.arange(packed, dtype=np.int32) + levels.direct
-    place[by_id[np.searchsorted(ids, placement.single)]] = np.arange(single, dtype=np.int32) + levels.direct + packed
-    host = slot[in_host] - np.int32(levels.direct)
-    place[in_host] = np.arange(len(host), dtype=np.int32) + np.int32(levels.direct + packed + single)
+    place[by_id[np.searchsorted(ids, placement.packed)]] = np.arange(packed, dtype=np.int32) + levels.cached
+    place[by_id[np.searchsorted(ids, placement.single)]] = np.arange(single, dtype=np.int32) + levels.cached + packed
     wide = single > 0 and int(placement.rows[-1]) >= 1 << 31
-    return {"place": place, "single": placement.rows.astype(np.int64 if wide else np.int32), "host": host}
+    return {"place": place, "single": placement.rows.astype(np.int64 if wide else np.int32)}
 
 
 def read_addresses(arrays: Mapping[str, npt.NDArray[Any]]) -> Addresses:
     """The address table in a chunk; views of its memory."""
-    return Addresses(arrays["place"], arrays["single"], arrays["host"])
+    return Addresses(arrays["place"], arrays["single"])
 
 
 def read_graph(arrays: Mapping[str, npt.NDArray[Any]], epoch: int) -> SampledBatch:

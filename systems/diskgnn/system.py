@@ -98,10 +98,8 @@ class DiskGnn(System):
             self._reader = PackedReader(ready.folder, request_bytes=options.request_bytes, depth=options.request_depth)
             if self.runtime.stages != "sample":
                 accelerator = self.runtime.accelerator
-                if sizes.on_device:
-                    self._memory = DeviceMemory(dataset, sizes, ready.fit, accelerator, self.runtime.cores)
-                else:
-                    self._memory = HostMemory(dataset, sizes, ready.fit, accelerator)
+                kind = DeviceMemory if sizes.on_device else HostMemory
+                self._memory = kind(dataset, sizes, ready.fit, accelerator, singles=self._num_readers(ready) > 0)
                 levels = ready.fit.levels
                 for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
                     if count:

@@ -39,8 +39,9 @@ class Tally:
             self._graph_bytes += sampled.nbytes
             self._packed += packed
             self._rows += len(addresses.place)
-            self._direct += int(np.count_nonzero(addresses.place < self._levels.direct))
-            self._host += len(addresses.host)
+            direct = int(np.count_nonzero(addresses.place < self._levels.direct))
+            self._direct += direct
+            self._host += int(np.count_nonzero(addresses.place < self._levels.cached)) - direct
             self._single += len(addresses.single)
 
     def read(self, stats: ReadStats) -> None:
