@@ -1,0 +1,160 @@
+"""`outcore regress`: two commits or two folders held against each other, baselines, and steps in a history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.common import (
+    DATA,
+    RESULTS,
+    DataRoot,
+    Json,
+    Progress,
+    Quiet,
+    ResultsRoot,
+    Verbose,
+    print_json,
+    unwind_on_signals,
+)
+
+if TYPE_CHECKING:
+    from harness.experiment import Experiment
+    from harness.regress.decision import Comparison, Rules
+
+app = typer.Typer(
+    help="Epoch-time regressions: exit code 1 only for *regressed*, 3 where a side cannot be built.",
+    no_args_is_help=True,
+)
+
+MinEffect = Annotated[float, typer.Option(help="share by which a time has to move", min=0.0, max=10.0)]
+Alpha = Annotated[float, typer.Option(help="chance of one false decision over all metrics together", min=1e-6, max=0.5)]
+Seed = Annotated[int, typer.Option(help="of the order and the resampling")]
+Gate = Annotated[str, typer.Option(help="all, or exact: times are shown and decide nothing")]
+Output = Annotated[
+    list[str] | None,
+    typer.Option("--output", "-o", help="KIND=FILE: markdown, junit, json, github-benchmark, bmf or asv (a folder)"),
+]
+
+
+@app.command()
+def check(
+    base: Annotated[str, typer.Option("--base", help="commit to hold HEAD against, like origin/main or HEAD~1")],
+    head: Annotated[str, typer.Option(help="commit that is checked")] = "HEAD",
+    profile: Annotated[str, typer.Option(help="a profile, or an experiment in YAML")] = "ci",
+    systems: Annotated[str, typer.Option(help="only these systems, separated by commas")] = "",
+    time_budget: Annotated[str, typer.Option(help="measure no longer than this, like 600s or 20min")] = "600s",
+    pairs: Annotated[int, typer.Option(help="pairs of runs a system at most", min=1)] = 60,
+    chunk: Annotated[int, typer.Option(help="systems in one call; fewer bring both sides nearer", min=1)] = 4,
+    min_effect: MinEffect = 0.03,
+    alpha: Alpha = 0.02,
+    gate: Gate = "all",
+    seed: Seed = 0,
+    repository: Annotated[Path, typer.Option(help="the git checkout")] = Path(),
+    work: Annotated[Path | None, typer.Option(help="records and logs of the check; default RESULTS/regress")] = None,
+    cache: Annotated[Path | None, typer.Option(help="builds, kept; default build/regress in the checkout")] = None,
+    allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="measure HEAD without the tree's changes")] = False,
+    output: Output = None,
+    data_root: DataRoot = DATA,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Build two commits, run the same experiment on both in turns, and decide each metric."""
+    from harness.experiment import load_experiment
+    from harness.regress.check import CheckPlan
+    from harness.regress.check import check as run_check
+    from harness.regress.git import Repository
+    from harness.settings import parse_seconds
+
+    outputs = _outputs(output)
+    path = Path(profile)
+    experiment = load_experiment(path if path.suffix in (".yaml", ".yml") else profile)
+    top = Repository(repository).path
+    plan = CheckPlan(
+        repository=top, base=base, head=head, experiment=_only(experiment, systems), data_root=data_root,
+        work=work or results_root / "regress", cache=cache or top / "build" / "regress",
+        time_budget_s=parse_seconds(time_budget, "time budget"), rules=_rules(min_effect, alpha, seed, gate),
+        pairs=pairs, chunk=chunk, allow_dirty=allow_dirty,
+    )  # fmt: skip
+    unwind_on_signals()
+    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    found = run_check(plan, progress.keep)
+    progress.done()
+    _tell(found, outputs, json_=json_)
+
+
+@app.command()
+def compare(
+    base: Annotated[Path | None, typer.Option("--base", help="results root to hold it against")] = None,
+    min_effect: MinEffect = 0.03,
+    alpha: Alpha = 0.02,
+    gate: Gate = "all",
+    seed: Seed = 0,
+    output: Output = None,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Hold the runs of a results root against another root's, or against the newest baseline of this machine."""
+    from harness.regress.folders import compare_folders
+
+    outputs = _outputs(output)
+    _tell(compare_folders(base, results_root, _rules(min_effect, alpha, seed, gate)), outputs, json_=json_)
+
+
+def _rules(min_effect: float, alpha: float, seed: int, gate: str) -> Rules:
+    from harness.regress.decision import Rules
+    from workloads.errors import InputError
+
+    if gate not in ("all", "exact"):
+        raise InputError(f"--gate is {gate!r}", "choose all or exact")
+    return Rules(min_effect=min_effect, alpha=alpha, seed=seed, gate_times=gate == "all")
+
+
+def _only(experiment: Experiment, systems: str) -> Experiment:
+    """The experiment with the systems that are named, all of them where none is."""
+    from harness.settings import unknown_name
+
+    wanted = [name.strip() for name in systems.split(",") if name.strip()]
+    if not wanted:
+        return experiment
+    named = [entry if isinstance(entry, str) else str(entry.get("name")) for entry in experiment.systems]
+    for name in wanted:
+        if name not in named:
+            raise unknown_name("system of this experiment", f"system {name!r}", name, sorted(set(named)))
+    kept = [entry for entry, name in zip(experiment.systems, named, strict=True) if name in wanted]
+    return experiment.model_copy(update={"systems": kept})
+
+
+def _outputs(given: list[str] | None) -> list[tuple[str, Path]]:
+    from harness.regress.outputs import KINDS
+    from workloads.errors import InputError
+
+    found = []
+    for text in given or []:
+        kind, sign, file = text.partition("=")
+        if not sign or not file or kind not in KINDS:
+            raise InputError(f"--output {text!r} is not KIND=FILE", f"KIND is one of {', '.join(KINDS)}")
+        found.append((kind, Path(file)))
+    return found
+
+
+def _tell(found: Comparison, outputs: list[tuple[str, Path]], *, json_: bool) -> None:
+    from harness.regress.outputs import write
+
+    for kind, path in outputs:
+        write(kind, path, found)
+    if json_:
+        print_json(found.to_json())
+    else:
+        from harness.cli.table import console
+        from harness.regress.outputs.terminal import print_comparison
+
+        print_comparison(found, console())
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)

@@ -1,0 +1,223 @@
+"""A commit made runnable beside others: a git worktree, its own native modules, an environment of its own lock file.
+
+Everything is kept under one cache: packages by the lock file's content, native modules by their sources, so that a
+commit that touches neither is ready in a second. Nothing of the running installation is changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.regress.git import Repository
+from workloads.errors import HostError
+
+Progress = Callable[[str], None]
+
+LOCK_FILE = "requirements.lock"
+LAYERS = ("workloads", "systems")
+# What a native module is made of.
+_SOURCES = ("workloads/native", "systems/native", "CMakeLists.txt", LOCK_FILE)
+_RUNNING = Path(__file__).resolve().parent.parent.parent
+_CHECK = "import harness.cli, workloads._native, systems._native; print(harness.__file__)"
+
+
+class BuildError(HostError):
+    """A commit cannot be built here."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A commit that can run: `python` imports its own tree, and nothing of another."""
+
+    commit: str
+    tree: Path
+    python: Path
+
+
+def build(repository: Repository, commit: str, cache: Path, side: str, progress: Progress = lambda text: None) -> Built:
+    """Make `commit` runnable.
+
+    Args:
+        cache: folder for worktrees, packages and modules; made on demand.
+        side: `base` or `head`, for messages.
+
+    Raises:
+        BuildError: it cannot be built (exit 3), with the last line of what went wrong and where the log is.
+    """
+    cache = cache.resolve()
+    folder = cache / "commits" / commit[:16]
+    with _alone(cache / "build.lock"):
+        tree, python = folder / "tree", folder / "env" / "bin" / "python"
+        if not (folder / "built").is_file():
+            if tree.exists():
+                repository.remove_worktree(tree)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            log = folder / "build.log"
+            progress(f"{side} {commit[:12]}: worktree")
+            repository.add_worktree(tree, commit)
+            maker = _Maker(repository, commit, cache, tree, log, side, progress)
+            packages = maker.packages()
+            maker.modules(packages)
+            maker.environment(folder / "env", packages)
+            maker.check(python)
+            (folder / "built").write_text(commit + "\n", encoding="utf-8")
+    return Built(commit, tree, python)
+
+
+def remove(repository: Repository, cache: Path) -> None:
+    """Take every worktree and everything else under the cache away."""
+    for tree in sorted((cache.resolve() / "commits").glob("*/tree")):
+        repository.remove_worktree(tree)
+    shutil.rmtree(cache, ignore_errors=True)
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+class _Maker:
+    """The steps for one commit, all of them logged in one file."""
+
+    def __init__(
+        self, repository: Repository, commit: str, cache: Path, tree: Path, log: Path, side: str, progress: Progress
+    ) -> None:
+        self._repository = repository
+        self._commit = commit
+        self._cache = cache
+        self._tree = tree
+        self._log = log
+        self._side = side
+        self._progress = progress
+
+    def packages(self) -> Path:
+        """The python whose packages are those of the commit's lock file: the running one where it has the same."""
+        wanted = self._tree / LOCK_FILE
+        if not wanted.is_file():
+            raise self._failed(f"it has no {LOCK_FILE}")
+        content = wanted.read_bytes()
+        own = _RUNNING / LOCK_FILE
+        if own.is_file() and own.read_bytes() == content:
+            return Path(sys.executable)
+        name = hashlib.sha256(content + sys.version.encode()).hexdigest()[:16]
+        folder = self._cache / "packages" / name
+        python = folder / "bin" / "python"
+        if not (folder / "installed").is_file():
+            self._progress(f"{self._side} {self._commit[:12]}: packages of its {LOCK_FILE} (minutes, the first time)")
+            shutil.rmtree(folder, ignore_errors=True)
+            self._run([_base_python(), "-m", "venv", str(folder)], "its environment cannot be made")
+            install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", str(wanted)]
+            self._run(install, "its packages do not install")
+            (folder / "installed").touch()
+        return python
+
+    def modules(self, packages: Path) -> None:
+        """The native modules, into the tree; built once for equal sources."""
+        key = self._native_key()
+        kept = self._cache / "native" / key
+        if not (kept / "built").is_file():
+            self._progress(f"{self._side} {self._commit[:12]}: native modules (a minute or two)")
+            shutil.rmtree(kept, ignore_errors=True)
+            work = self._cache / "native" / f"{key}.work"
+            shutil.rmtree(work, ignore_errors=True)
+            tools = f"{packages.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+            cmake = shutil.which("cmake", path=tools)
+            if cmake is None:
+                raise self._failed("there is no cmake among its packages")
+            configure = [
+                cmake,
+                "-G",
+                "Ninja",
+                "-S",
+                str(self._tree),
+                "-B",
+                str(work),
+                f"-DPython_EXECUTABLE={packages}",
+            ]
+            try:
+                self._run(configure, "its native modules cannot be configured", path=tools)
+                self._run([cmake, "--build", str(work)], "its native modules do not compile", path=tools)
+                for layer in LAYERS:
+                    found = sorted(work.glob(f"{layer}/native/_native*.so"))
+                    if not found:
+                        raise self._failed(f"its build makes no native module of {layer}")
+                    (kept / layer).mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(found[0], kept / layer)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+            (kept / "built").touch()
+        for layer in LAYERS:
+            for module in sorted((kept / layer).glob("_native*.so")):
+                shutil.copy2(module, self._tree / layer)
+
+    def _native_key(self) -> str:
+        parts = [self._repository.object_at(self._commit, path) or "-" for path in _SOURCES]
+        return hashlib.sha256("\n".join([*parts, sys.version]).encode()).hexdigest()[:16]
+
+    def environment(self, folder: Path, packages: Path) -> None:
+        """A python of its own: the tree first, then the packages, and no import hook of another installation."""
+        self._run([_base_python(), "-m", "venv", "--without-pip", str(folder)], "its environment cannot be made")
+        python = folder / "bin" / "python"
+        found = self._run([str(packages), "-c", _PURE], "its packages cannot be found")
+        own = self._run([str(python), "-c", _PURE], "its environment cannot be used")
+        lines = [str(self._tree), *dict.fromkeys(found.splitlines())]
+        (Path(own.splitlines()[0]) / "outcore.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def check(self, python: Path) -> None:
+        """That it imports its own code."""
+        where = self._run([str(python), "-c", _CHECK], "it does not import", cwd=self._tree.parent).strip()
+        if not Path(where).is_relative_to(self._tree):
+            raise self._failed(f"its python imports {where} instead of its own tree")
+
+    def _run(self, command: Sequence[str], what: str, *, path: str | None = None, cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            list(command), capture_output=True, text=True, check=False, cwd=cwd,
+            env=clean_environment() | ({"PATH": path} if path else {}),
+        )  # fmt: skip
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}{done.stderr}\n")
+        if done.returncode:
+            said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+            wrong = [line for line in said if "error" in line.lower()] or said
+            raise self._failed(f"{what}: {wrong[0] if wrong else f'exit code {done.returncode}'}"[:300])
+        return done.stdout
+
+    def _failed(self, why: str) -> BuildError:
+        log = self._log.with_name(f"{self._log.stem}-{self._side}.log")
+        if self._log.exists():
+            shutil.copyfile(self._log, log)
+        return BuildError(
+            f"{self._side} {self._commit[:12]} cannot be built: {why}",
+            f"see {log}" if log.exists() else "choose another commit",
+        )
+
+
+_PURE = "import sysconfig; p = sysconfig.get_paths(); print(p['purelib']); print(p['platlib'])"
+
+
+def _base_python() -> str:
+    """The interpreter that environments are made from, never one of them."""
+    names = (f"python{sys.version_info.major}.{sys.version_info.minor}", "python3")
+    folder = Path(sys.base_prefix) / "bin"
+    found = [folder / name for name in names if (folder / name).is_file()]
+    return str(found[0]) if found else sysconfig.get_config_var("BINDIR") + "/python3"
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment variables without what would make one commit import, or read, what is another's."""
+    leave_out = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "OUTCORE_DATA", "OUTCORE_RESULTS")
+    return {key: value for key, value in os.environ.items() if key not in leave_out}

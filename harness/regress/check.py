@@ -1,0 +1,157 @@
+"""`regress check`: two commits built beside each other, the same experiment on both, one decision a metric."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness.atomic import whole_file
+from harness.experiment import Experiment, PlannedRun, cells
+from harness.regress.build import build
+from harness.regress.decision import Comparison, Rules
+from harness.regress.git import Repository
+from harness.regress.judge import compare
+from harness.regress.samples import Cell, RunSample, cell_label, distinct, is_deterministic
+from harness.regress.schedule import Budget, Pairs, interleave
+from harness.regress.side import Side
+from workloads.errors import InputError
+
+Progress = Callable[[str], None]
+REPORT = "check.json"
+
+
+@dataclass(frozen=True)
+class CheckPlan:
+    """What is asked for.
+
+    Attributes:
+        base, head: commits as git names them.
+        work: folder for records and logs, emptied first; `check.json` in it keeps what was decided.
+        cache: folder for builds, kept from check to check.
+        pairs: pairs a cell at most; 1 with `rules.gate_times` off holds exact metrics alone.
+        environment: more variables for a side's processes, by `base` and `head`.
+    """
+
+    repository: Path
+    base: str
+    experiment: Experiment
+    data_root: Path
+    work: Path
+    cache: Path
+    head: str = "HEAD"
+    time_budget_s: float = 600.0
+    rules: Rules = field(default_factory=Rules)
+    pairs: int = 60
+    chunk: int = 4
+    allow_dirty: bool = False
+    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison:
+    """Build both sides, run interleaved, decide.
+
+    Raises:
+        InputError: no such commit, a shallow clone, a dirty tree.
+        BuildError: a side cannot be built (exit 3).
+    """
+    repository = Repository(plan.repository)
+    base, head = repository.commit(plan.base), repository.commit(plan.head)
+    notes = _dirty(repository, plan)
+    if base == head:
+        notes.append("both sides are the same commit: whatever differs is noise")
+    planned = list(cells(plan.experiment))
+    _make_datasets(plan, progress)
+    planned = [_at_its_path(cell, plan.data_root) for cell in planned]
+    built = {
+        "base": build(repository, base, plan.cache, "base", progress),
+        "head": build(repository, head, plan.cache, "head", progress),
+    }
+    shutil.rmtree(plan.work, ignore_errors=True)
+    data = plan.data_root.resolve() / ".outcore" / "regress"
+    work = plan.work.resolve()
+    sides = {name: Side(name, built[name], work, data, plan.environment.get(name)) for name in ("base", "head")}
+
+    def run(side: str, part: Any) -> list[RunSample]:
+        return sides[side].run([planned[index] for index in part], work / "profiles")
+
+    began, budget = time.time(), Budget(plan.time_budget_s)
+    try:
+        pairs = interleave(
+            [cell.system for cell in planned], run, plan.rules, budget, chunk=plan.chunk, most=plan.pairs,
+            progress=progress,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    # A clock that was set in between is told; durations never come from it.
+    jump = time.time() - began - budget.spent
+    if abs(jump) > 1.0:
+        notes.append(f"the clock was set by {jump:+.0f} s during the check; times are of the monotonic clock")
+    declared = repository.declared(base, head) if base != head else None
+    found = compare(_cells(planned, pairs, 0), _cells(planned, pairs, 1), plan.rules, paired=True, declared=declared)
+    notes += [f"the time budget of {plan.time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
+    result = replace(
+        found, base=repository.line(base), head=repository.line(head), notes=notes,
+        details=_details(plan, base, head, pairs, budget),
+    )  # fmt: skip
+    with whole_file(plan.work / REPORT, "the comparison") as partial:
+        partial.write_text(json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return result
+
+
+def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:
+    """A dirty tree is not what would be measured: the commit is."""
+    changed = repository.changed_files()
+    if not changed or plan.head != "HEAD":
+        return []
+    if not plan.allow_dirty:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise InputError(
+            f"the tree has changes that no commit holds ({changed[0]}{more}), and a check measures commits",
+            "commit them, or give --allow-dirty to measure HEAD without them",
+        )
+    return [f"{len(changed)} changed files were left out: HEAD was measured without them"]
+
+
+def _make_datasets(plan: CheckPlan, progress: Progress) -> None:
+    """The experiment's datasets, by the running commit's generator, for both sides."""
+    from harness.datasets import ensure, recipes_of
+
+    for name, recipe in recipes_of([plan.experiment]).items():
+        ensure(name, recipe, plan.data_root, progress)
+
+
+def _at_its_path(cell: PlannedRun, data_root: Path) -> PlannedRun:
+    from workloads.dataset import find_dataset
+
+    path = find_dataset(str(cell.settings.dataset), data_root).path.resolve()
+    return replace(cell, settings=cell.settings.model_copy(update={"dataset": str(path)}))
+
+
+def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str, Cell]:
+    """Cells by their place in the experiment, which both sides share whatever their versions call a setting."""
+    found = {}
+    for index, (cell, pair) in enumerate(zip(planned, pairs, strict=True)):
+        label = cell_label(cell.system, cell.settings.memory)
+        runs = pair.head if side else pair.base
+        found[f"{index:06d}"] = Cell(f"{index:06d}", label, cell.system, is_deterministic(cell.system), runs)
+    return distinct(found)
+
+
+def _details(plan: CheckPlan, base: str, head: str, pairs: list[Pairs], budget: Budget) -> dict[str, Any]:
+    runs = {
+        side: [run.run_id for pair in pairs for run in getattr(pair, side)] for side in ("base", "head")
+    }  # fmt: skip
+    return {
+        "profile": plan.experiment.name, "commits": {"base": base, "head": head}, "seconds": budget.spent,
+        "time_budget_s": plan.time_budget_s, "pairs": [len(pair.base) for pair in pairs],
+        "rules": {
+            "min_effect": plan.rules.min_effect, "alpha": plan.rules.alpha, "seed": plan.rules.seed,
+            "gate_times": plan.rules.gate_times,
+        },
+        "runs": runs,
+    }  # fmt: skip

@@ -1,0 +1,51 @@
+"""Results roots held against each other, or against the newest baseline of the machine they were made on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness import results
+from harness.hosts import host_fingerprint
+from harness.record import Record
+from harness.regress.decision import Comparison, Rules
+from harness.regress.judge import compare
+from harness.regress.samples import cells_of
+from workloads.errors import InputError
+
+
+def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Comparison:
+    """The runs of two results roots, cell by cell. Their runs were not made beside each other: they are no pairs.
+
+    Raises:
+        InputError: one of them has no run that can be read.
+    """
+    notes: list[str] = []
+    before, after = read_runs(base, notes), read_runs(head, notes)
+    hosts = [fingerprints(side) for side in (before, after)]
+    differ = hosts[0] != hosts[1]
+    why = "made on another machine, or on several" if differ or len(hosts[0]) > 1 else ""
+    if why:
+        notes.append(f"times are not compared: the runs were {why}; exact counters do not depend on the machine")
+    found = compare(cells_of(before), cells_of(after), rules, paired=False, exact_only=why)
+    return Comparison(found.metrics, str(base), str(head), notes)
+
+
+def read_runs(root: Path, notes: list[str]) -> list[Record]:
+    """Every run of a results root that can be read; what cannot is counted in a note.
+
+    Raises:
+        InputError: there is none.
+    """
+    bad: list[results.BadRecord] = []
+    found = list(results.records(root, bad))
+    if bad:
+        notes.append(f"{root}: {len(bad)} records cannot be read and were left out, like {bad[0].reason}")
+    if not found:
+        raise InputError(f"there are no runs under {results.runs_folder(root)}", "run `outcore bench` first")
+    return found
+
+
+def fingerprints(records: Iterable[Record]) -> set[str]:
+    """The machines on which they were made."""
+    return {host_fingerprint(record.environment) for record in records}

@@ -1,0 +1,135 @@
+"""The few things the gate asks of git: commits, cleanliness, worktrees, trailers; every refusal in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.regress.judge import Declared
+from workloads.errors import HostError, InputError
+
+# In a commit's message: `Outcore-Baseline: all` or `Outcore-Baseline: ginex, diskgnn`.
+TRAILER = "Outcore-Baseline"
+
+
+class Repository:
+    """A git checkout.
+
+    Args:
+        path: a folder inside it.
+
+    Raises:
+        InputError: it is none.
+        HostError: there is no git.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._at = path
+        top = self._try("rev-parse", "--show-toplevel")
+        if top is None:
+            raise InputError(f"{path} is not inside a git checkout", "run it in your clone, or name it by --repository")
+        self.path = self._at = Path(top)
+
+    def commit(self, ref: str) -> str:
+        """The full hash of a commit.
+
+        Raises:
+            InputError: there is no such commit; a shallow clone is named as the likely reason.
+        """
+        if ref.startswith("-"):
+            raise InputError(f"{ref!r} is not a commit", "give a branch, a tag or a hash")
+        found = self._try("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        if found is None:
+            if self.is_shallow():
+                raise InputError(
+                    f"commit {ref} is not in this shallow clone",
+                    "fetch it: git fetch --unshallow (on GitHub: actions/checkout with fetch-depth: 0)",
+                )
+            raise InputError(f"there is no commit {ref!r} in {self.path}", "see git log --oneline, or fetch it")
+        return found
+
+    def is_shallow(self) -> bool:
+        """Whether commits are missing at the end of the history."""
+        return self._try("rev-parse", "--is-shallow-repository") == "true"
+
+    def changed_files(self) -> list[str]:
+        """Tracked files that differ from the commit."""
+        out = self._run("status", "--porcelain", "--untracked-files=no")
+        return [line[3:] for line in out.splitlines() if line]
+
+    def object_at(self, commit: str, path: str) -> str | None:
+        """The hash of a file or folder in a commit, None where it has none."""
+        return self._try("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+
+    def committed_at(self, commit: str) -> int:
+        """Seconds since 1970 at which it was committed, by its own word."""
+        return int(self._run("show", "-s", "--format=%ct", commit))
+
+    def line(self, commit: str) -> str:
+        """Short hash and subject."""
+        return self._run("show", "-s", "--format=%h %s", commit)
+
+    def order(self, commits: Sequence[str]) -> dict[str, int]:
+        """Place of each commit in the history of HEAD, oldest first; those that are not in it are left out."""
+        known = self._run("rev-list", "--topo-order", "--reverse", "HEAD").splitlines()
+        place = {commit: index for index, commit in enumerate(known)}
+        return {commit: place[commit] for commit in commits if commit in place}
+
+    def declared(self, base: str, head: str) -> Declared:
+        """What commits after `base`, up to `head`, declare a new baseline by their trailer."""
+        out = self._run("log", f"--format=%(trailers:key={TRAILER},valueonly,separator=%x2C)", f"{base}..{head}")
+        names = [part.split("(")[0].strip() for line in out.splitlines() for part in line.split(",")]
+        names = [name for name in names if name]
+        return Declared("all" in names, tuple(name for name in names if name != "all"))
+
+    def add_worktree(self, folder: Path, commit: str) -> None:
+        """A checkout of `commit` in `folder`, beside this one.
+
+        Raises:
+            HostError: git cannot.
+        """
+        self._try("worktree", "prune")
+        done = self._git("worktree", "add", "--force", "--detach", "--quiet", str(folder), commit)
+        if done.returncode:
+            raise HostError(f"no worktree of {commit[:12]} can be made: {_last(done.stderr)}", "mend the git checkout")
+
+    def remove_worktree(self, folder: Path) -> None:
+        """Take a checkout away, and git's note of it."""
+        self._git("worktree", "remove", "--force", str(folder))
+        self._try("worktree", "prune")
+
+    def text(self, *arguments: str, given: str | None = None) -> str:
+        """Output of a git command for whoever needs another one.
+
+        Raises:
+            HostError: it failed.
+        """
+        return self._run(*arguments, given=given)
+
+    def maybe(self, *arguments: str) -> str | None:
+        """Output of a git command, None where it failed."""
+        return self._try(*arguments)
+
+    def _try(self, *arguments: str) -> str | None:
+        done = self._git(*arguments)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def _run(self, *arguments: str, given: str | None = None) -> str:
+        done = self._git(*arguments, given=given)
+        if done.returncode:
+            raise HostError(f"git {arguments[0]} failed: {_last(done.stderr)}", "mend the git checkout")
+        return done.stdout.strip()
+
+    def _git(self, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                ["git", "-C", str(self._at), *arguments], input=given, capture_output=True, text=True, check=False
+            )
+        except FileNotFoundError as error:
+            raise HostError("git is not installed", "apt-get install git") from error
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it did not say why"

@@ -1,0 +1,34 @@
+"""A comparison on the terminal: a table of what is not plainly the same, and one line for the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.cli.table import cell
+from harness.regress.decision import Comparison
+from harness.regress.outputs.words import MARK, by_decision, change, value, why, worth_showing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLE = {"regressed": "bold red", "improved": "green", "same": "", "undecided": "yellow"}
+
+
+def print_comparison(found: Comparison, out: Console) -> None:
+    """The table, the notes and the decision, the decision last."""
+    from rich.table import Table
+
+    table = Table("metric", "base", "head", "change", "decision", "", title=cell(f"{found.base} → {found.head}"))
+    shown = worth_showing(found.metrics)
+    for metric in by_decision(shown):
+        table.add_row(
+            cell(metric.metric), cell(value(metric, metric.base)), cell(value(metric, metric.head)),
+            cell(change(metric)), f"{MARK[metric.decision]} {metric.decision}", cell(why(metric)),
+            style=_STYLE[metric.decision] if metric.gates else "dim",
+        )  # fmt: skip
+    out.print(table)
+    hidden = len(found.metrics) - len(shown)
+    lines = [f"{hidden} exact facts and statuses are the same"] if hidden else []
+    for line in [*lines, *found.notes]:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(f"decision: {found.decision}", markup=False, highlight=False, style=_STYLE[found.decision])

@@ -1,0 +1,171 @@
+"""From run records to what the gate compares: per cell the exact facts, the noisy values and the stages of each run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.record import LABELS, EpochRecord, Record, RunConfig
+
+# What the mini-batches are: any change is a change of what is trained.
+IDENTITY = ("batches", "rows", "digest", "feature_digest")
+# What an epoch costs, by the system's own count: more is worse.
+COSTS = ("misses", "io_requests", "bytes_read", "bytes_useful", "bytes_loaded")
+# Seconds below which preparation is not timed: it is noise of the process's start.
+LEAST_PREPARE_S = 0.05
+
+Exact = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class RunSample:
+    """One run as the gate sees it.
+
+    Attributes:
+        exact: fact -> its value in every epoch, warm-up too: `digest`, `rows`, `io_requests`, …; None where unknown.
+        noisy: metric -> one positive value: `epoch` (s, median of the measured epochs), `preprocess` (s),
+            `peak memory` (bytes), `device bytes` and `device requests` (an epoch).
+        stages: seconds a measured epoch, by stage.
+    """
+
+    run_id: str
+    status: str
+    reason: str = ""
+    verdict: str = ""
+    exact: Exact = field(default_factory=dict)
+    noisy: dict[str, float] = field(default_factory=dict)
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All runs of one configuration. `deterministic`: the system says that its counters repeat."""
+
+    key: str
+    label: str
+    system: str
+    deterministic: bool
+    runs: list[RunSample]
+
+
+def sample_of(record: Record) -> RunSample:
+    """What the gate takes from one record."""
+    return RunSample(
+        run_id=record.run_id,
+        status=record.status,
+        reason=record.reason,
+        verdict=record.verdict,
+        exact=_exact(record.epochs) if record.status == "ok" else {},
+        noisy=_noisy(record) if record.status == "ok" else {},
+        stages=_stages(record.measured),
+    )
+
+
+def _exact(epochs: list[EpochRecord]) -> Exact:
+    facts: Exact = {
+        "batches": [epoch.batches for epoch in epochs],
+        "digest": [epoch.digest or None for epoch in epochs],
+        "feature_digest": [epoch.feature_digest for epoch in epochs],
+    }
+    for name in ("rows", *COSTS):
+        facts[name] = [epoch.counters.get(name) for epoch in epochs]
+    return {name: values for name, values in facts.items() if any(value is not None for value in values)}
+
+
+def _noisy(record: Record) -> dict[str, float]:
+    import numpy as np
+
+    def median(values: Iterable[float | int | None]) -> float:
+        known = [value for value in values if value is not None]
+        return float(np.median(known)) if known else 0.0
+
+    measured = record.measured
+    prepared = record.preprocess
+    found = {
+        "epoch": median(epoch.seconds for epoch in measured),
+        # What an earlier run made and this one used again took none of this run's time.
+        "preprocess": 0.0 if prepared.reused else prepared.seconds,
+        "peak memory": float(record.memory.demand_peak_bytes),
+        "device bytes": median(epoch.device_bytes for epoch in measured),
+        "device requests": median(epoch.device_requests for epoch in measured),
+    }
+    return {name: value for name, value in found.items() if value > 0}
+
+
+def _stages(epochs: list[EpochRecord]) -> dict[str, float]:
+    import numpy as np
+
+    names = dict.fromkeys(stage for epoch in epochs for stage in epoch.stages_s)
+    return {name: float(np.median([epoch.stages_s.get(name, 0.0) for epoch in epochs])) for name in names}
+
+
+def cells_of(records: Iterable[Record]) -> dict[str, Cell]:
+    """Records by cell, in the order given; labels are unlike where cells are."""
+    found: dict[str, Cell] = {}
+    for record in records:
+        key = cell_key(record.config)
+        if key not in found:
+            found[key] = Cell(
+                key, cell_label(record.system, record.config.memory), record.system, is_deterministic(record.system), []
+            )
+        found[key].runs.append(sample_of(record))
+    return distinct(found)
+
+
+def distinct(cells: dict[str, Cell]) -> dict[str, Cell]:
+    """The same cells; equal labels get the beginning of their keys."""
+    labels = [cell.label for cell in cells.values()]
+    return {
+        key: replace(cell, label=f"{cell.label} ({key[:6]})") if labels.count(cell.label) > 1 else cell
+        for key, cell in cells.items()
+    }
+
+
+def cell_key(config: RunConfig) -> str:
+    """Identity of a cell across versions of Outcore: 16 hex digits over every setting that is not at its default.
+
+    An option that a later commit adds, at its default, leaves the key as it was.
+    """
+    content = config.model_dump(mode="json", exclude_defaults=True, exclude={*LABELS, "timeout_s", "options"})
+    content["options"] = _unusual_options(config)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _unusual_options(config: RunConfig) -> dict[str, Any]:
+    system = _system(config.system)
+    if system is None:
+        return dict(config.options)
+    fields = system.info.options.model_fields
+    return {
+        name: value
+        for name, value in config.options.items()
+        if name not in fields or fields[name].get_default(call_default_factory=True) != value
+    }
+
+
+def cell_label(system: str, memory: str) -> str:
+    """How people are told of a cell: the system and its memory."""
+    from workloads.units import format_bytes
+
+    if memory.startswith("+") and memory[1:].isdecimal():
+        memory = "+" + format_bytes(int(memory[1:])).replace(" ", "")
+    return f"{system} {'no cap' if memory == 'none' else memory}"
+
+
+def is_deterministic(name: str) -> bool:
+    """Whether a system says that its counters repeat; one that is not known here is not trusted to."""
+    system = _system(name)
+    return system is not None and bool(system.info.deterministic_counters)
+
+
+def _system(name: str) -> Any:
+    from systems.registry import load
+    from workloads.errors import OutcoreError
+
+    try:
+        return load(name)
+    except (OutcoreError, ImportError):
+        return None

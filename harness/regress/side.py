@@ -1,0 +1,142 @@
+"""One side of a check: runs cells of an experiment with its own commit's command, and reads their records."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.experiment import PlannedRun
+from harness.record import Record
+from harness.regress.build import Built, clean_environment
+from harness.regress.samples import RunSample, sample_of
+from harness.results import read_record, run_folders
+from workloads.errors import DataIOError, OutcoreError
+
+_MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
+
+
+class Side:
+    """A commit and its folders: prepared artefacts of its own, records of its own.
+
+    Args:
+        name: `base` or `head`.
+        built: the commit's tree and python.
+        work: the check's folder; `<work>/<name>` holds this side's records.
+        data: folder for what its systems prepare, on the disk of the datasets.
+        environment: more variables for its processes (the gate's proof slows one side by it).
+    """
+
+    def __init__(
+        self, name: str, built: Built, work: Path, data: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.built = built
+        self.results = work / name
+        self._data = data / name
+        self._log = work / name / "log.txt"
+        self._environment = {**clean_environment(), **(environment or {})}
+        for folder in (self.results, self._data):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def run(self, cells: Sequence[PlannedRun], profiles: Path) -> list[RunSample]:
+        """Run each cell once, prepared from nothing, and return one sample for each, in order.
+
+        Args:
+            cells: of unlike systems; their datasets are absolute paths.
+            profiles: folder with the device's profile, which both sides share: systems may plan by it.
+
+        A cell whose process could not even say that it failed is a `failed` sample.
+        """
+        cache = self.results / "cache"
+        shutil.rmtree(self._data / ".outcore" / "artefacts", ignore_errors=True)
+        _copy_profiles(profiles, cache)
+        experiment = self.results / "experiment.yaml"
+        _write_experiment(experiment, cells)
+        before = {path.name for path in run_folders(self.results)}
+        said = self._call(
+            ["bench", str(experiment), "--fresh", "--figures", "none", "--json",
+             "--data-root", str(self._data), "--results-root", str(self.results)]
+        )  # fmt: skip
+        _copy_profiles(cache, profiles)
+        made = [_read(path) for path in run_folders(self.results) if path.name not in before]
+        by_system = {record.system: record for record in made if record is not None}
+        return [
+            sample_of(by_system[cell.system])
+            if cell.system in by_system
+            else RunSample("", "failed", reason=said or "it left no record")
+            for cell in cells
+        ]
+
+    def records(self) -> list[Record]:
+        """Every record of this side that can be read, oldest first."""
+        return [record for record in map(_read, run_folders(self.results)) if record is not None]
+
+    def _call(self, arguments: Sequence[str]) -> str:
+        """Run its `outcore`; what went wrong in a sentence, empty where nothing did."""
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(f"$ outcore {' '.join(arguments)}\n")
+            log.flush()
+            process = subprocess.Popen(
+                [str(self.built.python), "-c", _MAIN, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=log, text=True, cwd=self.results, env=self._environment, start_new_session=True,
+            )  # fmt: skip
+            try:
+                out, _ = process.communicate()
+            except BaseException:
+                _end(process)
+                raise
+        return _error_in(out) if process.returncode else ""
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Have the other command unwind (its caps and workers go with it), then make sure."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _write_experiment(path: Path, cells: Sequence[PlannedRun]) -> None:
+    """The cells as an experiment that any version of the command reads: only settings that are not at their default."""
+    systems = []
+    for cell in cells:
+        run = cell.settings.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
+        systems.append({"name": cell.system, "run": run, "options": dict(cell.settings.options)})
+    content = {"name": "regress", "systems": systems, "rounds": 1}
+    try:
+        # JSON is YAML.
+        path.write_text(json.dumps(content), encoding="utf-8")
+    except OSError as error:
+        raise DataIOError(
+            f"{path} cannot be written: {error.strerror}", path=str(path), errno=error.errno or 0,
+            fix="free some space",
+        ) from error  # fmt: skip
+
+
+def _copy_profiles(of: Path, to: Path) -> None:
+    to.mkdir(parents=True, exist_ok=True)
+    for file in of.glob("profile-*.json"):
+        shutil.copy2(file, to)
+
+
+def _error_in(out: str) -> str:
+    """The sentence of `{"error": …}`; empty where the command went to its end (a failed run is in its record)."""
+    try:
+        content = json.loads(out)
+        return str(content["error"]["message"]) if "error" in content else ""
+    except (ValueError, TypeError, KeyError):
+        return "its outcore ended without a word; see log.txt of that side"
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        return read_record(path)
+    except OutcoreError:
+        return None

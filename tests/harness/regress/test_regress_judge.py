@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.regress.decision import Comparison, Rules
+from harness.regress.judge import Declared, compare
+from tests.harness.regress.samples_made import cells, made, session
+
+
+def _metric(found: Comparison, name: str):
+    return next(metric for metric in found.metrics if metric.name == name)
+
+
+def test_the_same_commit_twice_is_the_same():
+    found = compare(cells(session(10, seed=1)), cells(session(10, seed=2)), paired=True)
+    assert (found.decision, found.exit_code) == ("same", 0)
+
+
+def test_a_slower_epoch_regresses_names_its_stage_and_fails_the_gate():
+    found = compare(cells(session(10, seed=1)), cells(session(10, epoch=1.1, seed=2)), paired=True)
+    epoch = _metric(found, "epoch")
+    assert (epoch.decision, epoch.stage) == ("regressed", "extract")
+    assert epoch.interval is not None and epoch.interval[0] < epoch.ratio < epoch.interval[1]
+    assert (found.decision, found.exit_code) == ("regressed", 1)
+
+
+def test_a_faster_epoch_improves_and_passes():
+    found = compare(cells(session(10, epoch=1.1, seed=1)), cells(session(10, seed=2)), paired=True)
+    assert (_metric(found, "epoch").decision, found.decision, found.exit_code) == ("improved", "improved", 0)
+
+
+def test_a_change_below_the_least_effect_is_no_regression():
+    found = compare(
+        cells(session(12, noise=0.001, seed=1)), cells(session(12, epoch=1.02, noise=0.001, seed=2)), paired=True
+    )
+    assert _metric(found, "epoch").decision == "same"
+    strict = compare(
+        cells(session(12, noise=0.001, seed=1)), cells(session(12, epoch=1.02, noise=0.001, seed=2)),
+        Rules(min_effect=0.01), paired=True,
+    )  # fmt: skip
+    assert _metric(strict, "epoch").decision == "regressed"
+
+
+def test_noise_that_hides_the_answer_is_undecided_and_passes():
+    found = compare(cells(session(6, noise=0.2, seed=1)), cells(session(6, noise=0.2, seed=2)), paired=True)
+    assert _metric(found, "epoch").decision == "undecided"
+    assert found.exit_code == 0
+
+
+def test_too_few_pairs_are_never_a_regression_of_time():
+    found = compare(cells(session(3, seed=1)), cells(session(3, epoch=2.0, seed=2)), paired=True)
+    epoch = _metric(found, "epoch")
+    assert (epoch.decision, epoch.interval_kind) == ("undecided", "range")
+    assert "too few" in epoch.note
+
+
+def test_one_extra_request_in_one_run_a_side_is_caught():
+    found = compare(cells([made()]), cells([made(requests=5001)]), paired=True)
+    requests = _metric(found, "io_requests")
+    assert (requests.decision, requests.base, requests.head) == ("regressed", 15000, 15003)
+    assert found.exit_code == 1
+
+
+def test_fewer_requests_improve():
+    assert (
+        _metric(compare(cells([made()]), cells([made(requests=10)]), paired=True), "io_requests").decision == "improved"
+    )
+
+
+def test_a_changed_digest_is_an_error_unless_the_commit_declares_a_new_baseline():
+    base, head = cells([made()]), cells([made(digest="xxh3:ffff")])
+    assert _metric(compare(base, head, paired=True), "digest").decision == "regressed"
+    for declared in (Declared(everything=True), Declared(systems=("diskgnn",))):
+        found = _metric(compare(base, head, paired=True, declared=declared), "digest")
+        assert found.decision == "same" and "declared" in found.note
+    other = compare(base, head, paired=True, declared=Declared(systems=("ginex",)))
+    assert _metric(other, "digest").decision == "regressed"
+
+
+def test_a_declared_baseline_never_excuses_a_slower_epoch():
+    found = compare(
+        cells(session(10, seed=1)),
+        cells(session(10, epoch=1.2, seed=2)),
+        paired=True,
+        declared=Declared(everything=True),
+    )
+    assert _metric(found, "epoch").decision == "regressed"
+
+
+def test_counters_of_a_system_that_does_not_repeat_them_are_not_held_exactly():
+    found = compare(cells([made("gnndrive")]), cells([made("gnndrive", requests=5001)]), paired=True)
+    assert not any(metric.name == "io_requests" for metric in found.metrics)
+    assert _metric(found, "digest").decision == "same"
+    assert _metric(found, "device requests").kind == "count"
+
+
+def test_a_counter_that_varies_within_one_side_is_told_and_not_blamed():
+    found = compare(cells([made(), made(requests=4999, number=1)]), cells([made(), made(number=1)]), paired=True)
+    requests = _metric(found, "io_requests")
+    assert requests.decision == "undecided" and "not the same in all runs of base" in requests.note
+
+
+def test_a_run_that_fails_on_head_alone_regresses_and_on_base_alone_improves():
+    good, bad = cells([made()]), cells([made(status="failed", reason="boom")])
+    found = compare(good, bad, paired=True)
+    assert found.decision == "regressed" and "boom" in _metric(found, "status").note
+    assert compare(bad, good, paired=True).decision == "improved"
+
+
+def test_out_of_memory_on_both_sides_is_the_same():
+    side = cells([made(status="oom", reason="plan does not fit")])
+    assert compare(side, side, paired=True).decision == "same"
+
+
+def test_a_metric_that_one_side_lacks_is_undecided():
+    found = compare(cells([made()]), cells([made(drop=("io_requests",))]), paired=True)
+    requests = _metric(found, "io_requests")
+    assert requests.decision == "undecided" and "head does not say" in requests.note
+    assert found.exit_code == 0
+
+
+def test_a_cell_that_one_side_lacks_is_undecided():
+    found = compare(cells([made()], [made("ginex")]), cells([made()]), paired=True)
+    assert [metric.note for metric in found.metrics if metric.cell.startswith("ginex")] == ["head has no run of it"]
+
+
+def test_memory_and_preparation_are_held_too():
+    base = cells(session(8, seed=1))
+    more = compare(base, cells(session(8, seed=2, peak=220 << 20)), paired=True)
+    assert _metric(more, "peak memory").decision == "regressed"
+    slow = compare(base, cells([made(prepare_s=2.4 + 0.001 * k, number=k) for k in range(8)]), paired=True)
+    assert _metric(slow, "preprocess").decision == "regressed"
+
+
+def test_times_of_exact_gating_are_shown_and_decide_nothing():
+    rules = Rules(gate_times=False)
+    found = compare(cells(session(10, seed=1)), cells(session(10, epoch=1.5, seed=2)), rules, paired=True)
+    assert _metric(found, "epoch").decision == "regressed"
+    assert (found.decision, found.exit_code) == ("same", 0)
+
+
+def test_runs_that_fail_on_both_sides_leave_the_other_pairs_paired():
+    base, head = session(9, seed=1, noise=0.001), session(9, seed=2, noise=0.001)
+    # Each pair stands elsewhere on a steep drift: only pairs that stay together are the same.
+    for number, (one, other) in enumerate(zip(base, head, strict=True)):
+        for epoch in (*one.epochs, *other.epochs):
+            epoch.seconds *= 1.5**number
+    base[2] = made(status="timeout", number=2)
+    head[5] = made(status="timeout", number=5)
+    found = compare(cells(base), cells(head), paired=True)
+    assert _metric(found, "epoch").samples == 7
+    assert _metric(found, "epoch").ratio == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("systems", [1, 12])
+def test_a_a_comparisons_are_almost_never_called_regressed(systems):
+    false = 0
+    for trial in range(60 // systems):
+        sides = []
+        for side in (1, 2):
+            runs = [
+                session(6, noise=0.03, seed=1000 * trial + 100 * side + k, hidden=16 + k) for k in range(systems)
+            ]  # fmt: skip
+            sides.append(cells(*runs))
+        false += compare(*sides, paired=True).decision == "regressed"
+    assert false <= 1
+
+
+def test_an_option_added_at_its_default_leaves_cells_the_same():
+    base = cells([made(options={"packing": "batched"})])
+    head = cells([made(options={})])
+    assert list(base) == list(head)
+    assert list(cells([made(options={"packing": "individual"})])) != list(base)
