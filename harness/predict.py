@@ -8,13 +8,14 @@ how long anything took.
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.record import EpochRecord, Record
-from systems.interface import DiskProfile
+from systems.interface import DiskPoint, DiskProfile
 
 _PAGE = 4096
 # Reads of the page cache are never larger than this without being split (the kernel's usual max_sectors_kb).
@@ -48,6 +49,38 @@ class Prediction:
     def bound(self) -> Literal["device", "training"]:
         """What it waits for."""
         return "device" if self.own_s + self.page_cache_s >= self.train_s else "training"
+
+
+def at_depth(profile: DiskProfile, depth: int) -> DiskProfile:
+    """The random points of a profile as a reader with `depth` reads in flight meets them.
+
+    Between two measured depths the rate is interpolated in the logarithms of both; a profile that was not measured at
+    so few in flight stays as it is, and is then an upper bound. Sequential points stay, since they are read ahead.
+    """
+    kept = [point for point in profile.points if point.pattern != "random"]
+    sizes: dict[int, dict[int, float]] = {}
+    for point in profile.points:
+        if point.pattern == "random":
+            rates = sizes.setdefault(point.block_bytes, {})
+            rates[point.depth] = max(rates.get(point.depth, 0.0), point.iops)
+    # A size that was measured deep only answers to few in flight as its nearest neighbour in size does.
+    shares = {size: _rate(rates, depth) / max(rates.values()) for size, rates in sizes.items() if min(rates) <= depth}
+    for size, rates in sizes.items():
+        share = shares[min(shares, key=lambda other: abs(other - size))] if shares else 1.0
+        iops = max(rates.values()) * share
+        kept.append(DiskPoint(size, depth, iops, iops * size))
+    return replace(profile, points=tuple(kept))
+
+
+def _rate(rates: Mapping[int, float], depth: int) -> float:
+    """Reads a second at a depth; deeper never counts as slower."""
+    below = max(known for known in rates if known <= depth)
+    low = max(rate for known, rate in rates.items() if known <= depth)
+    above = min((known for known in rates if known > depth), default=None)
+    if above is None or rates[above] <= low or below == depth:
+        return low
+    share = math.log(depth / below) / math.log(above / below)
+    return low * (rates[above] / low) ** share
 
 
 def predict(

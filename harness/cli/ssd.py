@@ -155,3 +155,83 @@ def emulate(
             raise HostError(f"{chosen.name} is more than 3 % from its limits: {said}", "divide it, like NAME/auto")
     if command:
         raise typer.Exit(emulation.run_limited(isolation, limits, command, who))
+
+
+@app.command()
+def compare(
+    drives: Annotated[list[str], typer.Argument(help="names of profiles, files of profiles, or classes NAME[/k]")],
+    out: Annotated[Path | None, typer.Option(help="a folder for the page (HTML, PDF), its figures and tables")] = None,
+    prices: Annotated[Path | None, typer.Option(help="YAML or CSV of prices; docs/ssd-prices.yaml is one")] = None,
+    dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
+    memory: Annotated[str | None, typer.Option(help="only epochs under this memory setting")] = None,
+    also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
+    from harness.ssd.compare import as_dict
+    from harness.ssd.compare import compare as side_by_side
+    from harness.ssd.prices import load_prices
+    from harness.ssd.whatif import device_of, read_records
+
+    devices = [device_of(name, results_root) for name in drives]
+    costs = load_prices(prices) if prices else {}
+    records = read_records([results_root, *(also or [])])
+    found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
+    written: list[Path] = []
+    if out is not None:
+        from harness.ssd.page import write_page
+
+        written = write_page(found, out)
+    if json_:
+        print_json({**as_dict(found), "files": [str(path) for path in written]})
+        return
+    from harness.cli.ssd_view import print_comparison
+
+    print_comparison(found)
+    for path in written:
+        if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
+            print(path)
+
+
+@app.command()
+def predict(
+    drive: Annotated[str, typer.Argument(help="name or file of a profile, or a class NAME[/k]")],
+    system: Annotated[list[str] | None, typer.Option(help="only this system")] = None,
+    dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
+    also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
+    from harness.ssd.whatif import device_of, forecasts, read_records, usable
+    from workloads.errors import InputError
+
+    device = device_of(drive, results_root)
+    records = [
+        record
+        for record in read_records([results_root, *(also or [])])
+        if (not system or record.system in system) and (not dataset or record.config.dataset.name == dataset)
+    ]
+    if not any(usable(record) for record in records):
+        raise InputError(
+            f"{results_root} holds no run whose counters could be used", "make one: `outcore run SYSTEM --memory 0.25x`"
+        )
+    found = forecasts(records, device)
+    if json_:
+        print_json(
+            {
+                "drive": device.name,
+                "known_by": device.source,
+                "prediction": True,
+                "epochs": [{**vars(entry), "error": entry.error} for entry in found],
+            }
+        )
+        return
+    from harness.cli.ssd_view import print_forecasts
+
+    print_forecasts(device, found)

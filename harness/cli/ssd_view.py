@@ -13,8 +13,10 @@ from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.ssd.classes import DiskClass
+    from harness.ssd.compare import Comparison
     from harness.ssd.drive import Drive, Point
     from harness.ssd.emulate import Check
+    from harness.ssd.whatif import Device, Forecast
 
 
 def print_drive(drive: Drive, where: Path) -> None:
@@ -108,3 +110,42 @@ def _count(value: float | None) -> str:
 
 def _mega(value: float | None) -> str:
     return number(value / 1e6 if value is not None else None, ",.0f")
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Tables, sentences and notes of a comparison."""
+    from harness.ssd.page import sentences, tables
+
+    out = console()
+    if comparison.workload:
+        out.print(cell(f"workload: {comparison.workload}"), highlight=False)
+    for part in tables(comparison):
+        table = Table(*map(cell, part.heads), title=cell(part.title))
+        for row in part.rows:
+            table.add_row(*map(cell, row))
+        out.print(table)
+    for line in [*sentences(comparison), *(f"note: {note}" for note in comparison.notes)]:
+        out.print(cell(line), highlight=False)
+
+
+def print_forecasts(device: Device, found: Sequence[Forecast]) -> None:
+    """Predictions by workload."""
+    out = console()
+    known = "its profile" if device.source == "profile" else "its class's limits alone, so without latency"
+    out.print(cell(f"PREDICTED for {device.name}, known by {known}; nothing of this was measured"), highlight=False)
+    workload = None
+    table = Table()
+    for entry in found:
+        if entry.workload != workload:
+            if workload is not None:
+                out.print(table)
+            workload = entry.workload
+            table = Table("system", "epoch s", "device s", "training s", "waits for", "counted on", "measured s", "off",
+                          title=cell(workload))  # fmt: skip
+        table.add_row(
+            cell(entry.system), f"{entry.seconds:.3g}", f"{entry.device_s:.3g}", f"{entry.train_s:.3g}", entry.bound,
+            cell(", ".join(entry.counted_on)), number(entry.measured_s, ".3g"),
+            number(None if entry.error is None else 100 * entry.error, "+.1f") + (" %" if entry.error else ""),
+        )  # fmt: skip
+    if workload is not None:
+        out.print(table)

@@ -1,0 +1,324 @@
+"""Drives side by side: fio's figures, epochs on them (measured or predicted), how systems used them, what it costs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.figures.usual import Usual
+from harness.hosts import host_fingerprint
+from harness.record import EpochRecord, Record, spread
+from harness.ssd.prices import Price, price_of
+from harness.ssd.whatif import Device, epochs_of, predict_record, usable, workload_key, workload_name
+from workloads.errors import InputError
+
+SHALLOW, DEEP = 1, 64
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """One drive: its figures by fio (None where not measured), its price.
+
+    `figures`: `randread_512_iops`, `randread_4k_iops`, `randread_64k_iops`, `seqread_bytes_per_s`, and of 4 KiB reads
+    `latency_1_p50_s`, `latency_1_p99_s` (one in flight), `latency_64_p50_s`, `latency_64_p99_s`, `latency_64_p999_s`
+    (64 in flight), `cpu_s_per_read`.
+    """
+
+    device: Device
+    figures: dict[str, float | None]
+    price: Price | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system on one drive.
+
+    Attributes:
+        predicted: by the model, not measured.
+        reads_per_s, bytes_per_s: of the device over the epoch, as the kernel counted; None where predicted.
+        request_bytes: their mean size.
+        device_share: share of the device's own rate at that size that was used.
+        per_price: epochs an hour for each unit of money that 1 TB of the drive costs.
+    """
+
+    device: str
+    system: str
+    epoch_s: float
+    low: float | None = None
+    high: float | None = None
+    predicted: bool = False
+    bound: str = ""
+    read_amplification: float | None = None
+    reads_per_s: float | None = None
+    bytes_per_s: float | None = None
+    request_bytes: float | None = None
+    device_share: float | None = None
+    per_price: float | None = None
+    verdict: str = ""
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All of it, of one workload.
+
+    Attributes:
+        workload: in words; empty where no run was there to compare by.
+        systems: in drawing order.
+        notes: what a reader must know.
+    """
+
+    sides: tuple[Side, ...]
+    cells: tuple[Cell, ...]
+    workload: str
+    systems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def cell(self, device: str, system: str) -> Cell | None:
+        """The cell of a drive and a system."""
+        return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
+
+    def growth(self) -> list[tuple[str, float, str, str]]:
+        """Each system's slowest over its fastest drive: (system, ratio, fastest, slowest), the steadiest first."""
+        found = []
+        for system in self.systems:
+            mine = sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.epoch_s)
+            if len(mine) > 1:
+                found.append((system, mine[-1].epoch_s / mine[0].epoch_s, mine[0].device, mine[-1].device))
+        return sorted(found, key=lambda entry: entry[1])
+
+
+@dataclass
+class _Group:
+    """Runs of one workload, all systems."""
+
+    records: list[Record] = field(default_factory=list)
+
+
+def compare(
+    devices: Sequence[Device],
+    records: Sequence[Record],
+    prices: dict[str, Price] | None = None,
+    *,
+    dataset: str | None = None,
+    memory: str | None = None,
+) -> Comparison:
+    """Devices side by side over the workload that was measured on most of them.
+
+    Args:
+        records: runs; those that are not INVALID and ran under a memory cap count.
+        dataset, memory: only workloads of these.
+
+    Raises:
+        InputError: one device twice, or no run of that dataset or memory.
+    """
+    names = [device.name for device in devices]
+    if len(set(names)) < len(names):
+        raise InputError(f"a drive is named twice: {', '.join(names)}", "name each once")
+    prices = prices or {}
+    sides = tuple(_side(device, price_of(prices, device.name, device.disk_class)) for device in devices)
+    group, others = _workload(devices, records, dataset, memory)
+    cells = _cells(sides, group.records)
+    from harness.figures.style import ordered
+
+    systems = tuple(ordered([cell.system for cell in cells]))
+    workload = workload_name(group.records[0]) if group.records else ""
+    return Comparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, group.records, others)))
+
+
+def _side(device: Device, price: Price | None) -> Side:
+    profile = device.profile
+    sizes = {point.block_bytes for point in profile.points if point.pattern == "random"}
+
+    def rate(size: int) -> float | None:
+        # A drive whose sectors are larger reads no 512 bytes: its smallest read stands for it.
+        known = size if size in sizes else min((other for other in sizes if other > size), default=None)
+        rates = [p.iops for p in profile.points if p.pattern == "random" and p.block_bytes == known]
+        return max(rates, default=None)
+
+    figures: dict[str, float | None] = {
+        "randread_512_iops": rate(512),
+        "randread_4k_iops": rate(4096),
+        "randread_64k_iops": rate(65536),
+        "seqread_bytes_per_s": profile.sequential_bytes_per_s() or None,
+    }
+    wanted = {
+        "latency_1_p50_s": (SHALLOW, "50"), "latency_1_p99_s": (SHALLOW, "99"), "latency_64_p50_s": (DEEP, "50"),
+        "latency_64_p99_s": (DEEP, "99"), "latency_64_p999_s": (DEEP, "99.9"),
+    }  # fmt: skip
+    for name, (depth, percentile) in wanted.items():
+        figures[name] = latencies(device, depth).get(percentile)
+    deep = device.drive.best(4096) if device.drive else None
+    figures["cpu_s_per_read"] = deep.cpu_s_per_request if deep else None
+    return Side(device, figures, price)
+
+
+def latencies(device: Device, depth: int) -> dict[str, float]:
+    """Percentile -> seconds of direct 4 KiB reads with `depth` in flight; empty where not measured."""
+    if device.drive is None:
+        return {}
+    point = device.drive.point(
+        block_bytes=4096, depth=depth, threads=1, engine="async", direct=True, write_percent=0, pattern="random"
+    )
+    return point.latency_s if point else {}
+
+
+def ran_on(record: Record, device: Device) -> bool:
+    """Whether a run's data lay on this device: the same class, or the bare drive of the same kind."""
+    if device.disk_class not in ("", "none"):
+        return record.config.disk_class == device.disk_class
+    if record.config.disk_class != "none" or device.drive is None:
+        return False
+    disk, who = record.environment.get("disk") or {}, device.drive.identity
+    return disk.get("model") == who.model and disk.get("size_bytes") == who.capacity_bytes
+
+
+def _workload(
+    devices: Sequence[Device], records: Sequence[Record], dataset: str | None, memory: str | None
+) -> tuple[_Group, int]:
+    """The runs of the workload with the most measured pairs of drive and system, then the most systems; how many other
+    workloads there are."""
+    usual = Usual([record.to_json() for record in records])
+    groups: dict[str, _Group] = {}
+    for record in records:
+        config = record.config
+        if not usable(record) or usual.strangeness(record.system, config.options):
+            continue
+        if (dataset and config.dataset.name != dataset) or (memory and config.memory != memory):
+            continue
+        key = json.loads(workload_key(record))
+        del key["system"], key["options"]
+        groups.setdefault(json.dumps(key, sort_keys=True), _Group()).records.append(record)
+    if not groups:
+        if dataset or memory:
+            wanted = " and ".join(str(part) for part in (dataset, memory) if part)
+            raise InputError(f"no usable run of {wanted} is there", "leave the choice out, or see `outcore results`")
+        return _Group(), 0
+
+    def worth(group: _Group) -> tuple[int, int, str]:
+        pairs = {(d.name, r.system) for r in group.records for d in devices if ran_on(r, d)}
+        return len(pairs), len({r.system for r in group.records}), max(r.started_at for r in group.records)
+
+    best = max(groups.values(), key=worth)
+    return best, len(groups) - 1
+
+
+def _cells(sides: Sequence[Side], records: Sequence[Record]) -> list[Cell]:
+    systems: dict[str, list[Record]] = {}
+    for record in records:
+        systems.setdefault(record.system, []).append(record)
+    found = []
+    for side in sides:
+        for system, group in systems.items():
+            here = [record for record in group if ran_on(record, side.device)]
+            cell = _measured(side, system, here) if here else _predicted(side, system, group)
+            if cell is not None:
+                found.append(cell)
+    return found
+
+
+def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
+    epochs: list[EpochRecord] = [epoch for record in records for epoch in epochs_of(record)]
+    if not epochs:
+        return None
+    took = spread([epoch.seconds for epoch in epochs])
+    seconds = sum(epoch.seconds for epoch in epochs)
+    reads = sum(epoch.device_requests or 0 for epoch in epochs)
+    moved = sum(epoch.device_bytes or 0 for epoch in epochs)
+    size = moved / reads if reads else None
+    possible = 1.0 / side.device.profile.request_seconds(round(size)) if size and side.device.profile.points else None
+    amplification = [value for record in records if (value := record.summary.read_amplification) is not None]
+    return Cell(
+        device=side.device.name,
+        system=system,
+        epoch_s=took.median,
+        low=took.interval[0],
+        high=took.interval[1],
+        read_amplification=statistics.median(amplification) if amplification else None,
+        reads_per_s=reads / seconds,
+        bytes_per_s=moved / seconds,
+        request_bytes=size,
+        device_share=reads / seconds / possible if possible else None,
+        per_price=_per_price(side.price, took.median),
+        verdict="/".join(dict.fromkeys(record.verdict for record in records)),
+        runs=tuple(record.run_id for record in records),
+    )
+
+
+def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
+    made = [entry for record in records for entry in predict_record(record, side.device.profile)]
+    if not made:
+        return None
+    middle = statistics.median(entry.seconds for entry in made)
+    typical = min(made, key=lambda entry: abs(entry.seconds - middle))
+    return Cell(
+        device=side.device.name, system=system, epoch_s=middle, predicted=True, bound=typical.bound,
+        per_price=_per_price(side.price, middle), runs=tuple(record.run_id for record in records),
+    )  # fmt: skip
+
+
+def _per_price(price: Price | None, epoch_s: float) -> float | None:
+    return _HOUR_S / epoch_s / price.per_tb if price else None
+
+
+def _notes(sides: Sequence[Side], cells: Sequence[Cell], records: Sequence[Record], others: int) -> list[str]:
+    notes = []
+    if not records:
+        notes.append("no usable run is there, so drives are compared by fio alone: `outcore run … --disk-class NAME`")
+    predicted = [cell for cell in cells if cell.predicted]
+    if predicted:
+        where = ", ".join(dict.fromkeys(cell.device for cell in predicted))
+        counted = ", ".join(dict.fromkeys(record.config.disk_class for record in records))
+        notes.append(
+            f"PREDICTED, not measured, on {where}: from the counters of runs under {counted} and the drive's profile"
+        )
+    limits = [side.device.name for side in sides if side.device.source == "limits"]
+    if limits:
+        notes.append(f"of {', '.join(limits)} only the class's limits are known: no latency, no curve of its own")
+    emulated = [side.device.name for side in sides if side.device.disk_class not in ("", "none")]
+    if emulated:
+        notes.append(f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device")
+    for side in sides:
+        condition = side.device.drive.condition if side.device.drive else None
+        if condition is not None:
+            steady = "settled" if condition.steady and condition.steady.attained else "did not settle"
+            pre = "preconditioned" if condition.preconditioned else "not preconditioned"
+            notes.append(f"{side.device.name}: {pre}, file system {condition.fill:.0%} full, 4 KiB reads {steady}")
+    hosts = {host_fingerprint(record.environment) for record in records}
+    if len(hosts) > 1:
+        notes.append(f"runs of {len(hosts)} kinds of host: what processors add differs between them")
+    if any(record.config.device.startswith("emulated:") for record in records):
+        notes.append("the accelerator is EMULATED: training takes the time a named one takes")
+    priced = {side.price.source for side in sides if side.price}
+    if priced:
+        notes.append(f"prices: {'; '.join(sorted(priced))}; of a divided class, those of the whole one")
+    if others:
+        notes.append(f"{others} other workloads were run and are not shown (choose by dataset or memory)")
+    return notes
+
+
+def as_dict(comparison: Comparison) -> dict[str, Any]:
+    """Plain data for `--json` and files."""
+    return {
+        "workload": comparison.workload,
+        "drives": [
+            {
+                "name": side.device.name, "source": side.device.source, "disk_class": side.device.disk_class,
+                "figures": side.figures,
+                "price_per_tb": side.price.per_tb if side.price else None,
+                "currency": side.price.currency if side.price else None,
+                "identity": side.device.drive.identity.model_dump(mode="json") if side.device.drive else None,
+            }
+            for side in comparison.sides
+        ],
+        "epochs": [{**vars(cell), "runs": list(cell.runs)} for cell in comparison.cells],
+        "growth": [
+            {"system": system, "ratio": ratio, "fastest": fastest, "slowest": slowest}
+            for system, ratio, fastest, slowest in comparison.growth()
+        ],
+        "notes": list(comparison.notes),
+    }  # fmt: skip

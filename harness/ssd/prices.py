@@ -1,0 +1,100 @@
+"""What drives cost, from a file of the user's own: YAML or CSV, by the name of a drive or a class."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from workloads.errors import InputError
+
+_GB_OF_A_TB = 1000.0
+
+
+class Price(BaseModel):
+    """One drive's price: by the GB, or for the drive with its capacity.
+
+    `source`: where and when it was asked, since prices move.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    price_per_gb: float | None = Field(default=None, gt=0)
+    price: float | None = Field(default=None, gt=0)
+    capacity_gb: float | None = Field(default=None, gt=0)
+    currency: str = "$"
+    source: str = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Price:
+        if self.price_per_gb is None and (self.price is None or self.capacity_gb is None):
+            raise ValueError("give price_per_gb, or price and capacity_gb")
+        return self
+
+    @property
+    def per_tb(self) -> float:
+        """Price of 1 TB."""
+        if self.price_per_gb is not None:
+            return self.price_per_gb * _GB_OF_A_TB
+        return (self.price or 0.0) / (self.capacity_gb or 1.0) * _GB_OF_A_TB
+
+
+def load_prices(path: Path) -> dict[str, Price]:
+    """Name -> price of a `.csv` file (columns `device`, `price_per_gb`, …) or a YAML file (`name: {price_per_gb: …}`).
+
+    Raises:
+        InputError: the file is missing or no such table; a key is unknown, a value wrong, a drive named twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"prices {path} cannot be read", "give a YAML or CSV file") from error
+    rows = _rows_of_csv(text, path) if path.suffix.lower() == ".csv" else _rows_of_yaml(text, path)
+    found: dict[str, Price] = {}
+    for name, values in rows:
+        if name in found:
+            raise InputError(f"{path}: {name} stands there twice", "keep one of them")
+        try:
+            found[name] = Price.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            said = first["msg"].removeprefix("Value error, ")
+            raise InputError(
+                f"{path}: {name}: {where + ': ' if where else ''}{said}", f"keys are {', '.join(Price.model_fields)}"
+            ) from error
+    return found
+
+
+def price_of(prices: dict[str, Price], *names: str) -> Price | None:
+    """The price under the first of the names that has one; `aws-nvme/16` has that of `aws-nvme`."""
+    for name in names:
+        for key in (name, name.partition("/")[0]):
+            if key and key in prices:
+                return prices[key]
+    return None
+
+
+def _rows_of_csv(text: str, path: Path) -> list[tuple[str, dict[str, Any]]]:
+    reader = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    if "device" not in (reader.fieldnames or []):
+        raise InputError(f"{path} has no column `device`", "its first line is like device,price_per_gb,source")
+    rows = []
+    for row in reader:
+        if None in row:
+            raise InputError(f"{path}: line {reader.line_num} has more cells than the first", "quote commas")
+        rows.append((str(row.pop("device")), {key: value for key, value in row.items() if value}))
+    return rows
+
+
+def _rows_of_yaml(text: str, path: Path) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
+    if not isinstance(content, dict) or not all(isinstance(values, dict) for values in content.values()):
+        raise InputError(f"{path} has no prices", "write `name: {price_per_gb: …, source: …}`")
+    return [(str(name), values) for name, values in content.items()]

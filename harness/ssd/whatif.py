@@ -1,0 +1,205 @@
+"""What an epoch would take on a drive that one does not have: counters of runs made elsewhere, the drive's profile."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.predict import Prediction, at_depth, predict
+from harness.record import LABELS, EpochRecord, Record
+from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
+from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
+from systems.interface import DiskPoint, DiskProfile
+from workloads.errors import InputError
+
+# Where limits alone are known, a class is a device that keeps them at any depth.
+_CLASS_DEPTH = 256
+_CLASS_SIZES = (512, 4096, 16384, 65536, 262144)
+# Not part of what a system has to read: the device, and how its limits are kept.
+_ELSEWHERE = (*LABELS, "disk_class", "isolation", "epochs", "warmup", "timeout_s", "verify", "test_nodes")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A drive as predictions know it.
+
+    Attributes:
+        source: how its rates are known: `profile` (fio), `limits` (of a class, so without latency).
+        drive: the profile behind it, None for limits alone.
+    """
+
+    name: str
+    profile: DiskProfile
+    source: Literal["profile", "limits"]
+    drive: Drive | None = None
+    disk_class: str = ""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One system's epoch on a device.
+
+    Attributes:
+        seconds: predicted; the median over the epochs whose counters it rests on.
+        device_s, train_s: of these, the device's time and that of training alone.
+        bound: what the epoch waits for.
+        runs: the runs whose counters these are.
+        counted_on: the disk classes that they ran under.
+        measured_s: the median of runs on this very class, None where there is none.
+    """
+
+    system: str
+    workload: str
+    device: str
+    seconds: float
+    device_s: float
+    train_s: float
+    bound: str
+    runs: tuple[str, ...]
+    counted_on: tuple[str, ...]
+    measured_s: float | None = None
+    options: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Share by which the prediction is off, None where nothing was measured."""
+        return None if self.measured_s is None else self.seconds / self.measured_s - 1.0
+
+
+def device_of(text: str, results_root: Path) -> Device:
+    """A device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    path = Path(text)
+    if path.suffix == ".json" and path.is_file():
+        return _of_drive(read_drive(path))
+    saved, _ = saved_drives(results_root)
+    for drive in saved:
+        if text in (drive.name, drive_path(results_root, drive.name).stem):
+            return _of_drive(drive)
+    if text.partition("/")[0] in load_classes():
+        found = parse_disk_class(text)
+        assert found is not None
+        return Device(found.name, class_profile(found), "limits", None, found.name)
+    if path.suffix == ".json":
+        raise InputError(f"{text} does not exist", "give the file of a profile, made by `outcore ssd profile`")
+    known = [drive.name for drive in saved] + list(load_classes())
+    raise InputError(f"there is no drive {text!r}", f"known: {', '.join(known)}, or the file of a profile")
+
+
+def class_profile(disk_class: DiskClass) -> DiskProfile:
+    """A class as a profile: what its limits allow at each size."""
+    bandwidth, points = disk_class.read_bytes_per_s, []
+    for size in _CLASS_SIZES:
+        rates = [rate for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
+        if rates:
+            points.append(DiskPoint(size, _CLASS_DEPTH, min(rates), min(rates) * size))
+    if bandwidth:
+        points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
+    return DiskProfile(tuple(points), 512, "limits of the class")
+
+
+def workload_key(record: Record) -> str:
+    """What two runs share that have the same to read: everything of their configuration but the device."""
+    content = record.config.model_dump(mode="json", exclude=set(_ELSEWHERE))
+    return json.dumps(content, sort_keys=True)
+
+
+def workload_name(record: Record) -> str:
+    """A workload in words, whatever the system."""
+    config = record.config
+    batches = f" x {config.max_batches}" if config.max_batches else ""
+    return (
+        f"{config.dataset.name}, {config.model}, {config.sampler}, batch {config.batch_size}{batches}, "
+        f"memory {config.memory}, {config.device}"
+    )
+
+
+def usable(record: Record) -> bool:
+    """Whether its counters may be counted on: it ended, under a cap, is not INVALID, and the kernel counted its I/O."""
+    return (
+        record.status == "ok"
+        and record.verdict != "INVALID"
+        and record.config.memory != "none"
+        and record.config.stages == "all"
+        and any(epoch.device_bytes is not None for epoch in epochs_of(record))
+    )
+
+
+def epochs_of(record: Record) -> list[EpochRecord]:
+    """The epochs that count."""
+    return record.measured
+
+
+def train_seconds(record: Record, epoch: int) -> float | None:
+    """Seconds of an epoch's training steps alone, as the record has them."""
+    value = (record.compute.get("train_s") or {}).get(str(epoch))
+    return float(value) if value is not None else None
+
+
+def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
+    """A prediction for each measured epoch of a run, on a device of that profile."""
+    found: list[Prediction] = []
+    first = record.notes.get("reads_in") == "data_prep"
+    for epoch in epochs_of(record):
+        depth = int(epoch.counters.get("queue_depth") or 0)
+        seen = at_depth(profile, depth) if depth else profile
+        made = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first)
+        if made is not None:
+            found.append(made)
+    return found
+
+
+def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
+    """One forecast for each system and workload that was ever run and counted, fastest first within a workload."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if usable(record):
+            groups.setdefault(workload_key(record), []).append(record)
+    found = []
+    for group in groups.values():
+        made = [(record, entry) for record in group for entry in predict_record(record, device.profile)]
+        if not made:
+            continue
+        middle = statistics.median(entry.seconds for _, entry in made)
+        typical = min((entry for _, entry in made), key=lambda entry: abs(entry.seconds - middle))
+        measured = [
+            epoch.seconds
+            for record in group
+            if device.disk_class and record.config.disk_class == device.disk_class
+            for epoch in epochs_of(record)
+        ]
+        found.append(
+            Forecast(
+                system=group[0].system,
+                workload=workload_name(group[0]),
+                device=device.name,
+                seconds=middle,
+                device_s=typical.own_s + typical.page_cache_s,
+                train_s=typical.train_s,
+                bound=typical.bound,
+                runs=tuple(dict.fromkeys(record.run_id for record, _ in made)),
+                counted_on=tuple(dict.fromkeys(record.config.disk_class for record, _ in made)),
+                measured_s=statistics.median(measured) if measured else None,
+                options=", ".join(f"{key}={value}" for key, value in sorted(group[0].config.options.items())),
+            )
+        )
+    return sorted(found, key=lambda entry: (entry.workload, entry.seconds))
+
+
+def _of_drive(drive: Drive) -> Device:
+    return Device(drive.name, drive.disk_profile(), "profile", drive, drive.disk_class or "none")
+
+
+def read_records(roots: Sequence[Path]) -> list[Record]:
+    """Every run record of some results roots."""
+    from harness.results import scan
+
+    bad: list[Any] = []
+    return [record for root in roots for _, record in scan(root, bad)]
