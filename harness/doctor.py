@@ -198,18 +198,18 @@ def _gpu(_: Path) -> Finding:
 
 @check("Docker")
 def _docker(_: Path) -> Finding:
-    if shutil.which("docker") is None:
-        return Finding("Docker", "degraded", "not installed: no containers for other systems", "install Docker")
-    done = subprocess.run(
-        ["docker", "version", "--format", "{{.Server.Version}}"],
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=False,
-    )
-    if done.returncode == 0 and done.stdout.strip():
-        return Finding("Docker", "ok", f"server {done.stdout.strip()}")
-    return Finding("Docker", "degraded", "the daemon does not answer", "start Docker, or join the group docker")
+    from harness.isolation.docker_backend import Docker
+
+    found = Docker.available()
+    if not found.ok:
+        return Finding("Docker", "degraded", f"no containers: {found.reason}", found.fix)
+    about = Docker().describe()
+    detail = f"engine {about['engine']}: containers of {about['image']} start and are capped"
+    missing = [f"no io_uring in them: {found.reason}"] if found.reason else []
+    missing += [] if found.io_limits else ["no device limits in them"]
+    if missing:
+        return Finding("Docker", "degraded", f"{detail}; {'; '.join(missing)}", "see docs/containers.md")
+    return Finding("Docker", "ok", f"{detail}, with io_uring ({about['seccomp']}) and device limits")
 
 
 @check("disk space")

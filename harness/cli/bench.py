@@ -36,7 +36,7 @@ def bench(
     figures: Annotated[str, typer.Option(help="headline, all, none, or ids separated by commas")] = "headline",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
-    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd or none")] = "auto",
+    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
     data_root: DataRoot = DATA,
     results_root: ResultsRoot = RESULTS,
     json_: Json = False,

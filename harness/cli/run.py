@@ -39,7 +39,7 @@ def run(
     warmup: Annotated[int, typer.Option(help="epochs that are left out of the statistics")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda or emulated:NAME")] = "cpu",
     device_memory: Annotated[str | None, typer.Option(help="of the device tier, like 2GiB")] = None,
-    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd or none")] = "auto",
+    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
     disk_class: Annotated[str, typer.Option(help="SSD class of the run: none, NAME or NAME/k")] = "none",
     stages: Annotated[str, typer.Option(help="all, sample or sample+extract")] = "all",
     verify: Annotated[bool, typer.Option("--verify", help="feature digests in every epoch")] = False,

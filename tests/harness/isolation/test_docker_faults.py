@@ -1,0 +1,172 @@
+"""Where containers cannot work, one sentence says why and what to do, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.isolation import Limits, select
+from harness.isolation.docker_backend import Docker, _trial
+from harness.isolation.docker_cap import DockerCap
+from harness.isolation.docker_engine import connect, socket_present
+from harness.isolation.docker_image import find
+from harness.isolation.owner import cap_name
+from tests.harness.cap_tools import MIB, REPOSITORY, needs_root
+from tests.harness.isolation.docker_tools import needs_docker
+from tests.harness.run_tools import command
+from workloads.errors import HostError, InputError
+
+
+@pytest.fixture(autouse=True)
+def tried_anew() -> Iterator[None]:
+    _trial.cache_clear()
+    yield
+    _trial.cache_clear()
+
+
+def test_without_an_engine_the_fix_names_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    found = Docker.available()
+    assert not found.ok and "no Docker Engine here" in found.reason and "docker.io" in found.fix
+    assert not socket_present() and Docker.sweep() == []
+    with pytest.raises(HostError, match="isolation docker does not work here"):
+        select("docker")
+    done = subprocess.run(
+        command("run", "in-memory", "--dataset", "x", "--isolation", "docker", "--data-root", str(tmp_path)),
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OUTCORE_RESULTS": str(tmp_path / "results")},
+    )  # fmt: skip
+    assert done.returncode == 3 and "docker.io" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_engine_that_does_not_answer_is_told_from_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead.sock"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/dead.sock")
+    with pytest.raises(HostError, match="does not answer") as raised:
+        connect()
+    assert "start it" in raised.value.fix
+    assert Docker.sweep() == []
+
+
+def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
+    with pytest.raises(HostError, match="not on this host"):
+        connect()
+
+
+@needs_docker
+@needs_root
+def test_a_user_without_the_group_is_told_to_join_it() -> None:
+    code = (
+        "from harness.isolation.docker_backend import Docker\nfound = Docker.available()\n"
+        "print(found.reason, found.fix)"
+    )
+    engine = {"DOCKER_HOST": os.environ["DOCKER_HOST"]} if "DOCKER_HOST" in os.environ else {}
+    done = subprocess.run(
+        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable, "-c", code],
+        capture_output=True, text=True, cwd=REPOSITORY, check=False,
+        env={"PYTHONPATH": ":".join(sys.path), **engine},
+    )  # fmt: skip
+    if "Permission denied" in done.stderr:
+        pytest.skip("the checkout cannot be read by another user")
+    assert "may not talk to the Docker Engine" in done.stdout and "usermod -aG docker" in done.stdout, done.stderr
+
+
+@needs_docker
+def test_an_image_that_is_not_there_is_not_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTCORE_IMAGE", "outcore-test-nobody-has-this:1")
+    found = Docker.available()
+    assert not found.ok and "no such image" in found.reason and "containers/build" in found.fix
+
+
+@needs_docker
+def test_an_image_of_another_family_is_refused() -> None:
+    client = connect()
+    client.api.import_image_from_data(_one_file(), repository="outcore-test-plain", tag="1")
+    try:
+        with pytest.raises(InputError, match="has no label"):
+            find(client, "outcore-test-plain:1")
+    finally:
+        client.images.remove("outcore-test-plain:1", force=True)
+
+
+@needs_docker
+def test_an_image_with_other_code_is_refused() -> None:
+    client = connect()
+    labels = ["LABEL org.outcore.layout=image", "LABEL org.outcore.source=0000000000000000"]
+    client.api.import_image_from_data(_one_file(), repository="outcore-test-old", tag="1", changes=labels)
+    try:
+        with pytest.raises(HostError, match="other code") as raised:
+            find(client, "outcore-test-old:1")
+        assert "containers/build" in raised.value.fix
+    finally:
+        client.images.remove("outcore-test-old:1", force=True)
+
+
+@needs_docker
+@needs_root
+def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(data)], check=True)
+    try:
+        with _engine(tmp_path, data) as client:
+            image = find(client, "outcore-host")
+            cap = DockerCap(client, cap_name("full"), Limits(64 * MIB), image)
+            with cap:
+                cap.command(["true"])
+            with (data / "filler").open("wb") as filler, pytest.raises(OSError):
+                while True:
+                    filler.write(bytes(1 << 16))
+                    filler.flush()
+            with pytest.raises(HostError, match="no space left") as raised:
+                DockerCap(client, cap_name("full"), Limits(64 * MIB), image).command(["true"])
+            assert "free some space under the engine's data root" in raised.value.fix
+    finally:
+        subprocess.run(["umount", "-l", str(data)], check=True)
+
+
+@contextmanager
+def _engine(folder: Path, data: Path) -> Iterator[Any]:
+    """A second engine with its data in `data`."""
+    import docker
+
+    listens = f"unix://{folder}/docker.sock"
+    command_ = [
+        shutil.which("dockerd") or "/usr/sbin/dockerd", "--data-root", str(data), "--exec-root", str(folder / "exec"),
+        "--pidfile", str(folder / "docker.pid"), "--host", listens, "--iptables=false", "--ip6tables=false",
+        "--bridge=none", "--storage-driver=vfs",
+    ]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        engine = subprocess.Popen(command_, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 30
+        while not (folder / "docker.sock").exists() and engine.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if engine.poll() is not None:
+            pytest.skip(f"a second engine does not start here: {(folder / 'log').read_text()[-300:]}")
+        yield docker.DockerClient(base_url=listens, version="auto", timeout=30)
+    finally:
+        engine.terminate()
+        engine.wait(timeout=30)
+
+
+def _one_file() -> bytes:
+    import io
+    import tarfile
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("file"))
+    return buffer.getvalue()
