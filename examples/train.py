@@ -1,0 +1,131 @@
+"""Train GraphSAGE on a graph whose features do not fit in memory: a plain PyTorch loop over `systems.loader`.
+
+    outcore data make shop --kind kronecker --base amazon-computers.npz --expand 8 --dim 767 --train-fraction 0.3
+    python examples/train.py data/shop --system diskgnn --memory 64MiB --epochs 10
+
+Nothing here is Outcore's but the loader: bring your own model, optimiser and loop. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import systems
+from systems.loading import LayerEdges
+from workloads.dataset import Dataset
+from workloads.errors import OutcoreError
+
+
+class SageLayer(nn.Module):
+    """GraphSAGE with the mean of the neighbours (Hamilton, Ying and Leskovec 2017)."""
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.own = nn.Linear(in_dim, out_dim)
+        self.neighbours = nn.Linear(in_dim, out_dim, bias=False)
+
+    def forward(self, x: torch.Tensor, edges: LayerEdges) -> torch.Tensor:
+        """[sources, in_dim] to [destinations, out_dim]."""
+        (source, target), (_, count) = edges.edge_index, edges.size
+        # Multiplied before it is summed: an edge then costs the narrow width, not that of the features.
+        narrow = self.neighbours(x)
+        total = narrow.new_zeros(count, narrow.shape[1]).index_add_(0, target, narrow[source])
+        degree = torch.bincount(target, minlength=count).clamp(min=1)
+        return self.own(x[:count]) + total / degree[:, None]
+
+
+class GraphSage(nn.Module):
+    """One layer for each hop, ReLU between them."""
+
+    def __init__(self, widths: list[int]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(SageLayer(*pair) for pair in itertools.pairwise(widths))
+
+    def forward(self, x: torch.Tensor, layers: list[LayerEdges]) -> torch.Tensor:
+        """Scores of the seed nodes."""
+        x = x.float()
+        for number, (layer, edges) in enumerate(zip(self.layers, layers, strict=True)):
+            x = layer(functional.relu(x) if number else x, edges)
+        return x
+
+
+def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: systems.loader) -> tuple[float, float]:
+    """One epoch: mean loss, and share of the seed nodes whose class was found."""
+    loss_sum, correct, seen = 0.0, 0, 0
+    for batch in loader:
+        scores = model(batch.x, batch.layers)
+        loss = functional.cross_entropy(scores, batch.y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        loss_sum += loss.item() * batch.batch_size
+        correct += int((scores.argmax(1) == batch.y).sum())
+        seen += batch.batch_size
+    return loss_sum / seen, correct / seen
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, loader: systems.loader) -> float:
+    """Share of the loader's seed nodes whose class is found."""
+    correct = seen = 0
+    for batch in loader:
+        correct += int((model(batch.x, batch.layers).argmax(1) == batch.y).sum())
+        seen += batch.batch_size
+    return correct / seen
+
+
+def main() -> None:
+    """Train, print a line an epoch, then the accuracy on test nodes."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("dataset", help="folder of a dataset, or its name under $OUTCORE_DATA")
+    parser.add_argument("--system", default="gnndrive", help="any faithful one of `outcore systems`")
+    parser.add_argument("--memory", default="0.25x", help="of the loader: 8GiB, 0.25x of the features, none")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--fanout", default="10,5")
+    parser.add_argument("--batch-size", type=int, default=500)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--learning-rate", type=float, default=0.003)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--option", action="append", default=[], help="of the system, NAME=VALUE", metavar="")
+    parser.add_argument("--artefacts", help="folder where prepared work is kept for the next time")
+    options = parser.parse_args()
+    fanout = [int(count) for count in options.fanout.split(",")]
+    what = {
+        "system": options.system, "memory": options.memory, "device": options.device, "fanout": fanout,
+        "batch_size": options.batch_size, "seed": options.seed, "edges": "layers", "form": "plain",
+        "artefacts": options.artefacts, "options": dict(entry.split("=", 1) for entry in options.option),
+    }  # fmt: skip
+    torch.manual_seed(options.seed)
+    began, curve = time.monotonic(), []
+    with systems.loader(options.dataset, epochs=options.epochs, **what) as loader:
+        dataset: Dataset = loader.workload.dataset
+        widths = [dataset.dim, *[options.hidden] * (len(fanout) - 1), dataset.num_classes]
+        model = GraphSage(widths).to(options.device)
+        optimiser = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
+        for epoch in range(options.epochs):
+            start = time.monotonic()
+            loss, accuracy = train(model, optimiser, loader)
+            curve.append({"loss": loss, "accuracy": accuracy, "seconds": time.monotonic() - start})
+            print(f"epoch {epoch}: loss {loss:.4f}, accuracy {100 * accuracy:.2f} %", flush=True)
+    # After training: two loaders at once would each have a budget of their own.
+    with systems.loader(options.dataset, split="test", epochs=1, **what) as loader:
+        accuracy = evaluate(model, loader)
+    print(f"test nodes: accuracy {100 * accuracy:.2f} %")
+    print(json.dumps({"system": options.system, "curve": curve, "test": accuracy, "s": time.monotonic() - began}))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OutcoreError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

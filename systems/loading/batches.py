@@ -1,0 +1,218 @@
+"""What a loop of one's own is handed: PyG's `Data`, a plain object of the same attributes, or DGL's blocks.
+
+`edges="hops"` is the form of PyG's `NeighborLoader`: each node's neighbours as they were drawn in the hop that found
+the node, so that edges and nodes stand hop by hop and `trim_to_layer` can cut them. `edges="layers"` is the whole
+mini-batch, one bipartite graph a layer: there a node that several layers aggregate into has neighbours drawn anew for
+each, as GraphSAGE (Hamilton, Ying and Leskovec 2017, Algorithm 2) and DGL's blocks have it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from systems.engine.bounds import Bounds
+from systems.interface import PlanItem
+from workloads.errors import HostError, InputError
+from workloads.sampling.batch import Block, SampledBatch
+
+Form = Literal["auto", "pyg", "plain", "dgl"]
+Edges = Literal["hops", "layers"]
+_GIVEN_BACK = "the next one was asked for, and its rows' memory was given back"
+
+
+class LayerEdges(NamedTuple):
+    """One layer's edges, from the first `size[0]` rows of its input to the first `size[1]`, which are its output.
+
+    Attributes:
+        edge_index: int64 [2, num_edges], sources above destinations, ordered by destination.
+        size: (sources, destinations); destinations are the first sources.
+    """
+
+    edge_index: torch.Tensor
+    size: tuple[int, int]
+
+
+@dataclass
+class MiniBatch:
+    """A mini-batch with the attributes of PyG's `Data`, where torch_geometric is not to be had or not wanted.
+
+    Attributes:
+        y: int64 [batch_size], labels of the seed nodes, which are the first nodes; -1 where there is none.
+        n_id: int64 [num_nodes], original ids.
+        batch_size: seed nodes.
+        epoch, step: its place: epoch, and number in the epoch's seed plan.
+        num_sampled_nodes: seed nodes, then new nodes of each hop; None for a `shadow` subgraph.
+        edge_index: int64 [2, num_edges], sources above destinations, hop by hop (`edges="hops"`), and
+        num_sampled_edges: edges of each hop.
+        layers: one for each layer, input layer first (`edges="layers"`).
+    """
+
+    y: torch.Tensor
+    n_id: torch.Tensor
+    batch_size: int
+    epoch: int
+    step: int
+    num_sampled_nodes: list[int] | None = None
+    edge_index: torch.Tensor | None = None
+    num_sampled_edges: list[int] | None = None
+    layers: list[LayerEdges] | None = None
+    rows: torch.Tensor | None = field(default=None, repr=False)
+
+    @property
+    def x(self) -> torch.Tensor:
+        """Float [num_nodes, dim], the dataset's dtype; until the next mini-batch is asked for, unless copied.
+
+        Raises:
+            InputError: it was.
+        """
+        if self.rows is None:
+            raise InputError(f"x of mini-batch {self.step} is asked for after {_GIVEN_BACK}", "load with copy=True")
+        return self.rows
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, seed nodes first."""
+        return int(self.n_id.shape[0])
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> MiniBatch:
+        """The same on another device; what is there already is shared."""
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return value.to(device, non_blocking=non_blocking)
+            if isinstance(value, list):
+                return [
+                    LayerEdges(moved(one.edge_index), one.size) if isinstance(one, LayerEdges) else one for one in value
+                ]
+            return value
+
+        return MiniBatch(**{one.name: moved(getattr(self, one.name)) for one in fields(self)})
+
+
+def resolve_form(form: str, edges: str, sampler: str) -> Form:
+    """The form to use, `auto` decided: PyG's where torch_geometric is installed.
+
+    Raises:
+        InputError: no such form or edges, or edges that the sampler does not have.
+        HostError: `pyg` without torch_geometric, `dgl` without DGL.
+    """
+    if edges not in ("hops", "layers"):
+        raise InputError(f"edges is {edges!r}", "use hops or layers")
+    if form not in ("auto", "pyg", "plain", "dgl"):
+        raise InputError(f"form is {form!r}", "use auto, pyg, plain or dgl")
+    if edges == "hops" and sampler == "layerwise" and form != "dgl":
+        raise InputError("a layerwise sample is drawn layer by layer, not hop by hop", "use edges='layers'")
+    installed = importlib.util.find_spec("torch_geometric") is not None
+    if form == "pyg" and not installed:
+        raise HostError("form is pyg, and torch_geometric is not installed", "pip install torch_geometric")
+    if form == "dgl":
+        from systems.engine.dgl_bridge import require_dgl
+
+        require_dgl("form dgl")
+    if form == "auto":
+        return "pyg" if installed else "plain"
+    return form  # type: ignore[return-value]
+
+
+def handed_out_items(bounds: Bounds, row_bytes: int, on_device: bool) -> tuple[PlanItem, ...]:
+    """What the largest mini-batch takes in the loop's hands, beside what the system holds.
+
+    The structure counts twice: the loop still holds the one before while the next is made.
+    """
+    rows = PlanItem("rows handed out", bounds.max_nodes * row_bytes, "device" if on_device else "host")
+    structure = 2 * (16 * bounds.max_edges + 16 * bounds.max_nodes)
+    found = (rows, PlanItem("edges handed out", structure))
+    return (*found, PlanItem("edges handed out", structure, "device")) if on_device else found
+
+
+def hand_out(
+    form: Form, edges: Edges, sampled: SampledBatch, x: torch.Tensor, device: torch.device, shadow: bool
+) -> Any:
+    """The mini-batch in its form; shares no memory with `sampled`.
+
+    Args:
+        x: [num_nodes, dim] on `device`.
+        shadow: the layers share one subgraph.
+    """
+    if form == "dgl":
+        return _dgl(sampled, x, device)
+    found = MiniBatch(
+        torch.tensor(sampled.labels), torch.tensor(sampled.nodes), sampled.num_seeds, sampled.epoch, sampled.index
+    )
+    if not shadow:
+        found.num_sampled_nodes = hop_nodes(sampled)
+    if edges == "layers":
+        found.layers = [layer_edges(block) for block in sampled.blocks]
+    elif shadow:
+        found.edge_index = layer_edges(sampled.blocks[0]).edge_index
+    else:
+        found.edge_index, found.num_sampled_edges = hop_edges(sampled)
+    found = replace(found, rows=x) if device.type == "cpu" else replace(found.to(device, non_blocking=True), rows=x)
+    return found if form == "plain" else _pyg(found)
+
+
+def forget_rows(handed: Any) -> None:
+    """Take the rows from a mini-batch whose memory is about to be used again, so that a late look is seen."""
+    if isinstance(handed, MiniBatch):
+        handed.rows = None
+    elif hasattr(handed, "srcdata"):
+        handed.srcdata.pop("feat", None)
+    else:
+        handed.x = None
+
+
+def layer_edges(block: Block) -> LayerEdges:
+    """A block as PyG's bipartite `edge_index`."""
+    result = np.empty((2, block.num_edges), dtype=np.int64)
+    result[0] = block.indices
+    result[1] = np.repeat(np.arange(block.num_dst), np.diff(block.indptr))
+    return LayerEdges(torch.from_numpy(result), (block.num_src, block.num_dst))
+
+
+def hop_nodes(sampled: SampledBatch) -> list[int]:
+    """Seed nodes, then the nodes that each hop brought."""
+    return [sampled.num_seeds, *(block.num_src - block.num_dst for block in reversed(sampled.blocks))]
+
+
+def hop_edges(sampled: SampledBatch) -> tuple[torch.Tensor, list[int]]:
+    """Each node's neighbours as drawn in the hop that found it: int64 [2, num_edges], and edges of each hop."""
+    parts, begin = [], 0
+    for block in reversed(sampled.blocks):  # next to the seed nodes first
+        parts.append((block, begin, block.num_dst))
+        begin = block.num_dst
+    counts = [int(block.indptr[last] - block.indptr[first]) for block, first, last in parts]
+    result = np.empty((2, sum(counts)), dtype=np.int64)
+    place = 0
+    for (block, first, last), count in zip(parts, counts, strict=True):
+        result[0, place : place + count] = block.indices[block.indptr[first] : block.indptr[last]]
+        result[1, place : place + count] = np.repeat(np.arange(first, last), np.diff(block.indptr[first : last + 1]))
+        place += count
+    return torch.from_numpy(result), counts
+
+
+def _pyg(found: MiniBatch) -> Any:
+    from torch_geometric.data import Data
+
+    content = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "rows"}
+    return Data(x=found.rows, **{name: value for name, value in content.items() if value is not None})
+
+
+def _dgl(sampled: SampledBatch, x: torch.Tensor, device: torch.device) -> tuple[Any, Any, list[Any]]:
+    """As DGL's `DataLoader` gives them: input nodes, output nodes, blocks with `feat` and `label`."""
+    from systems.engine.dgl_bridge import import_dgl, to_dgl_blocks
+
+    # The blocks would share the arrays, which the system uses again.
+    own = replace(sampled, blocks=tuple(replace(block, indptr=block.indptr.copy()) for block in sampled.blocks))
+    blocks = [block.to(device) for block in to_dgl_blocks(import_dgl(), own)]
+    nodes = torch.tensor(sampled.nodes).to(device)
+    blocks[0].srcdata["feat"] = x
+    labels = torch.tensor(sampled.labels).to(device)
+    # A shadow subgraph's last layer gives a row for every node; the seed nodes are the first.
+    rest = torch.full((blocks[-1].num_dst_nodes() - len(labels),), -1, dtype=torch.int64, device=device)
+    blocks[-1].dstdata["label"] = torch.cat([labels, rest])
+    return nodes, nodes[: sampled.num_seeds], blocks

@@ -1,0 +1,173 @@
+"""One epoch of a loader: takes the system's mini-batches one by one, hands each out, and gives it back in time."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+
+from systems.interface import Batch, StageClock, System
+from systems.loading.batches import Edges, Form, forget_rows, hand_out
+from workloads.accelerator import Accelerator, aligned_host_tensor
+from workloads.errors import InputError
+from workloads.feature_table import SplitTable
+
+
+class Owner(Protocol):
+    """The loader, as an epoch sees it."""
+
+    def began(self) -> None:
+        """The first mini-batch is there."""
+
+
+class Epoch(Iterator[Any]):
+    """An iterator over the mini-batches of one epoch.
+
+    The rows of a mini-batch are, without a copy, a view of the system's table where they lie there in order; the
+    system's slots are then given back when the next mini-batch is asked for. Elsewhere they are gathered into one
+    buffer, used for one mini-batch after the other, and the slots are given back at once.
+
+    Args:
+        largest: nodes of the largest mini-batch that was planned for.
+        shadow: the layers share one subgraph.
+    """
+
+    def __init__(
+        self, owner: Owner, system: System, number: int, accelerator: Accelerator, clock: StageClock, *, form: Form,
+        edges: Edges, copy: bool, shadow: bool, largest: int,
+    ) -> None:  # fmt: skip
+        self._owner: Owner | None = owner  # keeps the loader, which closes the system when it goes
+        self._accelerator = accelerator
+        self._clock = clock
+        self._form = form
+        self._edges = edges
+        self._copy = copy
+        self._shadow = shadow
+        self._largest = largest
+        self._buffer: torch.Tensor | None = None
+        self._held: Batch | None = None
+        self._handed: weakref.ref[Any] | None = None
+        self._handed_at = 0.0
+        self._handed_step = -1
+        self._why = ""
+        self._first = True
+        self._batches: Iterator[Batch] | None = system.epoch(number)
+
+    def __next__(self) -> Any:
+        if self._why:
+            raise InputError(f"this epoch was ended before it was over: {self._why}", "begin another iteration")
+        if self._batches is None:
+            raise StopIteration
+        try:
+            self._take_back()
+            batch = next(self._batches, None)
+            if batch is None:
+                self._stop()
+                raise StopIteration
+            if self._first:
+                self._first = False
+                assert self._owner is not None
+                self._owner.began()
+            return self._hand_out(batch)
+        except StopIteration:
+            raise
+        except BaseException:
+            # The error that is raised says more than one of ending would.
+            try:
+                self._stop()
+            except Exception:
+                pass
+            raise
+
+    def _hand_out(self, batch: Batch) -> Any:
+        if batch.ready is not None:
+            with self._clock.stage("wait", batch.sampled.index):
+                batch.ready()
+        if batch.table is None or batch.first_layer_aggregated:
+            batch.release()
+            raise InputError(
+                f"mini-batch {batch.sampled.index} came without its nodes' features", "use a system that brings them"
+            )
+        x, lent = self._rows(batch)
+        found = hand_out(self._form, self._edges, batch.sampled, x, self._accelerator.torch_device, self._shadow)
+        if lent:
+            self._held = batch
+        else:
+            self._finish_reading()
+            batch.release()
+        if not self._copy:
+            self._handed = weakref.ref(found[2][0] if self._form == "dgl" else found)
+        self._handed_step, self._handed_at = batch.sampled.index, time.monotonic()
+        return found
+
+    def _rows(self, batch: Batch) -> tuple[torch.Tensor, bool]:
+        """`x`, and whether it is the system's memory."""
+        table, rows, count = batch.table, batch.rows, batch.sampled.num_nodes
+        accelerator = self._accelerator
+        if isinstance(table, torch.Tensor) and rows is None:
+            return (table[:count].clone(), False) if self._copy else (table[:count], True)
+        assert table is not None
+        rows = torch.arange(count) if rows is None else rows
+        if isinstance(table, torch.Tensor) and accelerator.kind == "cpu" and not self._copy and count <= self._largest:
+            if self._buffer is None:
+                self._buffer = _buffer(self._largest, table)
+            return torch.index_select(table, 0, rows, out=self._buffer[:count]), False
+        found = accelerator.gather(table, rows)
+        if isinstance(table, SplitTable):
+            found = found.to(accelerator.torch_device)
+        return found, False
+
+    def _finish_reading(self) -> None:
+        """Before the system may write where rows were read: the device has to have done so."""
+        if self._accelerator.kind == "cuda":
+            torch.cuda.current_stream(self._accelerator.torch_device).synchronize()
+
+    def _take_back(self) -> None:
+        """The mini-batch that the loop had."""
+        if self._handed_step >= 0:
+            self._clock.add("train", self._handed_step, self._handed_at, time.monotonic())
+            self._handed_step = -1
+        handed = None if self._handed is None else self._handed()
+        self._handed = None
+        if handed is not None:
+            forget_rows(handed)
+        held, self._held = self._held, None
+        if held is not None:
+            self._finish_reading()
+            held.release()
+
+    def _stop(self) -> None:
+        """End the system's epoch, if it is not over; its threads end with it."""
+        batches, self._batches = self._batches, None
+        if batches is None:
+            return
+        try:
+            self._take_back()
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+            self._buffer = self._owner = None
+
+    def end(self, why: str) -> None:
+        """End it from outside; whoever goes on with it is told why."""
+        if self._batches is not None:
+            self._why = why
+            self._stop()
+
+    def close(self) -> None:
+        """Leave the epoch."""
+        self._stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_batches", None) is not None:
+            self._stop()
+
+
+def _buffer(rows: int, like: torch.Tensor) -> torch.Tensor:
+    """Page-aligned [rows, dim], its pages taken as they are written."""
+    dim = like.shape[1]
+    return aligned_host_tensor(rows * dim * like.element_size()).view(like.dtype).view(rows, dim)

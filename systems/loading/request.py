@@ -1,0 +1,215 @@
+"""From what a person asks of a loader to what the layers below want: seed nodes, bytes, options and bounds, checked."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from pydantic import ValidationError
+
+from systems.engine.artefacts import identity, prepare
+from systems.engine.memory import give_back_free_memory
+from systems.interface import Options, System
+from workloads.dataset import Dataset, find_dataset
+from workloads.errors import InputError
+from workloads.manifest import Part
+from workloads.sampling.make import BatchBounds, advise_random, keep_bounds, largest_batch, make_sampler, make_seed_plan
+from workloads.units import parse_bytes
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+# Mini-batches that have to be seen before their spread says anything.
+_SEEN = 8
+# A loop may run for thousands of epochs that nobody looked at: room for one among very many.
+_DEVIATIONS = 5.0
+
+
+class SeedNodes(Dataset):
+    """A dataset whose training nodes are others: what is wanted of `valid` or `test` nodes, or of any.
+
+    Args:
+        nodes: int64 [n], distinct.
+    """
+
+    def __init__(self, dataset: Dataset, nodes: Ids) -> None:
+        super().__init__(dataset.path, dataset.manifest)
+        self._nodes = nodes
+
+    @property
+    def fingerprint(self) -> str:
+        """Another for other nodes, since what is prepared for them is."""
+        return xxhash.xxh3_64_hexdigest(super().fingerprint.encode() + self._nodes.tobytes())
+
+    def load(self, part: Part) -> npt.NDArray[Any]:
+        """As of the dataset, `train` excepted."""
+        return self._nodes.copy() if part == "train" else super().load(part)
+
+    def memmap(self, part: Part) -> npt.NDArray[Any]:
+        """As of the dataset, `train` excepted."""
+        return self._nodes if part == "train" else super().memmap(part)
+
+
+def open_dataset(dataset: Dataset | Path | str, split: str, nodes: Sequence[int] | npt.ArrayLike | None) -> Dataset:
+    """The dataset, with the seed nodes that are asked for as its training nodes.
+
+    Args:
+        dataset: opened, a folder, or a name under `$OUTCORE_DATA` (`data` where that is not set).
+        split: `train`, `valid` or `test`.
+        nodes: int64 [n]; instead of a split.
+
+    Raises:
+        DatasetError: there is none.
+        InputError: no such split, or nodes that are not the graph's.
+    """
+    if not isinstance(dataset, Dataset):
+        dataset = find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
+    if nodes is not None:
+        chosen = np.asarray(nodes)
+        if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
+            raise InputError(f"nodes is {chosen.dtype} {list(chosen.shape)}", "give whole numbers [n]")
+        if len(np.unique(chosen)) != len(chosen):
+            raise InputError("nodes names a node twice", "give each once")
+        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < dataset.num_nodes):
+            raise InputError(
+                f"nodes run from {chosen.min()} to {chosen.max()}, the graph has {dataset.num_nodes}", "give ids of it"
+            )
+        return SeedNodes(dataset, chosen.astype(np.int64))
+    if split == "train":
+        return dataset
+    if split not in ("valid", "test"):
+        raise InputError(f"split is {split!r}", "use train, valid or test, or give nodes")
+    return SeedNodes(dataset, dataset.load(split))  # type: ignore[arg-type]
+
+
+def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
+    """Bytes of `8GiB`, of a plain number, or of `0.25x` of the feature table; None for None and `none`.
+
+    Raises:
+        InputError: it is no size, or not above zero.
+    """
+    if memory is None or memory == "none":
+        return None
+    if isinstance(memory, str) and memory.lower().endswith("x"):
+        try:
+            found = float(memory[:-1]) * feature_bytes
+        except ValueError:
+            raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
+        if not math.isfinite(found):
+            raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x")
+        size = int(found)
+    else:
+        size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
+    if size <= 0:
+        raise InputError(f"memory is {memory!r}", "give more than nothing")
+    return size
+
+
+def check_options(system: type[System], options: Mapping[str, Any]) -> Options:
+    """A system's options.
+
+    Raises:
+        InputError: there is no such option, or a value is wrong.
+    """
+    info = system.info
+    try:
+        return info.options.model_validate(dict(options))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "options"
+        if first["type"] == "extra_forbidden":
+            known = list(info.options.model_fields)
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            raise InputError(f"{info.name} has no option {name!r}", hint) from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(
+            f"{info.name}: option {name}: {message}, but is {first['input']!r}", f"see `outcore systems {info.name}`"
+        ) from error
+
+
+def check_usable(system: type[System], options: Options, device: str, faithful: bool) -> None:
+    """Refuse what a loop of one's own cannot have of a system, and what it did not ask for.
+
+    Raises:
+        InputError: says why, and what to use instead.
+    """
+    name = system.info.name
+    if device.startswith("emulated"):
+        raise InputError(f"device is {device!r}, which computes nothing", "use cpu or cuda")
+    kind = device.partition(":")[0]
+    if kind in ("cpu", "cuda") and kind not in system.info.devices:
+        raise InputError(f"{name} does not run on {kind}", f"use {', '.join(set(system.info.devices) - {'emulated'})}")
+    if getattr(system, "aggregated", False):
+        raise InputError(
+            f"{name} hands out rows that hold one model's first layer already, which a model of your own would apply "
+            "again",
+            f"use {name.removesuffix('+pp')}",
+        )
+    if faithful and not system.is_faithful(options):
+        if system.info.faithful:
+            raise InputError(
+                f"{name} with these options trains on other mini-batches than the workload's",
+                "leave them at their defaults, or say faithful=False to take its own",
+            )
+        raise InputError(
+            f"{name} samples in its own way: its mini-batches are not the workload's, and accuracy may be lower",
+            "use another system, or say faithful=False to take its own",
+        )
+
+
+def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
+    """How large mini-batches get, found by sampling an epoch, and handed to whoever sizes buffers in this process.
+
+    The harness looks at every epoch of a run; a loop of one's own has no last one, so there is room here for larger
+    ones than were seen: the mean plus five standard deviations, to which the systems add their own margin.
+
+    Args:
+        folder: where it is kept (`Runtime.artefacts`).
+    """
+    epochs = -(-_SEEN // make_seed_plan(workload).num_batches)
+
+    def make(_: Path) -> dict[str, Any]:
+        labels = workload.dataset.memmap("labels")
+        advise_random(labels)
+        sampler = make_sampler(workload, labels=labels)
+        found = _widened(largest_batch(workload, epochs=epochs, sampler=sampler), workload)
+        return {name: _plain(value) for name, value in asdict(found).items()}
+
+    key = identity(workload, layers=workload.model.layers, format=1)
+    content = dict(prepare(folder, "bounds", key, make).facts)
+    give_back_free_memory()
+    content["largest"] = tuple(content["largest"])
+    for name in ("nodes_by_batch", "edges_by_batch"):
+        content[name] = np.asarray(content[name], dtype=np.int64)
+    bounds = BatchBounds(**content)
+    keep_bounds(workload, bounds)
+    return bounds
+
+
+def _widened(exact: BatchBounds, workload: Workload) -> BatchBounds:
+    nodes = exact.nodes_by_batch
+    # The last mini-batch of an epoch is often short and says nothing of the others.
+    whole = nodes[:, :-1] if nodes.shape[1] > 1 else nodes
+    likely = float(whole.mean() + _DEVIATIONS * whole.std())
+    most = min(workload.dataset.num_nodes, max(exact.max_nodes, math.ceil(likely)))
+    growth = max(1.0, likely / max(1, exact.max_nodes))
+    return replace(
+        exact,
+        max_nodes=most,
+        max_edges=math.ceil(exact.max_edges * growth),
+        max_nbytes=math.ceil(exact.max_nbytes * growth),
+        scratch_bytes=math.ceil(exact.scratch_bytes * growth),
+    )
+
+
+def _plain(content: Any) -> Any:
+    """Arrays as lists, numpy's numbers as Python's."""
+    return content.tolist() if hasattr(content, "tolist") else content

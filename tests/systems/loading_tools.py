@@ -1,0 +1,54 @@
+"""What the tests of `systems.loader` share: a small graph, a loader over it, and the same mini-batches made plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+import systems
+from harness.check.drive import left_open, open_things
+from systems.loading import Loader, MiniBatch
+from systems.registry import load
+from workloads.dataset import Dataset
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_sampler, make_seed_plan
+
+SETTINGS: dict[str, Any] = {"memory": "64MiB", "fanout": [5, 4], "batch_size": 50, "form": "plain", "cores": 2}
+
+
+@contextmanager
+def leaves_nothing(graph: Dataset) -> Iterator[None]:
+    """Afterwards no thread, open file or file beside the dataset is there that was not before."""
+    load("dgl").load_libraries()  # it keeps what it opens
+    torch.ones(512, 512).matmul(torch.ones(512, 512))
+    before, files = open_things(), sorted(graph.path.parent.iterdir())
+    yield
+    assert left_open(before) == ([], [])
+    assert sorted(graph.path.parent.iterdir()) == files
+
+
+def make(graph: Dataset, **settings: Any) -> Loader:
+    return systems.loader(graph, **{**SETTINGS, **settings})
+
+
+def online(loader: Loader, epoch: int) -> list[SampledBatch]:
+    """The epoch by the plainest sampling."""
+    sampler = make_sampler(loader.workload)
+    seeds = make_seed_plan(loader.workload).batches(epoch)
+    return [sampler.sample(epoch, number, nodes) for number, nodes in enumerate(seeds)]
+
+
+def assert_equal(batch: MiniBatch, wanted: SampledBatch, features: np.ndarray[Any, Any]) -> None:
+    assert (batch.epoch, batch.step, batch.batch_size) == (wanted.epoch, wanted.index, wanted.num_seeds)
+    np.testing.assert_array_equal(batch.n_id, wanted.nodes)
+    np.testing.assert_array_equal(batch.y, wanted.labels)
+    np.testing.assert_array_equal(batch.x, features[wanted.nodes])
+    assert batch.layers is not None
+    for layer, block in zip(batch.layers, wanted.blocks, strict=True):
+        assert layer.size == (block.num_src, block.num_dst)
+        np.testing.assert_array_equal(layer.edge_index[0], block.indices)
+        np.testing.assert_array_equal(layer.edge_index[1], np.repeat(np.arange(block.num_dst), np.diff(block.indptr)))

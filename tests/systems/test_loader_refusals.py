@@ -1,0 +1,93 @@
+"""`systems.loader` refuses what cannot be in one sentence, before anything is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import systems
+from tests.support import make_tiny
+from tests.systems.loading_tools import leaves_nothing, make
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError, DatasetError, InputError
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    # Its own: what a loader finds of a workload's largest mini-batch is kept for the process.
+    return make_tiny(tmp_path_factory.mktemp("loader") / "graph", seed=7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"system": "pagraph+pp"}, "first layer already.*use pagraph"),
+        ({"system": "mariusgnn"}, "samples in its own way.*faithful=False"),
+        ({"system": "diskgnn", "options": {"resample_every": 0}}, "other mini-batches.*faithful=False"),
+        ({"system": "diskgn"}, "did you mean 'diskgnn'"),
+        ({"system": "diskgnn", "options": {"resample_evry": 0}}, "did you mean 'resample_every'"),
+        ({"system": "diskgnn", "options": {"queue": 0}}, "option queue"),
+        ({"device": "emulated:a10g"}, "computes nothing"),
+        ({"device": "tpu"}, "is not known"),
+        ({"device_memory": "1GiB"}, "leave it out"),
+        ({"memory": "8G"}, "768MiB or 2GB"),
+        ({"memory": "quarterx"}, "share like 0.25x"),
+        ({"memory": 0}, "more than nothing"),
+        ({"split": "training"}, "use train, valid or test"),
+        ({"nodes": [1, 1]}, "twice"),
+        ({"nodes": [2000]}, "the graph has 2000"),
+        ({"nodes": [0.5]}, "whole numbers"),
+        ({"form": "tf"}, "auto, pyg, plain or dgl"),
+        ({"edges": "both"}, "use hops or layers"),
+        ({"sampler": "layerwise"}, "use edges='layers'"),
+        ({"rank": 2, "world": 2}, "rank"),
+        ({"batch_size": 0}, "batch_size"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_with_the_fix(graph: Dataset, settings: dict[str, Any], message: str) -> None:
+    folder = set(graph.path.parent.iterdir())
+    with pytest.raises(InputError, match=message):
+        make(graph, **settings)
+    assert set(graph.path.parent.iterdir()) == folder
+
+
+def test_a_missing_dataset_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="there is no dataset"):
+        systems.loader(tmp_path / "nothing")
+
+
+def test_mini_batches_of_a_systems_own_are_had_by_saying_so(graph: Dataset) -> None:
+    features, train = graph.load("features"), set(graph.load("train").tolist())
+    with make(graph, system="mariusgnn", faithful=False) as loader:
+        seen: list[int] = []
+        for batch in loader:
+            np.testing.assert_array_equal(batch.x, features[batch.n_id.numpy()])
+            seen += batch.n_id[: batch.batch_size].tolist()
+        assert not loader.faithful
+    assert set(seen) == train and len(seen) == len(train)
+
+
+def test_a_plan_over_budget_names_the_part_before_anything_is_loaded(graph: Dataset) -> None:
+    with (
+        leaves_nothing(graph),
+        pytest.raises(BudgetError, match=r"rows handed out needs .* of the 16\.0 KiB host budget"),
+    ):
+        make(graph, memory="16KiB")
+    with leaves_nothing(graph), pytest.raises(BudgetError, match=r"gnndrive: .* needs"):
+        make(graph, memory="300KiB")
+
+
+@pytest.mark.parametrize("name", ["in-memory", "pagraph", "uva", "data-tiering"])
+def test_a_system_that_loads_everything_is_refused_where_that_does_not_fit(tmp_path: Path, name: str) -> None:
+    """Below the harness a cap stops it; here its plan has to."""
+    graph = make_tiny(tmp_path / "large", nodes=20_000, edges=30_000, dim=256, train_fraction=0.01, seed=9)
+    assert graph.feature_bytes > 18 << 20
+    with pytest.raises(BudgetError, match="raise memory"):
+        make(graph, system=name, memory="0.5x")
+    with make(graph, system="gnndrive", memory="0.5x") as loader:
+        assert loader.plan.total("host") <= graph.feature_bytes // 2
+        for batch in loader:
+            assert batch.num_nodes
