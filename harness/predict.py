@@ -80,7 +80,7 @@ def _rate(rates: Mapping[int, float], depth: int) -> float:
     if above is None or rates[above] <= low or below == depth:
         return low
     share = math.log(depth / below) / math.log(above / below)
-    return low * (rates[above] / low) ** share
+    return low * math.exp(share * math.log(rates[above] / low))
 
 
 def predict(

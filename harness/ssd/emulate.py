@@ -29,6 +29,7 @@ TOLERANCE = 0.03
 MAX_AGE_S = 3600.0
 FILE_BYTES = 512 << 20
 _SECONDS = 3.0
+_BARE_S = 1.0
 # The limiter lets a first slice through, and a deep queue fills; neither is the rate.
 _RAMP_S = 0.8
 _DEPTH = 128
@@ -71,9 +72,14 @@ def expected(limits: Sequence[IoLimit], block_bytes: int) -> float:
 
 
 def verify(
-    isolation: Isolation, limits: Sequence[IoLimit], folder: Path, *, progress: Progress = lambda text: None
+    isolation: Isolation,
+    limits: Sequence[IoLimit],
+    folder: Path,
+    *,
+    seconds: float = _SECONDS,
+    progress: Progress = lambda text: None,
 ) -> list[Check]:
-    """fio inside the limits, direct and buffered, on a file of its own.
+    """fio inside the limits, direct and buffered, on a file of its own; `seconds` a rate.
 
     Raises:
         HostError: no room for the file, or fio fails.
@@ -83,16 +89,16 @@ def verify(
         isolation.create("ssd-verify", Limits(None, tuple(limits))) as cap,
     ):
         progress("fio inside the limits")
-        found = _direct(file, cap, limits)
+        found = _direct(file, cap, limits, seconds)
         progress("fio inside the limits, through the page cache")
-        return found + _buffered(file, cap, limits)
+        return found + _buffered(file, cap, limits, seconds)
 
 
 def bare_rates(folder: Path, *, progress: Progress = lambda text: None) -> dict[str, float]:
     """What the device does without limits, by the names of `Check`."""
     with own_file(folder, FILE_BYTES, progress=progress) as file:
         progress("fio on the bare device")
-        return {check.name: check.measured for check in _direct(file, None, ())}
+        return {check.name: check.measured for check in _direct(file, None, (), _BARE_S)}
 
 
 def fitting_factor(disk_class: DiskClass, bare: dict[str, float]) -> int:
@@ -169,9 +175,9 @@ def problem(checks: Sequence[Check]) -> str:
     return "; ".join(wrong)
 
 
-def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit]) -> list[Check]:
+def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
     shared: dict[str, Any] = {
-        "file": file, "seconds": _SECONDS, "ramp_seconds": _RAMP_S, "engine": best_engine(), "exact_latency": False,
+        "file": file, "seconds": seconds, "ramp_seconds": _RAMP_S, "engine": best_engine(), "exact_latency": False,
     }  # fmt: skip
     jobs = [
         FioJob(block_bytes=4096, depth=_DEPTH, **shared),
@@ -188,9 +194,9 @@ def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit]) -> list[Chec
     return checks
 
 
-def _buffered(file: Path, cap: Cap, limits: Sequence[IoLimit]) -> list[Check]:
+def _buffered(file: Path, cap: Cap, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
     """Reads through the page cache, by threads; counted by the kernel at the device."""
-    job = FioJob(file=file, block_bytes=4096, depth=1, threads=32, engine="psync", direct=False, seconds=_SECONDS)
+    job = FioJob(file=file, block_bytes=4096, depth=1, threads=32, engine="psync", direct=False, seconds=seconds)
     before, began = cap.io(), time.monotonic()
     result = run_fio([job], cap)[0]
     after, took = cap.io(), time.monotonic() - began

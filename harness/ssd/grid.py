@@ -50,11 +50,12 @@ def jobs(mode: Mode, file: Path, least: int, seconds: float) -> list[FioJob]:
     return list(unique.values())
 
 
-def steady_job(mode: Mode, file: Path) -> FioJob:
-    """Random reads of 4 KiB until they have settled."""
-    rule = SteadyRule(within=STEADY_WITHIN, seconds=4 if mode == "quick" else 20, ramp_seconds=1)
+def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
+    """Random reads of 4 KiB until they have settled; shorter where points are shorter than the mode's."""
+    longest = max(3.0, STEADY_S[mode] * min(1.0, seconds / POINT_S[mode]))
+    rule = SteadyRule(within=STEADY_WITHIN, seconds=max(2, round(longest / 3)), ramp_seconds=1 if longest > 4 else 0)
     return FioJob(
-        file=file, block_bytes=4 * KIB, depth=64, engine=best_engine(), seconds=STEADY_S[mode], steady=rule,
+        file=file, block_bytes=4 * KIB, depth=64, engine=best_engine(), seconds=longest, steady=rule,
         exact_latency=False,
     )  # fmt: skip
 

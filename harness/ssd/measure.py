@@ -184,7 +184,7 @@ def _points(
     if part.steady is None:
         progress("waiting until the rate has settled")
         began = time.monotonic()
-        result = run_fio([grid.steady_job(wanted.mode, file)], cap)[0]
+        result = run_fio([grid.steady_job(wanted.mode, file, wanted.point_s)], cap)[0]
         part.seconds += time.monotonic() - began
         part.steady = _steady(result)
         _keep(part_path, part)
@@ -208,7 +208,7 @@ def _steady(result: FioResult) -> SteadyState:
 def _precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
     """Random writes of 4 KiB over the file, until they settle or the time is up; bytes written."""
     progress("preconditioning: random 4 KiB writes over the file")
-    rule = grid.steady_job(wanted.mode, file).steady
+    rule = grid.steady_job(wanted.mode, file, wanted.point_s).steady
     job = FioJob(
         file=file, block_bytes=4096, depth=32, engine=best_engine(), seconds=_PRECONDITION_S[wanted.mode],
         write_percent=100, steady=rule,

@@ -50,7 +50,9 @@ def sentences(comparison: Comparison) -> list[str]:
         if ratio < 1.05:
             said.append(f"{system}: the same on every drive ({ratio:.2f}x).")
         else:
-            said.append(f"{system}: {_times(ratio)} as long on {slowest} as on {fastest}.")
+            ends = (comparison.cell(fastest, system), comparison.cell(slowest, system))
+            guess = " (predicted)" if any(cell and cell.predicted for cell in ends) else ""
+            said.append(f"{system}: {_times(ratio)} as long on {slowest} as on {fastest}{guess}.")
     return said
 
 
@@ -115,13 +117,15 @@ def _drive_row(side: Side) -> tuple[str, ...]:
 
 
 def _cell_row(cell: Cell) -> tuple[str, ...]:
-    spread = f"{cell.low:.3g}–{cell.high:.3g}" if cell.low is not None and cell.high is not None else "–"
+    spread = "–"
+    if cell.low is not None and cell.high is not None:
+        spread = f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
     return (
         cell.device,
         cell.system,
         f"{cell.epoch_s:.3g}",
         spread,
-        f"predicted ({cell.bound})" if cell.predicted else cell.verdict.lower(),
+        f"predicted ({cell.bound})" if cell.predicted else f"measured, {cell.verdict}",
         _scaled(cell.reads_per_s, 1, ",.0f"),
         _scaled(cell.bytes_per_s, 1e-6, ",.0f"),
         format_bytes(cell.request_bytes) if cell.request_bytes else "–",
@@ -207,12 +211,14 @@ def _write(page: Canvas, top: float, lines: Sequence[str], *, size: float, width
 
 def _table(page: Canvas, top: float, table: Table) -> float:
     """A table below `top`; where it ends, in shares of the page's height."""
+    from matplotlib.transforms import Bbox
+
     height = 0.0135 * (len(table.rows) + 1)
     page.text(0.06, top, table.title, fontsize=8.5, weight="bold", va="top")
     axes = page.add_axes((0.06, top - 0.018 - height, 0.9, height))
     axes.axis("off")
     drawn = axes.table(
-        cellText=[list(row) for row in table.rows], colLabels=list(table.heads), bbox=(0.0, 0.0, 1.0, 1.0),
+        cellText=[list(row) for row in table.rows], colLabels=list(table.heads), bbox=Bbox.unit(),
         cellLoc="right", edges="horizontal",
     )  # fmt: skip
     drawn.auto_set_font_size(False)
@@ -224,5 +230,5 @@ def _table(page: Canvas, top: float, table: Table) -> float:
         if column < 2:
             cell.get_text().set_horizontalalignment("left")
         if row == 0:
-            cell.get_text().set_weight("bold")
+            cell.get_text().set_fontweight("bold")
     return top - 0.018 - height - 0.008

@@ -35,7 +35,7 @@ def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
     """Lines: random reads a second by size, each drive's best. Markers: what each system used of it."""
     from matplotlib.ticker import FuncFormatter
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for side in comparison.sides:
         best: dict[int, float] = {}
         for point in side.device.profile.points:
@@ -65,7 +65,7 @@ def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
     shown = [size for size in sizes if least / 2 <= size <= most * 2]
     axes.set_xticks(shown)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v / 1024:g}K" if v >= 1024 else f"{v:g}"))
-    axes.legend(**_LEGEND, loc="lower left")
+    axes.legend(**_LEGEND, loc="best")
     return pd.DataFrame(rows)
 
 
@@ -99,7 +99,13 @@ def per_price(comparison: Comparison, axes: Any) -> pd.DataFrame:
     money = next((side.price.currency for side in comparison.sides if side.price), "$")
     title = "Performance for the price (P: predicted)"
     return _bars(
-        comparison, axes, lambda cell: cell.per_price, title, f"epochs/h per {money} of 1 TB", log=True, nothing="–"
+        comparison,
+        axes,
+        lambda cell: cell.per_price,
+        title,
+        f"epochs/h per {money} of 1 TB",
+        log=True,
+        nothing="no price",
     )
 
 

@@ -23,7 +23,7 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "
             "virtiofs", "beegfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse")  # fmt: skip
 
 
-def check_folder(folder: Path) -> BlockDevice:
+def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
     """The device under a folder that can be profiled.
 
     Raises:
@@ -33,7 +33,7 @@ def check_folder(folder: Path) -> BlockDevice:
     if not folder.is_dir():
         fix = "give the folder, not the device" if folder.is_block_device() else "give an existing folder on the drive"
         raise InputError(f"{folder} is not a folder", fix)
-    kind = mount_of(folder).kind
+    kind = mount_of(folder, proc).kind
     if kind in _MEMORY:
         raise HostError(f"{folder} is on {kind}, which is memory and no drive", "give a folder on the drive")
     if kind in _NETWORK:
@@ -41,7 +41,7 @@ def check_folder(folder: Path) -> BlockDevice:
             f"{folder} is on {kind}, a file system over the network, so no drive of this host is under it",
             "run this on the host that has the drive",
         )
-    device = block_device(folder)
+    device = block_device(folder, proc=proc)
     if not device.number:
         hidden = "overlay" in kind
         raise HostError(

@@ -18,7 +18,7 @@ from workloads.errors import InputError
 
 # Where limits alone are known, a class is a device that keeps them at any depth.
 _CLASS_DEPTH = 256
-_CLASS_SIZES = (512, 4096, 16384, 65536, 262144)
+_CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
 # Not part of what a system has to read: the device, and how its limits are kept.
 _ELSEWHERE = (*LABELS, "disk_class", "isolation", "epochs", "warmup", "timeout_s", "verify", "test_nodes")
 

@@ -1,0 +1,103 @@
+"""Predicted epochs against measured ones, on every class of SSD that was run: the model's error.
+
+    python benchmarks/ssd_prediction.py [RESULTS …] [--all]
+
+Reads records only. Each class is predicted twice: from the counters of its own runs (`own`), and from those of runs of
+the same workload under other classes (`others`), as `outcore ssd predict` does for a drive that one does not have.
+Rates are those of the class (its limits) or, of the bare device, of the record's own fio profile. Only runs whose
+working set is twice the memory (methodology rule 7) and whose device takes longer than their training count as
+storage-bound; `--all` lists the others too. Exit code 1 where the median is above 15 % or the worst above 30 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.record import Record
+from harness.ssd.classes import parse_disk_class
+from harness.ssd.whatif import class_profile, predict_record, read_records, usable, workload_key
+from systems.interface import DiskPoint, DiskProfile
+
+MEDIAN, WORST = 0.15, 0.30
+BARE = "none"
+
+
+def profile_of(records: Sequence[Record]) -> DiskProfile | None:
+    """The device under these runs, which share a class."""
+    disk_class = parse_disk_class(records[0].config.disk_class)
+    if disk_class is not None:
+        return class_profile(disk_class)
+    points = (records[-1].disk.get("bare") or {}).get("points", [])
+    return DiskProfile(tuple(DiskPoint(**point) for point in points)) if points else None
+
+
+def predicted(records: Sequence[Record], profile: DiskProfile) -> tuple[float, bool] | None:
+    """(seconds, whether it waits for the device): the median over the epochs of some runs."""
+    made = [entry for record in records for entry in predict_record(record, profile)]
+    if not made:
+        return None
+    seconds = statistics.median(entry.seconds for entry in made)
+    device = statistics.median(entry.own_s + entry.page_cache_s for entry in made)
+    return seconds, device > statistics.median(entry.train_s for entry in made)
+
+
+def main() -> int:
+    """Print the table and the errors by class."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="*", type=Path, default=[Path("results")])
+    parser.add_argument("--all", action="store_true")
+    chosen = parser.parse_args()
+    groups: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in read_records(chosen.results or [Path("results")]):
+        if usable(record):
+            groups[workload_key(record)][record.config.disk_class].append(record)
+    errors: dict[tuple[str, str], list[float]] = defaultdict(list)
+    print(
+        f"{'class':<16}{'system':<12}{'memory':<8}{'runs':>5}{'measured s':>12}"
+        f"{'own':>9}{'off':>8}{'others':>9}{'off':>8}"
+    )
+    for classes in groups.values():
+        for name, records in sorted(classes.items()):
+            profile = profile_of(records)
+            own = predicted(records, profile) if profile else None
+            if profile is None or own is None:
+                continue
+            first = records[0]
+            measured = statistics.median(epoch.seconds for record in records for epoch in record.measured)
+            bound = first.class_ == "storage-bound" and own[1]
+            if not bound and not chosen.all:
+                continue
+            elsewhere = [record for other, group in classes.items() if other != name for record in group]
+            others = predicted(elsewhere, profile) if elsewhere else None
+            off = own[0] / measured - 1.0
+            line = f"{name:<16}{first.system:<12}{first.config.memory:<8}{len(records):>5}{measured:>12.3g}"
+            line += f"{own[0]:>9.3g}{off:>+8.1%}"
+            if others:
+                line += f"{others[0]:>9.3g}{others[0] / measured - 1.0:>+8.1%}"
+            print(line + ("" if bound else "  not storage-bound"))
+            if bound:
+                errors[name, "own"].append(abs(off))
+                if others:
+                    errors[name, "others"].append(abs(others[0] / measured - 1.0))
+    if not errors:
+        print("no storage-bound run is there")
+        return 1
+    wrong = 0
+    print(f"\n{'class':<16}{'counters':<10}{'cells':>6}{'median':>9}{'worst':>9}")
+    for (name, kind), found in sorted(errors.items()):
+        middle, worst = statistics.median(found), max(found)
+        held = name == BARE or (middle <= MEDIAN and worst <= WORST)
+        wrong += not held
+        print(
+            f"{name:<16}{kind:<10}{len(found):>6}{middle:>9.1%}{worst:>9.1%}{'' if held else '  above what it may be'}"
+        )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
