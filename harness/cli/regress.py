@@ -23,6 +23,8 @@ from harness.cli.common import (
 if TYPE_CHECKING:
     from harness.experiment import Experiment
     from harness.regress.decision import Comparison, Rules
+    from harness.regress.history import History
+    from harness.regress.store import Store
 
 app = typer.Typer(
     help="Epoch-time regressions: exit code 1 only for *regressed*, 3 where a side cannot be built.",
@@ -38,6 +40,10 @@ Output = Annotated[
     typer.Option("--output", "-o", help="KIND=FILE: markdown, junit, json, github-benchmark, bmf or asv (a folder)"),
 ]
 
+Baselines = Annotated[Path | None, typer.Option(help="folder of baselines; default RESULTS/baselines")]
+Branch = Annotated[str, typer.Option(help="keep baselines on this branch instead, like outcore-baselines")]
+Checkout = Annotated[Path, typer.Option("--repository", help="the git checkout")]
+
 
 @app.command()
 def check(
@@ -52,7 +58,7 @@ def check(
     alpha: Alpha = 0.02,
     gate: Gate = "all",
     seed: Seed = 0,
-    repository: Annotated[Path, typer.Option(help="the git checkout")] = Path(),
+    repository: Checkout = Path(),
     work: Annotated[Path | None, typer.Option(help="records and logs of the check; default RESULTS/regress")] = None,
     cache: Annotated[Path | None, typer.Option(help="builds, kept; default build/regress in the checkout")] = None,
     allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="measure HEAD without the tree's changes")] = False,
@@ -89,22 +95,123 @@ def check(
 
 @app.command()
 def compare(
-    base: Annotated[Path | None, typer.Option("--base", help="results root to hold it against")] = None,
+    base: Annotated[Path | None, typer.Option(help="results root to hold it against; else the baselines")] = None,
+    baselines: Baselines = None,
+    branch: Branch = "",
     min_effect: MinEffect = 0.03,
     alpha: Alpha = 0.02,
     gate: Gate = "all",
     seed: Seed = 0,
+    repository: Checkout = Path(),
     output: Output = None,
     results_root: ResultsRoot = RESULTS,
     json_: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Hold the runs of a results root against another root's, or against the newest baseline of this machine."""
-    from harness.regress.folders import compare_folders
+    """Hold the runs of a results root against another root's, or against the baselines of this machine."""
+    from harness.regress.folders import compare_folders, compare_history
 
-    outputs = _outputs(output)
-    _tell(compare_folders(base, results_root, _rules(min_effect, alpha, seed, gate)), outputs, json_=json_)
+    outputs, rules = _outputs(output), _rules(min_effect, alpha, seed, gate)
+    if base is not None:
+        _tell(compare_folders(base, results_root, rules), outputs, json_=json_)
+        return
+    history = _history(baselines, branch, results_root, repository)
+    _tell(compare_history(results_root, history, rules), outputs, json_=json_)
+
+
+@app.command()
+def record(
+    baselines: Baselines = None,
+    branch: Branch = "",
+    repository: Checkout = Path(),
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Keep the runs of a results root as the baseline of their commit on this machine."""
+    from harness.regress import history
+    from harness.regress.folders import read_runs
+    from harness.regress.git import Repository
+
+    notes: list[str] = []
+    records = read_runs(results_root, notes)
+    kept = history.record(records, _store(baselines, branch, results_root, repository), Repository(repository))
+    if json_:
+        print_json({"kept": kept, "runs": len(records), "notes": notes})
+        return
+    for line in [*notes, *(f"kept {place}" for place in kept)]:
+        print(line)
+
+
+@app.command()
+def trend(
+    baselines: Baselines = None,
+    branch: Branch = "",
+    host: Annotated[str, typer.Option(help="fingerprint of a machine; else the one with most entries")] = "",
+    min_effect: MinEffect = 0.03,
+    repository: Checkout = Path(),
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Find steps in the baselines of one machine, name the commits they lie between, and draw `outcore-trend`."""
+    import time
+
+    from harness.figures.base import chosen, render
+    from harness.figures.evidence import load_evidence
+    from harness.regress.trend import trends
+    from harness.regress.trend_record import keep
+    from workloads.errors import InputError
+
+    began = time.monotonic()
+    history = _history(baselines, branch, results_root, repository)
+    counts = {entry.host: len(history.of(entry.host)) for entry in history.entries}
+    if not counts:
+        raise InputError("there is no history", "keep baselines with `outcore regress record`")
+    if host and host not in counts:
+        raise InputError(f"there is no history of machine {host!r}", f"there is {', '.join(sorted(counts))}")
+    series = trends(history, min_effect=min_effect, hosts=[host or max(counts, key=lambda name: counts[name])])
+    keep(results_root, series, min_effect, time.monotonic() - began)
+    drawn = render(chosen("outcore-trend"), load_evidence(results_root), results_root / "figures")[0]
+    if json_:
+        print_json(
+            {"series": [entry.to_json() for entry in series], "notes": history.notes,
+             "figure": {"status": drawn.status, "reason": drawn.reason, "files": list(map(str, drawn.files))}}
+        )  # fmt: skip
+        return
+    from harness.cli.table import console
+    from harness.regress.outputs.terminal import print_trend
+
+    print_trend(series, history.notes, console())
+    print(f"figure outcore-trend: {drawn.files[0] if drawn.files else drawn.reason}")
+
+
+def _store(baselines: Path | None, branch: str, results_root: Path, repository: Path) -> Store:
+    from harness.regress.git import Repository
+    from harness.regress.store import BranchStore, FolderStore
+    from workloads.errors import InputError
+
+    if branch and baselines is not None:
+        raise InputError("--baselines and --branch are two places for one history", "give one of them")
+    return (
+        BranchStore(Repository(repository), branch) if branch else FolderStore(baselines or results_root / "baselines")
+    )
+
+
+def _history(baselines: Path | None, branch: str, results_root: Path, repository: Path) -> History:
+    from harness.regress.git import Repository
+    from harness.regress.history import load
+    from workloads.errors import OutcoreError
+
+    store = _store(baselines, branch, results_root, repository)
+    try:
+        known = Repository(repository)
+    except OutcoreError:
+        known = None  # a folder of baselines is read without a checkout, too; commits then stand by their dates
+    return load(store, known)
 
 
 def _rules(min_effect: float, alpha: float, seed: int, gate: str) -> Rules:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from harness.regress.build import build
 from harness.regress.decision import Comparison, Rules
 from harness.regress.git import Repository
 from harness.regress.judge import compare
-from harness.regress.samples import Cell, RunSample, cell_label, distinct, is_deterministic
+from harness.regress.samples import Cell, RunSample, cell_label, distinct, fingerprints, is_deterministic
 from harness.regress.schedule import Budget, Pairs, interleave
 from harness.regress.side import Side
 from workloads.errors import InputError
@@ -96,7 +98,7 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
     notes += [f"the time budget of {plan.time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
     result = replace(
         found, base=repository.line(base), head=repository.line(head), notes=notes,
-        details=_details(plan, base, head, pairs, budget),
+        details=_details(plan, repository, {"base": base, "head": head}, pairs, budget) | _host(sides),
     )  # fmt: skip
     with whole_file(plan.work / REPORT, "the comparison") as partial:
         partial.write_text(json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -142,16 +144,39 @@ def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str
     return distinct(found)
 
 
-def _details(plan: CheckPlan, base: str, head: str, pairs: list[Pairs], budget: Budget) -> dict[str, Any]:
-    runs = {
-        side: [run.run_id for pair in pairs for run in getattr(pair, side)] for side in ("base", "head")
-    }  # fmt: skip
+def _details(
+    plan: CheckPlan, repository: Repository, commits: dict[str, str], pairs: list[Pairs], budget: Budget
+) -> dict[str, Any]:
+    """How it was measured, for machines and for the small print."""
     return {
-        "profile": plan.experiment.name, "commits": {"base": base, "head": head}, "seconds": budget.spent,
-        "time_budget_s": plan.time_budget_s, "pairs": [len(pair.base) for pair in pairs],
-        "rules": {
-            "min_effect": plan.rules.min_effect, "alpha": plan.rules.alpha, "seed": plan.rules.seed,
-            "gate_times": plan.rules.gate_times,
-        },
-        "runs": runs,
+        "profile": plan.experiment.name, "commits": commits, "seconds": budget.spent,
+        "dates": {side: repository.committed_at(commit) for side, commit in commits.items()},
+        "links": links(repository, commits), "time_budget_s": plan.time_budget_s,
+        "pairs": [len(pair.base) for pair in pairs], "rules": asdict(plan.rules),
+        "runs": {side: [run.run_id for pair in pairs for run in getattr(pair, side)] for side in commits},
     }  # fmt: skip
+
+
+def _host(sides: Mapping[str, Side]) -> dict[str, Any]:
+    hosts = sorted(fingerprints(sides["head"].records()))
+    return {"host": hosts[0] if hosts else ""}
+
+
+def links(repository: Repository, commits: Mapping[str, str]) -> dict[str, str]:
+    """Web pages of the commits, and of the CI run, where git's `origin` or the CI says where they are."""
+    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+    home = os.environ.get("CI_PROJECT_URL") or (f"{server}/{name}" if server and name else "")
+    origin = repository.maybe("remote", "get-url", "origin") or ""
+    public = re.fullmatch(r"(?:https://|git@)(github\.com|gitlab\.com)[:/]([\w.-]+(?:/[\w.-]+)+?)(?:\.git)?/?", origin)
+    if not home and public:
+        home = f"https://{public[1]}/{public[2]}".removesuffix(".git")
+    if not home:
+        return {}
+    between = "/-/commit/" if "gitlab" in home or os.environ.get("CI_PROJECT_URL") else "/commit/"
+    found = {side: f"{home}{between}{commit}" for side, commit in commits.items()}
+    run = os.environ.get("GITHUB_RUN_ID")
+    if run and server:
+        found["run"] = f"{home}/actions/runs/{run}"
+    elif os.environ.get("CI_JOB_URL"):
+        found["run"] = os.environ["CI_JOB_URL"]
+    return found

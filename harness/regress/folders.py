@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from harness import results
-from harness.hosts import host_fingerprint
 from harness.record import Record
 from harness.regress.decision import Comparison, Rules
+from harness.regress.history import History, baseline
 from harness.regress.judge import compare
-from harness.regress.samples import cells_of
+from harness.regress.samples import cells_of, fingerprints
 from workloads.errors import InputError
 
 
@@ -31,6 +30,29 @@ def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Compa
     return Comparison(found.metrics, str(base), str(head), notes)
 
 
+def compare_history(head: Path, history: History, rules: Rules | None = None) -> Comparison:
+    """The runs of a results root against the baselines of the machine that made them.
+
+    Without a baseline nothing is decided, and that is told: a first run is no failure.
+
+    Raises:
+        InputError: there are no runs, or they are of several machines.
+    """
+    notes: list[str] = []
+    after = read_runs(head, notes)
+    hosts = fingerprints(after)
+    if len(hosts) > 1:
+        raise InputError(f"the runs under {head} were made on {len(hosts)} machines", "keep one results root a machine")
+    commits = {str((record.environment.get("code") or {}).get("commit") or "") for record in after}
+    cells = cells_of(after)
+    found = baseline(history, hosts.pop(), list(cells), commits.pop() if len(commits) == 1 else "")
+    known = {key: cell for key, cell in cells.items() if key in found.cells}
+    if found.cells and len(known) < len(cells):
+        notes.append(f"{len(cells) - len(known)} of {len(cells)} cells have no baseline yet")
+    made = compare(found.cells, known, rules, paired=False, exact_only=found.exact_only)
+    return Comparison(made.metrics, found.name, str(head), [*notes, *found.notes])
+
+
 def read_runs(root: Path, notes: list[str]) -> list[Record]:
     """Every run of a results root that can be read; what cannot is counted in a note.
 
@@ -44,8 +66,3 @@ def read_runs(root: Path, notes: list[str]) -> list[Record]:
     if not found:
         raise InputError(f"there are no runs under {results.runs_folder(root)}", "run `outcore bench` first")
     return found
-
-
-def fingerprints(records: Iterable[Record]) -> set[str]:
-    """The machines on which they were made."""
-    return {host_fingerprint(record.environment) for record in records}

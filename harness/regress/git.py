@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.regress.judge import Declared
@@ -55,8 +56,7 @@ class Repository:
 
     def changed_files(self) -> list[str]:
         """Tracked files that differ from the commit."""
-        out = self._run("status", "--porcelain", "--untracked-files=no")
-        return [line[3:] for line in out.splitlines() if line]
+        return self._run("diff", "--name-only", "HEAD").splitlines()
 
     def object_at(self, commit: str, path: str) -> str | None:
         """The hash of a file or folder in a commit, None where it has none."""
@@ -99,13 +99,13 @@ class Repository:
         self._git("worktree", "remove", "--force", str(folder))
         self._try("worktree", "prune")
 
-    def text(self, *arguments: str, given: str | None = None) -> str:
+    def text(self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None) -> str:
         """Output of a git command for whoever needs another one.
 
         Raises:
             HostError: it failed.
         """
-        return self._run(*arguments, given=given)
+        return self._run(*arguments, given=given, environment=environment)
 
     def maybe(self, *arguments: str) -> str | None:
         """Output of a git command, None where it failed."""
@@ -115,17 +115,20 @@ class Repository:
         done = self._git(*arguments)
         return done.stdout.strip() if done.returncode == 0 else None
 
-    def _run(self, *arguments: str, given: str | None = None) -> str:
-        done = self._git(*arguments, given=given)
+    def _run(self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None) -> str:
+        done = self._git(*arguments, given=given, environment=environment)
         if done.returncode:
             raise HostError(f"git {arguments[0]} failed: {_last(done.stderr)}", "mend the git checkout")
         return done.stdout.strip()
 
-    def _git(self, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    def _git(
+        self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
-                ["git", "-C", str(self._at), *arguments], input=given, capture_output=True, text=True, check=False
-            )
+                ["git", "-C", str(self._at), *arguments], input=given, capture_output=True, text=True, check=False,
+                env={**os.environ, **(environment or {})},
+            )  # fmt: skip
         except FileNotFoundError as error:
             raise HostError("git is not installed", "apt-get install git") from error
 

@@ -224,7 +224,9 @@ def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:
 
 def _too_few(metric: MetricResult) -> MetricResult:
     if metric.interval_kind == "range" and not metric.note:
-        return replace(metric, note=f"{metric.samples} {'pair' if metric.samples == 1 else 'pairs'}, too few to decide")
+        return replace(
+            metric, note=f"{metric.samples} {'sample' if metric.samples == 1 else 'samples'} a side, too few to decide"
+        )
     return metric
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.hosts import host_fingerprint
 from harness.record import LABELS, EpochRecord, Record, RunConfig
 
 # What the mini-batches are: any change is a change of what is trained.
@@ -169,3 +170,8 @@ def _system(name: str) -> Any:
         return load(name)
     except (OutcoreError, ImportError):
         return None
+
+
+def fingerprints(records: Iterable[Record]) -> set[str]:
+    """The machines on which runs were made; an empty text among them where one does not say."""
+    return {host_fingerprint(record.environment) for record in records}

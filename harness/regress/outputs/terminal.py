@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.cli.table import cell
 from harness.regress.decision import Comparison
-from harness.regress.outputs.words import MARK, by_decision, change, value, why, worth_showing
+from harness.regress.outputs.words import MARK, by_decision, change, percent, value, why, worth_showing
+from harness.regress.trend import Series
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,3 +34,22 @@ def print_comparison(found: Comparison, out: Console) -> None:
     for line in [*lines, *found.notes]:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print(f"decision: {found.decision}", markup=False, highlight=False, style=_STYLE[found.decision])
+
+
+def print_trend(series: Sequence[Series], notes: Sequence[str], out: Console) -> None:
+    """A line a step, oldest first within a series; how many series have none."""
+    from rich.table import Table
+
+    table = Table("metric", "commits", "before", "after", "change", title=cell(f"machine {series[0].host}"))
+    for entry in series:
+        for step in entry.steps:
+            table.add_row(
+                cell(f"{entry.cell} / {entry.name}"), step.commits, f"{step.before_value:,.4g}", f"{step.value:,.4g}",
+                percent(step.ratio),
+            )  # fmt: skip
+    if table.row_count:
+        out.print(table)
+    quiet = sum(not entry.steps for entry in series)
+    longest = max(len(entry.points) for entry in series)
+    for line in [*notes, f"{quiet} of {len(series)} series have no step; the longest has {longest} entries"]:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,199 @@
+"""Baselines: what runs of one commit gave on one machine, kept for later commits and for trends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from harness.record import Record
+from harness.regress.git import Repository
+from harness.regress.samples import Cell, RunSample, cells_of, fingerprints
+from harness.regress.store import Store
+from harness.settings import Strict
+from workloads.errors import InputError
+
+SCHEMA = 1
+# A baseline is what the newest so many entries say together: sessions differ more than runs of one session.
+NEWEST = 20
+
+
+class EntryRun(Strict):
+    """As RunSample."""
+
+    run_id: str
+    status: Literal["ok", "oom", "timeout", "unsupported", "failed"]
+    reason: str = ""
+    verdict: str = ""
+    exact: dict[str, list[int | str | None]] = Field(default_factory=dict)
+    noisy: dict[str, float] = Field(default_factory=dict)
+    stages: dict[str, float] = Field(default_factory=dict)
+
+
+class EntryCell(Strict):
+    """As Cell."""
+
+    key: str
+    label: str
+    system: str
+    deterministic: bool
+    runs: list[EntryRun]
+
+
+class Entry(Strict):
+    """One commit on one machine, one session."""
+
+    schema_version: int = SCHEMA
+    host: str = Field(pattern=r"^[0-9a-f]{12}$")
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
+    committed_at: int
+    recorded_at: int
+    subject: str = ""
+    cells: list[EntryCell]
+
+    def cell(self, key: str) -> Cell | None:
+        """A cell by its key."""
+        for cell in self.cells:
+            if cell.key == key:
+                return _cell(cell)
+        return None
+
+
+@dataclass(frozen=True)
+class History:
+    """Entries in the order of their commits, oldest first; `notes` say what was left out."""
+
+    entries: list[Entry]
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, host: str) -> list[Entry]:
+        """Those of one machine."""
+        return [entry for entry in self.entries if entry.host == host]
+
+
+def record(records: Sequence[Record], store: Store, repository: Repository) -> list[str]:
+    """Keep the runs as baselines, one entry a commit and machine; returns where they lie.
+
+    Raises:
+        InputError: a run was made from changed files, or outside a checkout, or on an unknown machine: nothing is kept.
+    """
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for run in records:
+        code = run.environment.get("code") or {}
+        commit, hosts = code.get("commit"), fingerprints([run])
+        if not commit or code.get("dirty"):
+            why = "from changed files" if commit else "outside a git checkout"
+            raise InputError(
+                f"run {run.run_id} was made {why}, so no commit stands for it", "commit, run it again, record"
+            )
+        if "" in hosts:
+            raise InputError(f"run {run.run_id} does not say on which machine it was made", "run it again")
+        groups.setdefault((commit, hosts.pop()), []).append(run)
+    return [store.write(*_entry(commit, host, runs, repository)) for (commit, host), runs in groups.items()]
+
+
+def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository) -> tuple[str, str]:
+    cells = [
+        {**asdict(cell), "runs": [asdict(run) for run in cell.runs]} for cell in cells_of(runs).values()
+    ]  # fmt: skip
+    content = {
+        "schema_version": SCHEMA, "host": host, "commit": commit, "recorded_at": int(time.time()),
+        "committed_at": repository.committed_at(commit), "subject": repository.line(commit).partition(" ")[2],
+        "cells": cells,
+    }  # fmt: skip
+    entry = Entry.model_validate(content)
+    text = json.dumps(entry.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+    runs_digest = hashlib.sha256(json.dumps([run.run_id for run in runs]).encode()).hexdigest()[:8]
+    return f"{host}/{commit[:16]}-{runs_digest}.json", text
+
+
+def load(store: Store, repository: Repository | None = None) -> History:
+    """Every entry that can be read. Order: of the commits where the repository knows them, else of their dates."""
+    found: list[Entry] = []
+    bad: list[str] = []
+    for name in store.names():
+        try:
+            entry = Entry.model_validate_json(store.read(name))
+            if entry.schema_version != SCHEMA:
+                raise InputError(f"it has schema {entry.schema_version}, this version reads {SCHEMA}")
+            if not name.startswith(f"{entry.host}/{entry.commit[:16]}-"):
+                raise InputError("it is of another commit or machine than its name says")
+        except (InputError, ValidationError) as error:
+            bad.append(f"{name} ({str(error).splitlines()[0]})")
+            continue
+        found.append(entry)
+    place = repository.order([entry.commit for entry in found]) if repository and found else {}
+    last = len(place)
+    # By ancestry, not by dates: a clock that was wrong on one machine would reorder the history.
+    found.sort(key=lambda entry: (place.get(entry.commit, last), entry.committed_at, entry.recorded_at))
+    notes = [f"{len(bad)} entries of the history cannot be read and were left out, like {bad[0]}"] if bad else []
+    return History(found, notes)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What to hold a run against. `exact_only`: why times are not compared; empty: they are."""
+
+    cells: dict[str, Cell]
+    name: str
+    exact_only: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def baseline(history: History, host: str, keys: Sequence[str], commit: str = "") -> Baseline:
+    """The newest entries of this machine; of another one, exact facts alone; without any, nothing.
+
+    Args:
+        keys: cells that are asked for.
+        commit: of the runs themselves, whose own entries do not count.
+    """
+    others = [entry for entry in history.entries if entry.commit != commit]
+    own = [entry for entry in others if entry.host == host]
+    chosen, why = own, ""
+    if not own and others:
+        chosen = [entry for entry in others if entry.host == others[-1].host]
+        why = "no baseline of this machine: only exact facts, which do not depend on it"
+    notes = list(history.notes)
+    if not chosen:
+        notes.append("there is no baseline yet: keep one with `outcore regress record`")
+        return Baseline({}, "no baseline", notes=notes)
+    if why:
+        notes.append(why)
+    cells = {key: cell for key in keys if (cell := _merged(chosen, key)) is not None}
+    newest = chosen[-1]
+    return Baseline(cells, f"{newest.commit[:12]} and before, on {newest.host}", why, notes)
+
+
+def _merged(entries: Sequence[Entry], key: str) -> Cell | None:
+    """One sample an entry: exact facts of the newest, the medians of each."""
+    found = [cell for entry in entries if (cell := entry.cell(key)) is not None][-NEWEST:]
+    if not found:
+        return None
+    newest = found[-1]
+    last = newest.runs[-1]
+    runs = [
+        RunSample(f"entry {index}", last.status, last.reason, last.verdict, last.exact, medians(cell), last.stages)
+        for index, cell in enumerate(found)
+    ]
+    return Cell(newest.key, newest.label, newest.system, newest.deterministic, runs)
+
+
+def medians(cell: Cell) -> dict[str, float]:
+    """Median of each noisy metric over the runs of a cell that ended well."""
+    names = dict.fromkeys(name for run in cell.runs for name in run.noisy)
+    return {name: median(run.noisy[name] for run in cell.runs if name in run.noisy) for name in names}
+
+
+def _cell(stored: EntryCell) -> Cell:
+    runs = [RunSample(**_plain(run)) for run in stored.runs]
+    return Cell(stored.key, stored.label, stored.system, stored.deterministic, runs)
+
+
+def _plain(run: EntryRun) -> dict[str, Any]:
+    return run.model_dump()

@@ -1,0 +1,167 @@
+"""Steps in a long history: where a metric changed for good, and between which two commits.
+
+Times, sizes and noisy counts: PELT (Killick, Fearnhead and Eckley, Journal of the American Statistical Association
+107(500), 2012) with a least-squares cost on logarithms, from the ruptures library (Truong, Oudre and Vayatis, Signal
+Processing 167, 2020). Exact counts need no method: a step is wherever they differ.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from harness.regress.history import Entry, History, medians
+from harness.regress.samples import COSTS, Cell
+
+# Fewer points of one series show no step.
+LEAST_POINTS = 6
+# In units of the noise's variance, times log n: a step has to explain so much more than its own parameters cost.
+PENALTY = 4.0
+# Noise of a series below which rounding, not the machine, is seen.
+LEAST_NOISE = 0.002
+
+
+@dataclass(frozen=True)
+class Point:
+    """One entry of a series. `runs`: how many the value is the median of."""
+
+    commit: str
+    recorded_at: int
+    value: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change that stayed.
+
+    Attributes:
+        after, at: the last commit before it and the first with it: the change came with a commit in (after, at].
+        before_value, value: medians of the two segments.
+    """
+
+    index: int
+    after: str
+    at: str
+    before_value: float
+    value: float
+
+    @property
+    def ratio(self) -> float:
+        """New over old."""
+        return self.value / self.before_value
+
+    @property
+    def commits(self) -> str:
+        """The range as git takes it."""
+        return f"{self.after[:12]}..{self.at[:12]}"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one cell on one machine over its commits."""
+
+    host: str
+    cell: str
+    system: str
+    name: str
+    points: list[Point]
+    steps: list[Step] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; each step with its `commits` and `ratio`."""
+        steps = [{**asdict(step), "commits": step.commits, "ratio": step.ratio} for step in self.steps]
+        return {**asdict(self), "steps": steps}
+
+
+def trends(history: History, *, min_effect: float = 0.03, hosts: Sequence[str] = ()) -> list[Series]:
+    """Every series of the history with its steps.
+
+    Args:
+        min_effect: steps of a noisy metric that are smaller are left out.
+        hosts: machines; all of them where none is named.
+    """
+    chosen = hosts or list(dict.fromkeys(entry.host for entry in history.entries))
+    found = []
+    for host in chosen:
+        entries = history.of(host)
+        keys = dict.fromkeys(cell.key for entry in entries for cell in entry.cells)
+        for key in keys:
+            found += _of_cell(host, entries, key, min_effect)
+    return found
+
+
+def _of_cell(host: str, entries: Sequence[Entry], key: str, min_effect: float) -> list[Series]:
+    pairs = [(entry, cell) for entry in entries if (cell := entry.cell(key)) is not None]
+    newest = pairs[-1][1]
+    noisy: dict[str, list[Point]] = {}
+    exact: dict[str, list[Point]] = {}
+    for entry, cell in pairs:
+        for name, value in medians(cell).items():
+            noisy.setdefault(name, []).append(Point(entry.commit, entry.recorded_at, value, len(cell.runs)))
+        for name, total in _totals(cell).items():
+            exact.setdefault(name, []).append(Point(entry.commit, entry.recorded_at, total, len(cell.runs)))
+    made = [
+        Series(host, newest.label, newest.system, name, points, steps_of(points, min_effect))
+        for name, points in noisy.items()
+    ]
+    return made + [
+        Series(host, newest.label, newest.system, name, points, exact_steps(points)) for name, points in exact.items()
+    ]
+
+
+def _totals(cell: Cell) -> dict[str, float]:
+    """Exact costs summed over the epochs of a run, of systems whose counters repeat."""
+    if not cell.deterministic:
+        return {}
+    runs = [run for run in cell.runs if run.status == "ok"]
+    return {
+        name: float(sum(value or 0 for value in runs[-1].exact[name]))
+        for name in COSTS
+        if runs and name in runs[-1].exact
+    }
+
+
+def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
+    """Steps of a noisy series, oldest first; none in a series that is too short to tell."""
+    import numpy as np
+
+    values = np.asarray([point.value for point in points])
+    if len(values) < LEAST_POINTS or (values <= 0).any():
+        return []
+    import ruptures
+
+    logs = np.log(values)
+    # A median of three neighbours leaves steps where they are and takes single odd sessions out.
+    from scipy.ndimage import median_filter
+
+    smooth = median_filter(logs, size=3, mode="nearest")
+    signal = (smooth / max(_noise(logs), LEAST_NOISE)).reshape(-1, 1)
+    found = ruptures.Pelt(model="l2", min_size=2, jump=1).fit(signal).predict(pen=PENALTY * math.log(len(values)))
+    bounds = [0, *found]
+    steps = []
+    for start, at, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
+        before, after = float(np.median(values[start:at])), float(np.median(values[at:end]))
+        if max(before, after) / min(before, after) >= 1 + min_effect:
+            steps.append(Step(at, points[at - 1].commit, points[at].commit, before, after))
+    return steps
+
+
+def _noise(logs: Any) -> float:
+    """Standard deviation of the noise from the differences of neighbours, which steps hardly touch."""
+    import numpy as np
+
+    moves = np.abs(np.diff(logs))
+    return float(np.median(moves)) / (0.6745 * math.sqrt(2))
+
+
+def exact_steps(points: Sequence[Point]) -> list[Step]:
+    """Wherever an exact count differs from the one before."""
+    return [
+        Step(index, before.commit, after.commit, before.value, after.value)
+        for index, (before, after) in enumerate(itertools.pairwise(points), start=1)
+        if before.value != after.value and before.value > 0
+    ]
