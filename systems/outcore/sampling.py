@@ -1,8 +1,9 @@
 """Sampling many mini-batches of an epoch at once, one pass over the graph's files for each hop.
 
-Every draw is keyed by the names of epoch, mini-batch, hop and node, so the order in which nodes are met changes nothing:
-the mini-batches are those of `NeighborSampler`. What was a random read for each neighbour list becomes a sequential pass
-(Aggarwal and Vitter, "The Input/Output Complexity of Sorting and Related Problems", 1988: sort, scan, distribute).
+Every draw is keyed by the names of epoch, mini-batch, hop and node, so the order in which nodes are met changes
+nothing: the mini-batches are those of `NeighborSampler`. What was a random read for each neighbour list becomes a
+sequential pass (sort, scan, distribute: Aggarwal and Vitter, "The Input/Output Complexity of Sorting and Related
+Problems", 1988).
 """
 
 from __future__ import annotations
@@ -75,16 +76,18 @@ class ExternalSampler:
         return workload.sampler.name == "neighbor" and workload.dataset.num_nodes < (1 << 32) - 1
 
     @staticmethod
-    def fixed_bytes() -> int:
+    def fixed_bytes(piece_bytes: int, group_nodes: int, fanout: int) -> int:
         """Host memory beside the mini-batches: pieces of both files, edges noted, the labels' reader."""
-        noted = 4 * 12 * 10 * _GROUP_NODES
-        return 2 * _PIECES * (_PIECE + PAGE) + noted + RowReader.plan_bytes(row_bytes=8, depth=_LABEL_DEPTH)
+        noted = 3 * 12 * max(fanout, 32) * group_nodes
+        return 2 * _PIECES * (piece_bytes + PAGE) + noted + RowReader.plan_bytes(row_bytes=8, depth=_LABEL_DEPTH)
 
     @staticmethod
     def batch_bytes(bounds: Bounds, hops: int) -> int:
         """Host memory of one mini-batch at most, between its first hop and `take`."""
         # Of the last hop: a source's id for each edge, two words for each destination. Earlier hops are its blocks.
-        return bounds.sampled_bytes - 4 * bounds.max_nodes if hops == 1 else bounds.sampled_bytes
+        # What the finished mini-batch has beyond is its nodes, 8 bytes each; those of the last hop are not yet known.
+        del hops
+        return bounds.sampled_bytes - 4 * bounds.max_nodes
 
     @staticmethod
     def relabel_bytes(bounds: Bounds) -> int:

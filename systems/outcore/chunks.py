@@ -1,0 +1,176 @@
+"""Chunks of packed rows, read in order with many pieces in flight, each row copied from its piece to its slot.
+
+The rows of a chunk are never in memory whole: a piece's memory is read into again as soon as its rows are in their
+slots, so the device's queue stays full however few rows fit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from systems import _native
+from systems.engine.arrays import Array
+from systems.engine.changeset import copy_rows
+from systems.engine.direct_files import io_failed
+from systems.engine.memory import aligned_empty
+from systems.engine.packed_layout import load_index, parse
+from systems.engine.packed_store import slot_rows
+from systems.engine.reader import ReadStats
+from workloads.errors import DataIOError
+
+Rows = npt.NDArray[np.uint8]
+_MOST_DEPTH = 64
+
+
+@dataclass
+class Addresses:
+    """A mini-batch's address list.
+
+    Attributes:
+        slots: int32 [num_nodes], the slot of each node's row.
+        to: int32 [misses], slots of the rows that are read, by ascending id.
+        ids: int64 [misses], those rows; empty where they are packed.
+    """
+
+    slots: npt.NDArray[np.int32]
+    to: npt.NDArray[np.int32]
+    ids: npt.NDArray[np.int64]
+
+
+@dataclass
+class _Piece:
+    batch: int
+    ticket: int
+    memory: Rows
+    first: int  # row of the chunk; -1: the address list
+    room: Rows  # of which `memory` is the front
+
+
+class Chunks:
+    """Reads a group's chunks, first to last, once.
+
+    Args:
+        folder: as `PackedWriter.pack` left it.
+        memory: uint8, page-aligned, for the pieces.
+        piece_bytes: whole rows and whole pages.
+        lists: address lists in flight.
+
+    Raises:
+        DataIOError: a file is missing, cut or damaged.
+    """
+
+    def __init__(self, folder: Path, memory: Rows, piece_bytes: int, lists: int) -> None:
+        self._path = folder / "packed.bin"
+        index = load_index(folder)
+        self._row = int(index["row_bytes"])
+        self._offsets, self._counts = index["offset"], index["num_rows"]
+        self._list_bytes = index["structure_bytes"]
+        self._digests = {"features": index["feature_digest"], "structure": index["structure_digest"]}
+        self._piece_bytes, self._lists = piece_bytes, lists
+        self._piece_rows = piece_bytes // self._row
+        assert self._piece_rows % slot_rows(self._row) == 0
+        self._free = [memory[i : i + piece_bytes] for i in range(0, memory.nbytes - piece_bytes + 1, piece_bytes)]
+        self._order = np.arange(self._piece_rows, dtype=np.int32)
+        self._todo = self._pieces()
+        self._next = next(self._todo, None)
+        self._asked: deque[_Piece] = deque()
+        self._lists_asked = 0
+        self.reads = ReadStats()
+        depth = max(2, min(_MOST_DEPTH, len(self._free) + lists))
+        try:
+            self._queue: _native.RangeQueue | None = _native.RangeQueue(
+                str(self._path), depth=depth, request_bytes=max(piece_bytes, 1 << 20), mode="auto"
+            )
+        except OSError as error:
+            raise io_failed(self._path, 0, error.errno or 0) from error
+        self.mode: str = self._queue.mode
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """(mini-batch, first row) of every piece, the address list (-1) before them."""
+        for batch, count in enumerate(self._counts.tolist()):
+            yield batch, -1
+            for first in range(0, count, self._piece_rows):
+                yield batch, first
+
+    def _ask(self) -> None:
+        while self._next is not None and self._queue is not None:
+            batch, first = self._next
+            offset, count = int(self._offsets[batch]), int(self._counts[batch])
+            features = -(-count * self._row // 4096) * 4096
+            if first < 0:
+                if self._lists_asked >= self._lists:
+                    return
+                self._lists_asked += 1
+                nbytes = int(self._list_bytes[batch])
+                room, offset = aligned_empty(nbytes), offset + features
+            else:
+                if not self._free:
+                    return
+                room = self._free.pop()
+                nbytes = min(self._piece_bytes, features - first * self._row)
+                offset += first * self._row
+            memory = room[:nbytes]
+            self._asked.append(_Piece(batch, self._queue.submit(offset, nbytes, memory), memory, first, room))
+            self.reads.requests += 1
+            self.reads.bytes_read += nbytes
+            self.reads.requests_by_size[nbytes] = self.reads.requests_by_size.get(nbytes, 0) + 1
+            self._next = next(self._todo, None)
+
+    def _take(self) -> _Piece:
+        self._ask()
+        piece = self._asked.popleft()
+        if self._queue is None:
+            raise InterruptedError("the chunks were closed")
+        problem, _ = self._queue.wait(piece.ticket)
+        if problem is not None:
+            code, offset = problem
+            raise io_failed(self._path, offset, code)
+        return piece
+
+    def addresses(self) -> Addresses:
+        """The next mini-batch's address list."""
+        piece = self._take()
+        self._check("structure", piece.batch, xxhash.xxh3_64_intdigest(piece.memory.data))
+        self._lists_asked -= 1
+        arrays = parse(piece.memory)
+        ids: npt.NDArray[np.int64] = arrays.get("ids", np.empty(0, dtype=np.int64))
+        return Addresses(arrays["slots"], arrays["to"], ids)
+
+    def fill(self, table: Array, to: npt.NDArray[np.int32], threads: int) -> None:
+        """Read the rows of the mini-batch whose address list came last, row i into row `to[i]` of the table."""
+        digest, batch = xxhash.xxh3_64(), -1
+        for first in range(0, len(to), self._piece_rows):
+            piece = self._take()
+            batch = piece.batch
+            digest.update(piece.memory.data)
+            count = min(self._piece_rows, len(to) - first)
+            rows = piece.memory[: count * self._row].reshape(-1, self._row)
+            copy_rows(rows, self._order[:count], table, to[first : first + count], threads)
+            self._free.append(piece.room)
+            self._ask()
+        if batch >= 0:
+            self._check("features", batch, digest.intdigest())
+
+    def _check(self, part: str, batch: int, digest: int) -> None:
+        if digest == int(self._digests[part][batch]):
+            return
+        offset = int(self._offsets[batch])
+        raise DataIOError(
+            f"the {'rows' if part == 'features' else 'address list'} of chunk {batch} in {self._path}, at offset "
+            f"{offset}, are corrupted: their XXH3 is not that of what was written",
+            path=str(self._path), offset=offset, fix="check the device of the results folder",
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Wait for what is in flight, end the thread, close the file. May be called more than once."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+        self._asked.clear()

@@ -1,0 +1,255 @@
+"""Preparing a group of mini-batches: sample them, decide where their rows lie, distribute the rows that miss.
+
+A group is as many successive mini-batches of an epoch as memory allows, the whole epoch where it can. What slots hold
+at its end is known, so the next group, and the next epoch, begins with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from systems import _native
+from systems.engine.batch_store import BatchIndex, BatchWriter
+from systems.engine.memory import give_back_free_memory
+from systems.engine.packed_store import PackedWriter, PackStats, RowTable
+from systems.engine.pipeline import Channel, Pipeline
+from systems.engine.reader import ReadStats
+from systems.engine.topology import mapped_sampler, row_bytes
+from systems.interface import Runtime, StageClock
+from systems.outcore.cost import Prediction, gap_bytes, predict
+from systems.outcore.options import OutcoreOptions
+from systems.outcore.planner import NAME, PACK_THREADS, Sizes
+from systems.outcore.sampling import ExternalSampler
+from workloads.errors import BudgetError
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_seed_plan
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+Strategy = Literal["distribute", "single"]
+_FIX = "make room on the disk of the results folder, or lower group"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Mini-batches `first` to `first + count - 1` of an epoch."""
+
+    epoch: int
+    first: int
+    count: int
+
+
+@dataclass
+class Group:
+    """A prepared group.
+
+    Attributes:
+        folder: `samples`, and, where rows are extracted, the packed store with chunks and address lists.
+        index: of `samples`.
+        strategy: how its misses are brought.
+        uses: rows asked for, and
+        hits: of them those that are in memory, and
+        carried: of these those that an earlier group left there.
+        reads: what sampling asked of the disk.
+        pack: what distributing did.
+        prediction: of each strategy, where the device profile allows one.
+        seconds: that preparation took, by phase.
+    """
+
+    job: Job
+    folder: Path
+    index: BatchIndex
+    strategy: Strategy = "distribute"
+    uses: int = 0
+    hits: int = 0
+    carried: int = 0
+    reads: ReadStats = field(default_factory=ReadStats)
+    pack: PackStats = field(default_factory=PackStats)
+    prediction: Prediction | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def remove(self) -> None:
+        """Its files are not needed any more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Preparer:
+    """Prepares groups that follow one another; what one leaves in the slots is what the next one finds there.
+
+    Raises:
+        DataIOError: a file of the dataset cannot be opened.
+    """
+
+    def __init__(
+        self, workload: Workload, runtime: Runtime, options: OutcoreOptions, sizes: Sizes, clock: StageClock,
+        block_bytes: int,
+    ) -> None:  # fmt: skip
+        self._workload, self._runtime, self._options = workload, runtime, options
+        self._sizes, self._clock, self._block_bytes = sizes, clock, block_bytes
+        self._seeds = make_seed_plan(workload)
+        self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady) if sizes.slots else None
+        self._sampler: ExternalSampler | None = None
+        if sizes.external:
+            self._sampler = ExternalSampler(
+                workload, gap_bytes=options.gap_bytes or gap_bytes(runtime.disk), piece_bytes=sizes.graph_piece_bytes,
+                group_nodes=sizes.graph_nodes,
+            )  # fmt: skip
+        else:
+            self._online = mapped_sampler(workload)
+        self._pipe: Pipeline | None = None
+        self._number = 0
+        self._stopped = False
+
+    def prepare(self, job: Job) -> Group:
+        """Make a group; by one thread at a time, in the order of the groups.
+
+        Raises:
+            DataIOError: a disk is full or fails; what was written of the group is removed.
+            InterruptedError: `stop` was called.
+        """
+        self._number += 1
+        folder = self._runtime.scratch / f"{NAME}-{self._runtime.rank}-{self._number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            return self._make(folder, job)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _make(self, folder: Path, job: Job) -> Group:
+        keep = self._slots is not None
+        nodes = np.empty(job.count * self._sizes.bounds.max_nodes if keep else 0, dtype=np.uint32)
+        offsets, seeds = np.zeros(job.count + 1, dtype=np.int64), np.zeros(job.count, dtype=np.int64)
+        before = self._sampler.reads() if self._sampler is not None else ReadStats()
+        writer = BatchWriter(folder / "samples", fix=_FIX)
+        try:
+            for i, batch in enumerate(self._sampled(job)):
+                seeds[i], offsets[i + 1] = batch.num_seeds, offsets[i] + batch.num_nodes
+                if keep:
+                    if offsets[i + 1] > len(nodes):
+                        raise BudgetError(
+                            f"{NAME}: mini-batches of epoch {job.epoch} have more nodes than the plan holds",
+                            "report this: the bound of the largest mini-batch is wrong",
+                        )
+                    nodes[offsets[i] : offsets[i + 1]] = batch.nodes
+                writer.append(batch)
+            group = Group(job, folder, writer.close(save_index=False, sync=False))
+        except BaseException:
+            writer.abandon()
+            raise
+        del writer
+        if self._sampler is not None:
+            group.reads = difference(self._sampler.reads(), before)
+        give_back_free_memory()
+        group.uses = int(offsets[-1])
+        if self._slots is not None:
+            self._place(group, self._slots, nodes[: group.uses], offsets, seeds)
+            self._distribute(group, self._slots)  # looks at the nodes
+            del nodes
+        return group
+
+    def _sampled(self, job: Job) -> Iterator[SampledBatch]:
+        seeds = self._seeds.batches(job.epoch)[job.first : job.first + job.count]
+        if self._sampler is None:
+            yield from self._sampled_online(job, seeds)
+            return
+        with self._clock.stage("sample", job.first):
+            self._sampler.sample(job.epoch, job.first, seeds)
+        for i in range(job.count):
+            with self._clock.stage("sample", job.first + i):
+                batch = self._sampler.take(i)
+            yield batch
+
+    def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
+        def sample(number: int, part: Ids) -> SampledBatch:
+            with self._clock.stage("sample", job.first + number):
+                return self._online.sample(job.epoch, job.first + number, part)
+
+        workers = self._options.samplers or self._runtime.cores
+        with Pipeline(f"{NAME}-sampling") as pipe:
+            self._pipe = pipe
+            done: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
+            pipe.stage("sample", workers, sample, seeds, done)
+            yield from pipe.results(done)
+
+    def _place(
+        self, group: Group, planner: _native.SlotPlanner, nodes: npt.NDArray[np.uint32], offsets: Ids, seeds: Ids
+    ) -> None:
+        with self._clock.stage("inspect", group.job.first):
+            try:
+                planner.plan(nodes, offsets, seeds)
+            except ValueError as error:
+                raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+        group.hits, group.carried = planner.hits, planner.carried
+        dataset = self._workload.dataset
+        group.prediction = predict(
+            self._runtime.disk, uses=group.uses, misses=group.uses - group.hits, row_bytes=row_bytes(self._workload),
+            table_bytes=dataset.feature_bytes, block_bytes=self._single_block,
+        )  # fmt: skip
+        if self._options.packing == "off":
+            group.strategy = "single"
+        elif self._options.packing == "auto" and group.prediction is not None:
+            cheaper = group.prediction.single < group.prediction.distribute
+            group.strategy = "single" if cheaper else "distribute"
+
+    @property
+    def _single_block(self) -> int:
+        return max(self._block_bytes, 4096 if self._options.io_granularity == "4096" else 0)
+
+    def _distribute(self, group: Group, planner: _native.SlotPlanner) -> None:
+        """Address lists of all mini-batches, then one pass over the table for the rows that miss."""
+        packed = group.strategy == "distribute"
+        none = np.empty(0, dtype=np.int64)
+        memory = self._sizes.packing_bytes or PackedWriter.least_bytes(
+            row_bytes=row_bytes(self._workload), longest=0, threads=PACK_THREADS
+        )
+        writer = PackedWriter(
+            group.folder, RowTable.of(self._workload.dataset), memory_bytes=memory, threads=PACK_THREADS,
+        )  # fmt: skip
+        with writer, self._clock.stage("pack", group.job.first):
+            for i in range(group.job.count):
+                ids, to = planner.misses(i)
+                arrays: Mapping[str, npt.NDArray[Any]] = {"slots": planner.slots(i), "to": to}
+                if not packed:
+                    arrays = {**arrays, "ids": ids}
+                writer.append(ids if packed else none, arrays)
+                if self._stopped:
+                    raise InterruptedError("preparing was stopped")
+            planner.clear()
+            give_back_free_memory()
+            group.pack = writer.pack()
+
+    def stop(self) -> None:
+        """Have what another thread prepares end soon, with InterruptedError."""
+        self._stopped = True
+        if self._sampler is not None:
+            self._sampler.stop()
+        if self._pipe is not None:
+            self._pipe.stop()
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._sampler is not None:
+            self._sampler.close()
+
+
+def difference(after: ReadStats, before: ReadStats) -> ReadStats:
+    """What came between two counts."""
+    sizes = {
+        size: count - before.requests_by_size.get(size, 0)
+        for size, count in after.requests_by_size.items()
+        if count > before.requests_by_size.get(size, 0)
+    }
+    return ReadStats(
+        after.requests - before.requests, after.bytes_read - before.bytes_read,
+        after.bytes_useful - before.bytes_useful, sizes, after.rows - before.rows,
+        after.unique_rows - before.unique_rows, after.seconds - before.seconds,
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""Options of `outcore`; each part can be switched off, so that what it is worth is measured (`outcore-ablation`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from systems.interface import Options
+from workloads.errors import InputError
+from workloads.units import parse_bytes
+
+
+class OutcoreOptions(Options):
+    """What to do beforehand, and with how much."""
+
+    external_sampling: Literal["auto", "on", "off"] = Field(
+        "auto", description="sample by passes over the graph's files (auto: where the sampler is neighbour sampling); "
+        "off: with indptr in memory and indices memory-mapped"
+    )  # fmt: skip
+    belady: bool = Field(True, description="keep rows from one use to the next by Belady's rule; off: for the window")
+    packing: Literal["auto", "on", "off"] = Field(
+        "auto", description="distribute rows into a chunk for each mini-batch by one pass over the feature table; off: "
+        "read them one by one; auto: what the device profile predicts to take less time"
+    )  # fmt: skip
+    look_ahead: bool = Field(
+        True, description="prepare the next group of mini-batches while this one trains, that of the next epoch too "
+        "(after the last epoch as well, so that every epoch counts one preparation)"
+    )  # fmt: skip
+    replay: bool = Field(
+        False, description="train all epochs on the first one's samples, prepared once; the run is then not faithful"
+    )
+    group: int = Field(0, ge=0, description="mini-batches prepared together; 0: as many of an epoch as memory allows")
+    window: int = Field(2, ge=1, le=64, description="mini-batches whose rows are in memory at a time, at least")
+    slots: str = Field("auto", description="memory for rows: `auto` (what the budget leaves), or a size")
+    queue: int = Field(2, ge=1, le=64, description="graphs of mini-batches that are read ahead")
+    device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on a device of its own at a time, at most")
+    samplers: int = Field(0, ge=0, le=256, description="threads that sample online; 0: one for each core")
+    io_depth: int = Field(128, ge=1, le=4096, description="single-row reads in flight")
+    io_granularity: Literal["logical", "4096"] = Field(
+        "logical", description="smallest read of single rows: the device's logical block, or 4096"
+    )
+    request_bytes: int = Field(512 << 10, ge=4096, le=1 << 24, description="a read of a packed chunk, about")
+    read_ahead_bytes: int = Field(8 << 20, ge=1 << 16, description="of packed chunks in flight, at most")
+    gap_bytes: int = Field(
+        0, ge=0, description="unwanted bytes of the graph that are read rather than begin another request; 0: those "
+        "that the device streams in the time of one random read"
+    )  # fmt: skip
+    copy_threads: int = Field(1, ge=1, le=64, description="threads that copy rows to their slots")
+
+    @field_validator("slots")
+    @classmethod
+    def _slots(cls, value: str) -> str:
+        if value == "auto":
+            return value
+        try:
+            parse_bytes(value)
+        except InputError as error:
+            raise ValueError(f"{error}; or write auto") from None
+        return value

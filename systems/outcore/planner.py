@@ -1,0 +1,256 @@
+"""Sizes of outcore's buffers: slots for rows take what preparation and the mini-batches under way leave of the budget.
+
+Preparation runs beside training, so both are held at once; its phases follow one another, so the largest counts. All
+of it grows with mini-batches and the budget: nothing is held for each node or edge of the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systems import _native
+from systems.engine.bounds import Bounds, batch_bounds
+from systems.engine.gather_loader import Tables, plan_tables
+from systems.engine.packed_layout import slot_rows
+from systems.engine.packed_store import PackedWriter
+from systems.engine.reader import RowReader
+from systems.engine.topology import indptr_item, row_bytes
+from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.outcore.options import OutcoreOptions
+from systems.outcore.sampling import ExternalSampler
+from workloads.errors import BudgetError
+from workloads.units import format_bytes, parse_bytes
+from workloads.workload import Workload
+
+NAME = "outcore"
+FIX = "raise memory, or lower batch size, fan-out, group or window"
+PACK_THREADS = 8
+LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
+_PAGE = 4096
+_BOUNCE = 1 << 20
+_THREADS = 2 << 20  # stacks, the allocator's leftovers
+_UNBOUNDED_SHARE = 10
+_MOST_GROUP = 4096
+_GOOD_PACKING = 64 << 20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the planner decided.
+
+    Attributes:
+        external: mini-batches are sampled out of core.
+        group: mini-batches prepared together.
+        window: mini-batches whose rows are in memory at a time, at least.
+        slots: rows of the table that training reads, or that a device's tables are filled from.
+        piece_bytes: of a read of a packed chunk: whole rows and whole pages.
+        pieces: of them in flight.
+        packing_bytes: memory of packing.
+        graph_piece_bytes: of a read of the graph, and
+        graph_nodes: destinations drawn for at a time.
+        tables: on a device of its own.
+        plan: all buffers.
+    """
+
+    external: bool
+    group: int
+    window: int
+    slots: int
+    piece_bytes: int
+    pieces: int
+    packing_bytes: int
+    graph_piece_bytes: int
+    graph_nodes: int
+    tables: Tables
+    bounds: Bounds
+    plan: Plan
+
+
+def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: OutcoreOptions) -> Sizes:
+    """Size every buffer.
+
+    Raises:
+        BudgetError: a part does not fit; names it.
+    """
+    return _Planner(workload, runtime, budget, options).sizes()
+
+
+class _Planner:
+    def __init__(self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: OutcoreOptions) -> None:
+        self.workload, self.runtime, self.budget, self.options = workload, runtime, budget, options
+        self.bounds = batch_bounds(workload)
+        self.row = row_bytes(workload)
+        self.sampling_only = runtime.stages == "sample"
+        can = ExternalSampler.can_sample(workload)
+        self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
+        host = budget.host
+        small = host is not None and host < 256 << 20
+        self.graph_piece = (64 << 10 if small else 512 << 10) if host is None or host >= 32 << 20 else 16 << 10
+        self.graph_nodes = 2048 if small else 8192
+        unit = slot_rows(self.row) * self.row
+        ahead = options.read_ahead_bytes if host is None else max(4 * unit, min(options.read_ahead_bytes, host // 16))
+        self.piece = max(unit, min(options.request_bytes, ahead // 4) // unit * unit)
+        self.pieces = max(2, ahead // self.piece)
+
+    def sizes(self) -> Sizes:
+        dataset, options = self.workload.dataset, self.options
+        tables = self._tables()
+        held = self._held(tables)
+        window, least = self._window(held)
+        group = self._group(held, least)
+        packing = self._packing_bytes(held, least, group)
+        items = [*held, PlanItem("preparing a group", self._preparing(group, packing))]
+        slots = 0
+        if not self.sampling_only:
+            each = self.row + self._slot_bytes()
+            slots = self._slots(items, least, each)
+            items.append(PlanItem("slots for rows", slots * self.row))
+            items.append(PlanItem("what slots hold", slots * self._slot_bytes()))
+            graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * _PAGE
+            disk = 2 * group * (self.bounds.max_nodes * self.row + graph)
+            items.append(PlanItem("chunks and graphs of two groups", disk, "disk"))
+        plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
+        del dataset, options
+        return Sizes(
+            self.external, group, window, slots, self.piece, self.pieces, packing, self.graph_piece, self.graph_nodes,
+            tables, self.bounds, plan,
+        )  # fmt: skip
+
+    @staticmethod
+    def _slot_bytes() -> int:
+        return _native.SlotPlanner.bytes(slots=1 << 20, batches=0, accesses=0) // (1 << 20)
+
+    def _tables(self) -> Tables:
+        dataset = self.workload.dataset
+        if self.sampling_only:
+            return Tables(self.bounds.max_nodes, dataset.dim, dataset.feature_dtype, 0, 0)
+        return plan_tables(
+            NAME, self.runtime.accelerator, rows=self.bounds.max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
+            host=1, device=self.options.device_buffers, device_budget=self.budget.device,
+        )  # fmt: skip
+
+    def _held(self, tables: Tables) -> list[PlanItem]:
+        """Memory of training beside the slots, and what preparation holds in any phase."""
+        bounds, options = self.bounds, self.options
+        under_way = options.queue + options.window + 2
+        items = [
+            PlanItem("mini-batches read back", (under_way + 2) * bounds.sampled_bytes),
+            PlanItem("threads", _THREADS),
+        ]
+        if not self.sampling_only:
+            items += [
+                PlanItem("packed rows in flight", self.piece * self.pieces),
+                PlanItem("address lists", (LISTS_AHEAD + under_way) * 16 * bounds.max_nodes),
+            ]
+            if options.packing != "on":
+                one = RowReader.plan_bytes(
+                    row_bytes=self.row, depth=options.io_depth, granularity=options.io_granularity,
+                    num_ids=bounds.max_nodes,
+                )  # fmt: skip
+                items.append(PlanItem("reader of single rows", one))
+            if tables.device:
+                items.append(PlanItem("staging", 2 * max(_BOUNCE, self.row)))
+                items.append(PlanItem("device feature tables", tables.device * tables.nbytes, "device"))
+        if not self.external:
+            items.append(indptr_item(self.workload))
+        Plan(tuple(items)).require(NAME, self.budget, FIX)
+        return items
+
+    def _left(self, items: list[PlanItem]) -> int | None:
+        if self.budget.host is None:
+            return None
+        return self.budget.host - sum(item.bytes for item in items if item.tier == "host")
+
+    def _window(self, held: list[PlanItem]) -> tuple[int, int]:
+        """Mini-batches whose rows must be in memory together, fewer in little memory, and the slots that takes."""
+        if self.sampling_only:
+            return self.options.window, 0
+        left, nodes = self._left(held), self.workload.dataset.num_nodes
+        window = self.options.window
+        each = self.row + self._slot_bytes()
+        while True:
+            least = min(nodes, window * self.bounds.max_nodes)
+            need = least * each + self._preparing(1, self._least_packing())
+            if left is None or need <= left:
+                return window, least
+            if window == 1:
+                raise BudgetError(
+                    f"{NAME}: rows of the largest mini-batch and its preparation need {format_bytes(need)}, "
+                    f"{format_bytes(max(0, left))} is left of the {format_bytes(self.budget.host or 0)} host budget",
+                    FIX,
+                )
+            window -= 1
+
+    def _least_packing(self) -> int:
+        if self.sampling_only or self.options.packing == "off":
+            return 0
+        return PackedWriter.least_bytes(row_bytes=self.row, longest=self.bounds.max_nodes, threads=PACK_THREADS)
+
+    def _group(self, held: list[PlanItem], least: int) -> int:
+        """As many mini-batches as leave half of the room to slots beyond the least; all of the epoch where they fit."""
+        batches = min(self.bounds.num_batches, _MOST_GROUP)
+        wanted = min(self.options.group or batches, batches)
+        left = self._left(held)
+        if left is None or wanted == 1:
+            return wanted
+        room = left - least * (self.row + self._slot_bytes())
+        limit = room if self.options.group else max(room // 2, self._preparing(1, self._least_packing()))
+        while wanted > 1 and self._preparing(wanted, self._least_packing()) > limit:
+            wanted -= 1
+        if self.options.group and wanted < min(self.options.group, batches):
+            raise BudgetError(
+                f"{NAME}: groups of {self.options.group} mini-batches do not fit the host budget, {wanted} do",
+                "lower group or raise memory",
+            )
+        # Groups of an epoch are as even as can be.
+        return -(-batches // -(-batches // wanted)) if not self.options.group else wanted
+
+    def _packing_bytes(self, held: list[PlanItem], least: int, group: int) -> int:
+        """As much as the other phases of preparation have anyway."""
+        if self.sampling_only or self.options.packing == "off":
+            return 0
+        floor = self._packing_floor(group)
+        if self.budget.host is None:
+            return max(floor, _GOOD_PACKING)
+        return max(floor, max(self._phases(group)) - 4 * group * self.bounds.max_nodes)
+
+    def _packing_floor(self, group: int) -> int:
+        # A chunk's page and its ids for all chunks of the group, as far as a quarter of the mini-batches' rows goes.
+        return self._least_packing() + group * (2 * _PAGE + self.bounds.max_nodes)
+
+    def _phases(self, group: int) -> tuple[int, int]:
+        bounds, hops = self.bounds, len(self.workload.sampler.fanout)
+        nodes = 4 * group * bounds.max_nodes
+        if self.external:
+            sampling = group * ExternalSampler.batch_bytes(bounds, hops) + ExternalSampler.relabel_bytes(bounds)
+            sampling += ExternalSampler.fixed_bytes(
+                self.graph_piece, self.graph_nodes, max(self.workload.sampler.fanout)
+            )
+        else:
+            samplers = self.options.samplers or self.runtime.cores
+            sampling = samplers * (bounds.scratch_bytes + bounds.sampled_bytes) + samplers * bounds.sampled_bytes
+        sampling += 3 * bounds.sampled_bytes  # one that is finished, and as it is written
+        if self.sampling_only:
+            return sampling, 0
+        planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=group * bounds.max_nodes)
+        return sampling + nodes, planning + nodes + 40 * bounds.max_nodes
+
+    def _preparing(self, group: int, packing: int) -> int:
+        return max(*self._phases(group), packing + 4 * group * self.bounds.max_nodes if packing else 0)
+
+    def _slots(self, items: list[PlanItem], least: int, each: int) -> int:
+        nodes, left = self.workload.dataset.num_nodes, self._left(items)
+        if left is not None:
+            left -= _PAGE
+        wanted = least + nodes // _UNBOUNDED_SHARE if left is None else left // each
+        if self.options.slots != "auto":
+            wanted = parse_bytes(self.options.slots, "slots") // self.row
+            if wanted < least or (left is not None and wanted * each > left):
+                raise BudgetError(
+                    f"{NAME}: slots of {self.options.slots} are {wanted} rows; {least} are needed for the mini-batches "
+                    f"under way, and {'any number' if left is None else max(0, left) // each} fit the host budget",
+                    "change slots, or raise memory",
+                )
+        if wanted < least:
+            Plan((*items, PlanItem("slots for rows", least * each))).require(NAME, self.budget, FIX)
+        return max(1, min(wanted, max(least, nodes)))

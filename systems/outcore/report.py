@@ -1,0 +1,44 @@
+"""What is told of a run beside its counters: strategies chosen, the time predicted for each, what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from systems.outcore.group import Group
+
+
+class Report:
+    """Collects over the groups of a run."""
+
+    def __init__(self) -> None:
+        self._last: Group | None = None
+        self._strategies: list[str] = []
+        self._epochs: dict[int, float] = {}
+
+    def prepared(self, group: Group) -> None:
+        """A group is about to train."""
+        self._last = group
+        self._strategies.append(group.strategy)
+
+    def trained(self, group: Group, seconds: float) -> None:
+        """A group was trained, in so many seconds."""
+        group.seconds["train"] = seconds
+
+    def epoch(self, number: int, seconds: float) -> None:
+        """An epoch is over."""
+        self._epochs[number] = seconds
+
+    def notes(self) -> dict[str, str]:
+        """For the run's record."""
+        if self._last is None:
+            return {}
+        group = self._last
+        found = {
+            "strategy": ", ".join(f"{name} {self._strategies.count(name)}" for name in sorted(set(self._strategies))),
+            "last_group": f"{group.uses} uses, {group.hits} hits, {group.carried} of them from the group before",
+            "pack_s": f"{group.pack.seconds:.3f}",
+            "pack_passes": str(group.pack.passes),
+        }
+        if group.prediction is not None:
+            found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in asdict(group.prediction).items())
+        return found

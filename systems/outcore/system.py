@@ -1,0 +1,234 @@
+"""Outcore: external-memory sampling and extraction, the next group prepared while this one trains."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from systems import _native
+from systems.engine.reader import RowReader
+from systems.engine.topology import DatasetFiles, row_bytes
+from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
+from systems.outcore.group import Group, Job, Preparer
+from systems.outcore.options import OutcoreOptions
+from systems.outcore.planner import NAME, Sizes, plan_sizes
+from systems.outcore.report import Report
+from systems.outcore.tally import Tally
+from systems.outcore.trainer import Trainer
+from workloads.sampling.make import make_seed_plan
+
+_NICENESS = 10
+
+
+class Outcore(System):
+    """On the processor, where training reads the slots themselves, and on devices of their own."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name=NAME,
+        paper="–",
+        summary="epochs sampled and extracted by sequential passes, rows kept by Belady's rule, the next one ahead",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=OutcoreOptions,
+    )
+    options: OutcoreOptions
+
+    _trainer: Trainer | None = None
+    _preparer: Preparer | None = None
+    _pool: ThreadPoolExecutor | None = None
+    _next: tuple[Job, Future[Group]] | None = None
+    _tally: Tally | None = None
+    _singles: RowReader | None = None
+    _kept: tuple[Group, ...] = ()
+
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Epochs that replay the first one's samples do not train on the workload's mini-batches."""
+        assert isinstance(options, OutcoreOptions)
+        return not options.replay
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return plan_sizes(self.workload, self.runtime, self.budget, self.options)
+
+    def plan(self) -> Plan:
+        """All buffers; see `planner.py`."""
+        return self._sizes.plan
+
+    def prepare(self) -> None:
+        """Allocate; all preparation of mini-batches is part of the epochs."""
+        dataset, options = self.workload.dataset, self.options
+        self._files = DatasetFiles(self.workload, ["indices", "labels", "features"])
+        self._files.check()
+        self._report = Report()
+        self._block = _native.block_bytes(str(dataset.file("features")))
+        self._num_batches = make_seed_plan(self.workload).num_batches
+        if self.runtime.stages != "sample" and options.packing != "on":
+            self._singles = RowReader(
+                dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
+                row_bytes=row_bytes(self.workload), depth=options.io_depth, granularity=options.io_granularity,
+            )  # fmt: skip
+        self._trainer = Trainer(
+            self.workload, self.runtime, options, self._sizes, self.clock, self._singles
+        )  # fmt: skip
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """The mini-batches of epoch `k` in the seed plan's order, and meanwhile the next ones' preparation."""
+        if self._trainer is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        return self._run(k)
+
+    def _jobs(self, k: int) -> list[Job]:
+        size = self._sizes.group
+        return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
+
+    def _run(self, k: int) -> Iterator[Batch]:
+        trainer = self._trainer
+        assert trainer is not None
+        self._files.check()
+        dataset = self.workload.dataset
+        self._tally = tally = Tally(
+            row_bytes=row_bytes(self.workload), index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
+            depth=self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
+        )  # fmt: skip
+        started = time.monotonic()
+        whole = False
+        try:
+            if self.options.replay:
+                yield from self._replay(k, trainer, tally)
+            else:
+                yield from self._fresh(k, trainer, tally)
+            whole = True
+        finally:
+            if not whole:
+                self._leave()
+        self._report.epoch(k, time.monotonic() - started)
+
+    def _fresh(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+        jobs = self._jobs(k)
+        if self._next is None or self._next[0] != jobs[0]:
+            self._leave()
+            self._ask(jobs[0])
+        for number, job in enumerate(jobs):
+            if self._next is None:
+                self._ask(job)
+            group = self._prepared(tally)
+            following = jobs[number + 1] if number + 1 < len(jobs) else self._jobs(k + 1)[0]
+            if self.options.look_ahead:
+                self._ask(following)
+            yield from self._train(group, trainer, tally)
+            group.remove()
+        if self._next is not None:
+            # What was begun in this epoch is part of it.
+            with self.clock.stage("wait"):
+                self._next[1].result()
+
+    def _replay(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+        """The groups of epoch 0, planned as from empty slots each time, so that their chunks serve every epoch."""
+        groups: list[Group] = list(self._kept)
+        trainer.restart()
+        for job in self._jobs(0)[len(groups) :]:
+            self._ask(job)
+            groups.append(self._prepared(tally))
+            self._kept = tuple(groups)
+        for group in groups:
+            for batch in self._train(group, trainer, tally):
+                yield _renamed(batch, k)
+
+    def _train(self, group: Group, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+        start = time.monotonic()
+        yield from trainer.run(group, tally)
+        self._report.trained(group, time.monotonic() - start)
+
+    def _ask(self, job: Job) -> None:
+        """Have a group prepared by a thread of low priority."""
+        if self._preparer is None:
+            self._preparer = Preparer(
+                self.workload, self.runtime, self.options, self._sizes, self.clock, self._block
+            )  # fmt: skip
+            self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
+        assert self._pool is not None
+        self._next = (job, self._pool.submit(self._preparer.prepare, job))
+
+    def _prepared(self, tally: Tally) -> Group:
+        assert self._next is not None
+        with self.clock.stage("wait"):
+            group = self._next[1].result()
+        self._next = None
+        tally.prepared(group)
+        self._report.prepared(group)
+        return group
+
+    def _leave(self) -> None:
+        """Forget what was prepared, and what slots hold: the next epoch begins anew."""
+        preparer, self._preparer = self._preparer, None
+        if preparer is not None:
+            preparer.stop()
+        asked, self._next = self._next, None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+        if asked is not None:
+            with suppress(BaseException):
+                asked[1].result().remove()
+        if preparer is not None:
+            preparer.close()
+        for group in self._kept:
+            group.remove()
+        self._kept = ()
+        if self._trainer is not None:
+            self._trainer.restart()
+
+    def counters(self) -> Counters:
+        """What the last epoch's mini-batches found and read, and what was read to prepare others meanwhile."""
+        return Counters() if self._tally is None else self._tally.counters()
+
+    def files(self) -> list[Path]:
+        """None yet when it is asked: groups are prepared in the epochs, and written around the page cache."""
+        return []
+
+    def notes(self) -> dict[str, str]:
+        """How it reads, what was chosen, what was predicted and what came of it."""
+        if self._trainer is None:
+            return {}
+        sizes = self._sizes
+        return {
+            "io": self._trainer.mode,
+            "reads_in": "sample+pack+load_graph+extract",
+            "samples": "the first epoch's in all epochs: not faithful" if self.options.replay else "each epoch its own",
+            "sampling": "out of core" if sizes.external else "online",
+            "group": str(sizes.group),
+            "window": str(sizes.window),
+            "slots": str(sizes.slots),
+            **self._report.notes(),
+        }
+
+    def close(self) -> None:
+        """End the threads, close the files, free the slots, remove what was prepared."""
+        self._leave()
+        trainer, self._trainer = self._trainer, None
+        if trainer is not None:
+            trainer.close()
+        singles, self._singles = self._singles, None
+        if singles is not None:
+            singles.close()
+
+
+def _behind() -> None:
+    """Preparation takes what training leaves of processor and disk; threads it starts inherit this."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _renamed(batch: Batch, epoch: int) -> Batch:
+    from dataclasses import replace
+
+    batch.sampled = replace(batch.sampled, epoch=epoch)
+    return batch

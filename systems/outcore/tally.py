@@ -1,0 +1,90 @@
+"""What an epoch asked for, found in memory and read: by training, and by the preparation that ran meanwhile."""
+
+from __future__ import annotations
+
+import threading
+
+from systems.engine.reader import ReadStats
+from systems.interface import Counters
+from systems.outcore.group import Group
+from workloads.sampling.batch import SampledBatch
+
+
+class Tally:
+    """Counters of one epoch; any thread adds to them.
+
+    Args:
+        row_bytes: of a feature row.
+        index_bytes: of an entry of a neighbour list.
+        depth: reads in flight.
+        request_bytes: of a read that streams the feature table.
+    """
+
+    def __init__(self, *, row_bytes: int, index_bytes: int, depth: int, request_bytes: int = 1 << 20) -> None:
+        self._lock = threading.Lock()
+        self._row, self._index, self._depth, self._request = row_bytes, index_bytes, depth, request_bytes
+        self._rows = self._misses = self._edges = self._carried = self._groups = 0
+        self._reads = ReadStats()
+        self._observed: dict[str, float] = {}
+
+    def prepared(self, group: Group) -> None:
+        """A group was prepared in this epoch."""
+        with self._lock:
+            self._groups += 1
+            self._reads.add(group.reads)
+            pack = group.pack
+            self._reads.requests += pack.requests
+            self._reads.bytes_read += pack.bytes_read
+            # Partitions are read in requests of this size; what is left of each partition is a smaller one.
+            if pack.requests:
+                each = pack.bytes_read // pack.requests
+                sizes = self._reads.requests_by_size
+                sizes[each] = sizes.get(each, 0) + pack.requests
+            self._add("graph_bytes_read", group.reads.bytes_read)
+            self._add("table_bytes_read", pack.bytes_read)
+            self._add("packed_bytes_written", pack.bytes_written)
+            self._add("graph_bytes_written", group.index.nbytes)
+            self._add("carried_rows", group.carried)
+            self._add("distributed_groups", float(group.strategy == "distribute"))
+            self._add("single_read_groups", float(group.strategy == "single"))
+
+    def _add(self, name: str, value: float) -> None:
+        self._observed[name] = self._observed.get(name, 0.0) + float(value)
+
+    def sampled(self, batch: SampledBatch, nbytes: int) -> None:
+        """A mini-batch's graph was read back, in one request of so many bytes."""
+        with self._lock:
+            self._edges += batch.edge_reads
+            self._read_one(nbytes)
+
+    def _read_one(self, nbytes: int) -> None:
+        self._reads.requests += 1
+        self._reads.bytes_read += nbytes
+        sizes = self._reads.requests_by_size
+        sizes[nbytes] = sizes.get(nbytes, 0) + 1
+
+    def extracted(self, rows: int, misses: int) -> None:
+        """A mini-batch has its rows."""
+        with self._lock:
+            self._rows += rows
+            self._misses += misses
+
+    def read(self, stats: ReadStats) -> None:
+        """Rows or chunks were read."""
+        with self._lock:
+            self._reads.add(stats)
+
+    def counters(self) -> Counters:
+        """As the harness wants them; rows that were distributed or read one by one are both misses."""
+        with self._lock:
+            return Counters(
+                rows=self._rows,
+                hits={"host": self._rows - self._misses},
+                misses=self._misses,
+                io_requests=self._reads.requests,
+                bytes_read=self._reads.bytes_read,
+                bytes_useful=self._misses * self._row + self._edges * self._index,
+                requests_by_size=dict(self._reads.requests_by_size),
+                queue_depth=self._depth,
+                observed={"groups": float(self._groups), **self._observed},
+            )

@@ -1,0 +1,178 @@
+"""`outcore`: the workload's mini-batches whichever part is switched off, and each part changes its own counter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
+from systems.outcore.cost import gap_bytes, predict
+from tests.support import make_tiny
+from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
+from workloads.dataset import Dataset
+from workloads.errors import DataIOError
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.workload import Workload
+
+pytestmark = pytest.mark.timeout(60)
+
+DEVICES = ["cpu", "emulated:null"]
+ROW = 16 * 4
+SLOTS = str(1200 * ROW)
+
+
+def counters_of(workload: Workload, epochs: int = 2, **options: object) -> Counters:
+    """Of the last epoch, whose mini-batches are the workload's like all others."""
+    with running("outcore", workload, **options) as system:  # type: ignore[arg-type]
+        for epoch in range(epochs):
+            structure, features, order = run(system, epoch)
+            assert (structure, features) == reference(workload, epoch)
+            assert order == list(range(len(order)))
+        counters = system.counters()
+    assert counters.hits["host"] + counters.misses == counters.rows
+    assert sum(counters.requests_by_size.values()) == counters.io_requests
+    return counters
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"packing": "off"},
+        {"packing": "on", "group": 3},
+        {"external_sampling": "off", "group": 7},
+        {"look_ahead": False, "window": 1},
+        {"belady": False, "slots": SLOTS},
+        {"group": 1, "window": 4, "queue": 1, "request_bytes": 4096, "read_ahead_bytes": 1 << 16},
+    ],
+)
+def test_mini_batches_are_the_oracles_in_order(tiny_dataset: Dataset, device: str, options: dict[str, object]) -> None:
+    counters_of(workload_of(tiny_dataset), 3, device=device, **options)
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(1, "float16"), (3, "float32"), (100, "float16"), (1025, "float32")])
+def test_rows_of_any_size_are_distributed(tmp_path: Path, dim: int, dtype: str) -> None:
+    counters_of(workload_of(make_tiny(tmp_path / "d", dim=dim, dtype=dtype)), packing="on", group=6)
+
+
+def test_packing_reads_the_table_once_and_single_reads_do_not(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    packed, single = counters_of(workload, packing="on"), counters_of(workload, packing="off")
+    assert 0 < packed.observed["table_bytes_read"] <= tiny_dataset.feature_bytes + 4096
+    assert packed.observed["packed_bytes_written"] >= packed.misses * ROW
+    assert single.observed["table_bytes_read"] == single.observed["packed_bytes_written"] == 0
+    assert packed.misses == single.misses  # what is kept does not depend on how the rest is brought
+
+
+def test_belady_keeps_rows_that_the_window_alone_does_not(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    kept, dropped = (counters_of(workload, belady=belady, slots=SLOTS) for belady in (True, False))
+    assert kept.misses < dropped.misses
+    assert kept.observed["carried_rows"] > 0 and dropped.observed["carried_rows"] == 0
+
+
+def test_sampling_out_of_core_reads_the_graph_by_itself(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    external, online = counters_of(workload), counters_of(workload, external_sampling="off")
+    assert external.observed["graph_bytes_read"] > 0 == online.observed["graph_bytes_read"]
+
+
+def test_smaller_groups_read_the_graph_and_the_table_more_often(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    whole, parts = counters_of(workload, packing="on"), counters_of(workload, packing="on", group=5)
+    assert (whole.observed["groups"], parts.observed["groups"]) == (1, 4)
+    for name in ("graph_bytes_read", "table_bytes_read"):
+        assert parts.observed[name] > whole.observed[name]
+
+
+def test_look_ahead_prepares_the_next_epoch_within_this_one(tiny_dataset: Dataset) -> None:
+    with running("outcore", workload_of(tiny_dataset)) as system:
+        run(system, 0)
+        assert system._next is not None and system._next[1].done()  # type: ignore[attr-defined]
+    with running("outcore", workload_of(tiny_dataset), look_ahead=False) as system:
+        run(system, 0)
+        assert system._next is None  # type: ignore[attr-defined]
+
+
+def test_counters_are_the_same_every_time(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    assert counters_of(workload, 3, group=6) == counters_of(workload, 3, group=6)
+
+
+def test_replay_trains_the_first_epoch_again_and_prepares_nothing(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    with running("outcore", workload, replay=True, group=8, packing="on") as system:
+        assert not system.is_faithful(system.options)
+        first = run(system, 0)
+        prepared = system.counters()
+        sampler, table = make_sampler(workload), tiny_dataset.load("features")
+        for batch, seeds in zip(system.epoch(1), make_seed_plan(workload).batches(0), strict=True):
+            wanted = sampler.sample(0, batch.sampled.index, seeds)
+            assert batch.sampled.epoch == 1 and np.array_equal(batch.sampled.nodes, wanted.nodes)
+            assert isinstance(batch.table, torch.Tensor) and batch.rows is not None
+            assert np.array_equal(batch.table.numpy()[batch.rows.numpy()], table[wanted.nodes])
+            batch.release()
+        replayed = system.counters()
+    assert first[:2] == reference(workload, 0)
+    assert prepared.observed["groups"] == 3 and replayed.observed["groups"] == 0
+    assert replayed.bytes_read < prepared.bytes_read and replayed.misses == prepared.misses
+
+
+def test_an_epoch_that_was_left_or_asked_for_again_is_whole(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    with running("outcore", workload, group=4) as system:
+        left = system.epoch(0)
+        next(left).release()
+        del left
+        for epoch in (1, 1, 0, 2):
+            assert run(system, epoch)[:2] == reference(workload, epoch)
+        scratch = list(system.runtime.scratch.iterdir())
+        assert len(scratch) <= 1  # the group that was prepared ahead
+    assert not list(system.runtime.scratch.glob("*")) if system.runtime.scratch.exists() else True
+
+
+def test_a_corrupted_chunk_is_told(tiny_dataset: Dataset) -> None:
+    with running("outcore", workload_of(tiny_dataset), packing="on") as system:
+        run(system, 0)
+        path = next(system.runtime.scratch.rglob("packed.bin"))
+        with path.open("r+b") as file:
+            file.seek(0)
+            file.write(b"\xff" * 64)
+        with pytest.raises(DataIOError, match="corrupted"):
+            run(system, 1)
+
+
+def test_a_budget_too_small_is_refused_naming_the_part(tiny_dataset: Dataset) -> None:
+    assert_refused("rows of the largest mini-batch", "outcore", workload_of(tiny_dataset), budget=MemoryBudget(5 << 20))
+
+
+def test_less_memory_means_smaller_groups_not_more_memory(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    for budget in (8 << 20, 9 << 20, 64 << 20):
+        with running("outcore", workload, budget=MemoryBudget(budget)) as system:
+            assert system.plan().total("host") <= budget
+            assert run(system, 0)[:2] == reference(workload, 0)
+
+
+PROFILE = DiskProfile(
+    (
+        DiskPoint(512, 128, 100_000, 51.2e6),
+        DiskPoint(4096, 128, 90_000, 368e6),
+        DiskPoint(1 << 20, 16, 2000, 2e9, "sequential"),
+    )
+)
+
+
+def test_the_cheaper_strategy_is_predicted_and_chosen() -> None:
+    many = predict(PROFILE, uses=10**6, misses=3 * 10**5, row_bytes=512, table_bytes=10**9)
+    few = predict(PROFILE, uses=10**6, misses=10**4, row_bytes=512, table_bytes=10**9)
+    assert many is not None and few is not None
+    assert many.distribute < many.single < many.online and many.replay < many.distribute
+    assert few.single < few.distribute
+    assert many.distribute == pytest.approx(0.5 + 2 * 3e5 * 512 / 2e9)
+    assert predict(DiskProfile(), uses=1, misses=1, row_bytes=512, table_bytes=1) is None
+    assert gap_bytes(PROFILE) == pytest.approx(2e9 / 90_000, rel=0.01)

@@ -1,0 +1,102 @@
+"""The plan of slots: no other choice of rows to keep reads fewer, and every row is where it is looked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systems import _native
+
+pytestmark = pytest.mark.timeout(60)
+Batches = list[np.ndarray]
+
+
+def trace(seed: int, batches: int, nodes: int, size: int) -> Batches:
+    rng = np.random.default_rng(seed)
+    weights = 1 / np.arange(1, nodes + 1)
+    return [
+        rng.choice(nodes, size=int(rng.integers(1, size)), replace=False, p=weights / weights.sum())
+        for _ in range(batches)
+    ]
+
+
+def plan(
+    planner: _native.SlotPlanner, batches: Batches
+) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
+    nodes = np.concatenate(batches).astype(np.uint32)
+    offsets = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(np.int64)
+    # Everything counts as seeds: in no order.
+    planner.plan(nodes, offsets, np.array([len(b) for b in batches], dtype=np.int64))
+    return [planner.slots(i) for i in range(len(batches))], [planner.misses(i) for i in range(len(batches))]
+
+
+def replay(table: np.ndarray, batches: Batches, planned: tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]],
+           window: int, recent: list[tuple[np.ndarray, np.ndarray]]) -> None:  # fmt: skip
+    """Carry the plan out: rows of a mini-batch that may not be released yet must not be touched."""
+    for nodes, slots, (ids, to) in zip(batches, *planned, strict=True):
+        in_use = [used for _, used in recent[len(recent) - window + 1 :]] if window > 1 else []
+        assert len(set(to.tolist())) == len(to)
+        assert not set(to.tolist()) & set(np.concatenate([np.empty(0, int), *in_use]).tolist())
+        table[to] = ids
+        assert np.array_equal(table[slots], nodes)
+        recent.append((nodes, slots))
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("slots", [60, 90, 400])
+@pytest.mark.parametrize("keep", [True, False])
+def test_rows_are_in_their_slots_and_stay_until_released(window: int, slots: int, keep: bool) -> None:
+    planner, table, recent = _native.SlotPlanner(slots, window, keep), np.full(slots, -1), []
+    for epoch in range(4):
+        batches = trace(epoch, 12, 300, 20)
+        replay(table, batches, plan(planner, batches), window, recent)
+
+
+def fewest_misses(batches: Batches, slots: int) -> int:
+    """Belady with bypass, the plainest way: of the rows in memory and those just used, keep those used next."""
+    following: dict[tuple[int, int], int] = {}
+    last: dict[int, int] = {}
+    for t in reversed(range(len(batches))):
+        for node in batches[t].tolist():
+            following[t, node] = last.get(node, 1 << 30)
+            last[node] = t
+    held: dict[int, int] = {}
+    misses = 0
+    for t, nodes in enumerate(batches):
+        misses += sum(node not in held for node in nodes.tolist())
+        held |= {node: following[t, node] for node in nodes.tolist()}
+        # The next mini-batch's rows need room too: what is kept beside them is what fits.
+        room = slots - (len(batches[t + 1]) if t + 1 < len(batches) else 0)
+        wanted = batches[t + 1].tolist() if t + 1 < len(batches) else []
+        kept = {node: held[node] for node in wanted if node in held}
+        others = sorted((use, node) for node, use in held.items() if node not in kept and use < 1 << 30)
+        held = kept | {node: use for use, node in others[:room]}
+    return misses
+
+
+@pytest.mark.parametrize("slots", [20, 35, 60, 120])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_choice_reads_fewer_rows(slots: int, seed: int) -> None:
+    batches = trace(seed, 25, 200, 20)
+    planner = _native.SlotPlanner(slots, 1, True)
+    _, misses = plan(planner, batches)
+    assert sum(len(ids) for ids, _ in misses) == fewest_misses(batches, slots)
+    assert planner.hits == sum(map(len, batches)) - fewest_misses(batches, slots)
+
+
+def test_the_next_call_finds_rows_of_the_last_one() -> None:
+    planner = _native.SlotPlanner(150, 2, True)
+    for epoch in range(2):
+        plan(planner, trace(epoch, 10, 200, 20))
+    assert planner.carried > 0
+    alone = _native.SlotPlanner(150, 2, True)
+    plan(alone, trace(1, 10, 200, 20))
+    assert planner.hits > alone.hits and alone.carried == 0
+
+
+def test_rows_that_do_not_fit_are_told_and_change_nothing() -> None:
+    planner = _native.SlotPlanner(10, 2, True)
+    with pytest.raises(ValueError, match="there are 10 slots"):
+        plan(planner, [np.arange(8), np.arange(8, 16)])
+    slots, _ = plan(planner, [np.arange(8), np.arange(2, 10)])
+    assert all(len(s) == 8 for s in slots)
