@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.foreign import image_of
 from harness.isolation.base import Cap, Needs
 from harness.pipes import Pipes, PoolServer
 from harness.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
@@ -175,6 +176,7 @@ def _needs(spec: WorkerSpec, folder: Path) -> Needs:
         read_only=(Path(spec.dataset), folder, *partition),
         writable=(Path(spec.artefacts), Path(spec.scratch)),
         gpu=spec.config.device.startswith("cuda"),
+        image=image_of(spec.config.system),
     )
 
 

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness import results
 from harness.calibrate import Cache
+from harness.foreign import image_of
 from harness.holder import Holder
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits
 from harness.isolation.owner import cap_name, is_left_over
@@ -116,7 +117,7 @@ class Series:
     def prepare(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
         """Probe the cap, profile the device, start the holder: once, before the first run."""
         self._data_path = dataset.path
-        systems = sorted({config.system for config in configs})
+        systems = sorted({config.system for config in configs if image_of(config.system) is None})
         self._holder = Holder(systems)
         features = self._features = dataset.file("features")
         cache = self.results_root / "cache"
@@ -222,19 +223,20 @@ class Series:
 
     def info(self, system: str) -> SystemInfo:
         """What a system says of itself."""
-        from systems.registry import load
+        from harness.foreign import system_info
 
-        return load(system).info
+        return system_info(system)
 
     def is_faithful(self, config: RunConfig) -> bool:
         """Whether the mini-batches of this run have to equal the workload's."""
-        from systems.registry import load
+        from harness.foreign import is_faithful
 
-        system = load(config.system)
-        return system.is_faithful(system.info.options.model_validate(config.options))
+        return is_faithful(config.system, config.options)
 
     def unsupported(self, config: RunConfig) -> str:
         """Why a system cannot run on a device at all; empty where it can."""
+        if image_of(config.system) is not None and self.isolation.name != "docker":
+            return f"{config.system} is a container image: run it with --isolation docker"
         kind = config.device.partition(":")[0]
         devices = self.info(config.system).devices
         if kind not in devices:

@@ -207,9 +207,9 @@ def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: the system or an option does not exist, or a value is wrong.
     """
-    from systems.registry import load
+    from harness.foreign import system_info
 
-    info = load(system).info
+    info = system_info(system)
     try:
         return info.options.model_validate(dict(options)).model_dump(mode="json")
     except ValidationError as error:

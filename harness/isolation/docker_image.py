@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.isolation.docker_engine import LABEL, asking
+from harness.isolation.source import source_digest
 from workloads.errors import HostError, InputError
 
 HOST_IMAGE = "outcore-host"
@@ -27,7 +28,6 @@ _FOLDERS = ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "op
 _USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # What the loader, Debian's alternatives (BLAS) and the name service look up; nothing that a run could write.
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
-_SOURCES = ("harness", "systems", "workloads")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -53,8 +53,10 @@ class Image:
     source: str = ""
 
     def argv(self, argv: Iterable[str]) -> list[str]:
-        """A command of the host with this image's interpreter in it, where the command starts with the host's."""
+        """A command of the host as it is inside: with this image's interpreter, and its own worker for Outcore's."""
         words = list(argv)
+        if self.worker and words[:3] == [sys.executable, "-m", "harness.worker"]:
+            return [*self.worker, *words[3:]]
         if words and words[0] == sys.executable:
             words[0] = self.python
         return words
@@ -100,16 +102,6 @@ def find(client: Any, name: str) -> Image:
         )
     python = sys.executable if layout == "host" else labels.get(f"{LABEL}.python", "python3")
     return Image(name, attributes["Id"], layout, python, worker, system, source)
-
-
-def source_digest(root: Path = _ROOT) -> str:
-    """16 hex digits over the code of the three layers: the same in a checkout and in an image made of it."""
-    digest = hashlib.sha256()
-    for layer in _SOURCES:
-        for file in sorted((root / layer).rglob("*")):
-            if file.suffix in (".py", ".cpp", ".hpp", ".toml") and "__pycache__" not in file.parts:
-                digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def _make_host_image(client: Any) -> str:

@@ -95,7 +95,7 @@ class Misbehaving(System):
         """Write to every pipe that is open for writing: one of them goes to the orchestrator."""
         for link in list(Path("/proc/self/fd").iterdir()):
             try:
-                if int(link.name) > 2 and str(link.readlink()).startswith("pipe:"):
+                if int(link.name) > 2 and link.is_fifo():
                     os.write(int(link.name), data)
             except OSError:
                 continue

@@ -1,0 +1,95 @@
+"""Systems that are not Python classes here but container images of somebody's own: `image:NAME` (docs/containers.md).
+
+Such an image says what its system is in the label `org.outcore.system` and how its worker starts in
+`org.outcore.worker`; what it sends while it runs is bounded and checked like any worker's.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from workloads.errors import InputError
+
+if TYPE_CHECKING:
+    from systems.interface import SystemInfo
+
+_PREFIX = "image:"
+
+
+class _Label(BaseModel):
+    """What the label may say. `options` are names with their defaults, whose types are those that a user may give."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=64)
+    summary: str = Field(default="", max_length=200)
+    paper: str = Field(default="–", max_length=64)
+    devices: list[str] = Field(default_factory=lambda: ["cpu"], min_length=1, max_length=3)
+    faithful: bool = False
+    deterministic_counters: bool = True
+    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+
+
+def image_of(system: str) -> str | None:
+    """The image of a system that is one, None for any other."""
+    return system.removeprefix(_PREFIX) if system.startswith(_PREFIX) else None
+
+
+def system_info(system: str) -> SystemInfo:
+    """What a system says of itself, be it a class or an image.
+
+    Raises:
+        InputError: there is none of this name, or its label is wrong.
+        HostError: an image, and no engine to look at it.
+    """
+    image = image_of(system)
+    if image is not None:
+        return _of_image(image)
+    from systems.registry import load
+
+    return load(system).info
+
+
+def is_faithful(system: str, options: dict[str, Any]) -> bool:
+    """Whether its mini-batches have to equal the workload's under these options."""
+    if image_of(system) is not None:
+        return system_info(system).faithful
+    from systems.registry import load
+
+    found = load(system)
+    return found.is_faithful(found.info.options.model_validate(options))
+
+
+@functools.cache
+def _of_image(image: str) -> SystemInfo:
+    from harness.isolation.docker_engine import connect
+    from harness.isolation.docker_image import find
+    from systems.interface import Options, SystemInfo
+
+    found = find(connect(), image)
+    if not found.worker or found.system is None:
+        raise InputError(
+            f"image {image} has no labels org.outcore.worker and org.outcore.system, so it is no system",
+            "see docs/containers.md, or containers/example",
+        )
+    try:
+        label = _Label.model_validate(found.system)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"image {image}: label org.outcore.system: {where}: {first['msg']}", "mend it") from error
+    fields: dict[str, Any] = {
+        name: (type(default), Field(default, description="the image's own")) for name, default in label.options.items()
+    }
+    return SystemInfo(
+        name=label.name,
+        paper=label.paper,
+        summary=label.summary,
+        devices=tuple(label.devices),
+        faithful=label.faithful,
+        options=create_model("ImageOptions", __base__=Options, **fields),
+        deterministic_counters=label.deterministic_counters,
+    )

@@ -1,0 +1,223 @@
+"""A run in a container is the same run: digests, counters and endings, with what differs named in its record."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.experiment import PlannedRun, RunSettings, resolve
+from harness.isolation import docker_seccomp
+from harness.isolation.base import Limits
+from harness.isolation.docker_backend import Docker, _trial
+from harness.isolation.select import select
+from harness.orchestrator import execute
+from harness.record import Record
+from harness.series import Series
+from tests.harness.isolation.docker_tools import containers, needs_docker
+from tests.harness.run_tools import config, left_behind, share_cache
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+
+pytestmark = needs_docker
+SMALL: dict[str, Any] = {
+    "dataset": "tiny", "fanout": [5, 5], "batch_size": 100, "max_batches": 6, "epochs": 2, "warmup": 1, "hidden": 16,
+    "memory": "+64MiB", "timeout": 100.0, "verify": True,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("docker")
+    make_tiny(root / "data" / "tiny", nodes=20_000, edges=100_000, dim=64)
+    share_cache(root / "results", tmp_path_factory)
+    return root / "results", root / "data"
+
+
+@pytest.fixture(autouse=True)
+def profiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny dataset beats the device's profile now and then, and measuring that again takes longer than the run."""
+    monkeypatch.setattr(Series, "measure_again", lambda *_: False)
+
+
+@pytest.fixture(scope="module")
+def series(roots: tuple[Path, Path]) -> Iterator[Series]:
+    with Series(*roots, isolation="docker") as opened:
+        opened.prepare([config(opened)], Dataset.open(roots[1] / "tiny"))
+        yield opened
+    assert containers() == []
+
+
+def run(series: Series, system: str | None = None, **changes: Any) -> Record:
+    if system is None:
+        wanted = config(series, **changes)
+    else:
+        settings = RunSettings.model_validate({**SMALL, **changes})
+        wanted = resolve(PlannedRun(system, settings), series.data_root, series.isolation.name)
+    record = execute(series, wanted, Dataset.open(series.data_root / "tiny"))
+    assert left_behind(series) == []
+    assert containers(record.run_id.replace("-", ".")[:20]) == []
+    return record
+
+
+def beside(roots: tuple[Path, Path], folder: Path) -> Path:
+    """Another results root with the same cache: a root takes one orchestrator at a time."""
+    (folder / "results").mkdir()
+    (folder / "results" / "cache").symlink_to(roots[0] / "cache")
+    return folder / "results"
+
+
+def test_digests_losses_and_counters_are_those_of_the_process_backend(
+    series: Series, roots: tuple[Path, Path], tmp_path: Path
+) -> None:
+    systems = ["gnndrive", "pyg+", "ginex"]
+    inside = [run(series, system, keep_order=system == "gnndrive") for system in systems]
+    with Series(beside(roots, tmp_path), roots[1], isolation=select("auto").backend.name) as outside_series:
+        data = Dataset.open(roots[1] / "tiny")
+        outside = []
+        for system in systems:
+            settings = RunSettings.model_validate({**SMALL, "keep_order": system == "gnndrive"})
+            wanted = resolve(PlannedRun(system, settings), roots[1], outside_series.isolation.name)
+            outside.append(execute(outside_series, wanted, data))
+    for one, other in zip(inside, outside, strict=True):
+        assert one.status == other.status == "ok", (one.reason, other.reason)
+        assert (one.config.isolation, other.config.isolation) == ("docker", select("auto").backend.name)
+        for mine, theirs in zip(one.epochs, other.epochs, strict=True):
+            assert mine.digest == theirs.digest and mine.feature_digest == theirs.feature_digest
+            assert mine.feature_digest is not None
+            assert mine.loss == theirs.loss and mine.batches == theirs.batches
+            assert mine.counters["rows"] == theirs.counters["rows"] > 0
+            if one.system == "ginex":
+                # Its counters are the plan's alone; the others' depend on which read was done first.
+                assert mine.counters == theirs.counters
+        assert one.memory.floor_bytes == pytest.approx(other.memory.floor_bytes, rel=0.1)
+        assert one.preprocess.reused == other.preprocess.reused or one.system != "gnndrive"
+
+
+def test_the_record_names_engine_image_and_profile(series: Series) -> None:
+    record = run(series)
+    assert record.status == "ok", record.reason
+    held = record.environment["container"]
+    assert held["engine"] and held["image"].startswith("outcore-host:") and held["image_id"].startswith("sha256:")
+    assert held["io_uring"] == "allowed" and held["seccomp"]
+    assert record.memory.peak_bytes > 0 and record.memory.cap_bytes is None
+
+
+def test_an_emulated_devices_memory_is_not_charged_to_the_container(series: Series) -> None:
+    record = run(series, device_memory="96MiB", memory="+40MiB")
+    assert record.status == "ok", record.reason
+    assert record.memory.peak_bytes < record.memory.floor_bytes + record.memory.training_bytes + (41 << 20)
+
+
+def test_out_of_memory_in_the_container_is_oom(series: Series) -> None:
+    record = run(series, memory="+64MiB", options={"behaviour": "hog"})
+    assert record.status == "oom" and "out of memory under the cap" in record.reason
+    assert record.memory.oom_kills >= 1 and record.memory.peak_bytes <= (record.memory.cap_bytes or 0)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "reason"),
+    [
+        ("sigkill", "failed", "ended by SIGKILL"),
+        ("nonsense", "failed", "sent what is no event"),
+        ("flood", "failed", "a line of more than"),
+        ("bug", "failed", "see worker.log"),
+    ],
+)
+def test_a_worker_that_misbehaves_ends_as_it_would_outside(
+    series: Series, behaviour: str, status: str, reason: str
+) -> None:
+    record = run(series, options={"behaviour": behaviour})
+    assert record.status == status and reason in record.reason
+
+
+def test_a_run_that_hangs_is_ended_with_its_container(series: Series) -> None:
+    record = run(series, options={"behaviour": "hang"}, timeout=8.0)
+    assert record.status == "timeout"
+
+
+def test_a_container_killed_from_outside_fails_its_run_and_says_so(series: Series) -> None:
+    killed = threading.Event()
+
+    def kill() -> None:
+        deadline = time.monotonic() + 60
+        while not killed.is_set() and time.monotonic() < deadline:
+            for container in containers("misbehaving"):
+                if container.status == "running":
+                    time.sleep(2.0)  # past its start
+                    container.kill()
+                    killed.set()
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    record = run(series, options={"behaviour": "hang"}, timeout=60.0)
+    killer.join()
+    assert killed.is_set()
+    assert record.status == "failed" and "container was ended from outside" in record.reason
+
+
+def test_ranks_share_one_container(series: Series) -> None:
+    record = run(series, ranks=2, device="cpu", device_memory=None)
+    assert record.status == "ok", record.reason
+    assert all(epoch.batches == 8 for epoch in record.epochs)
+
+
+def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
+    roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Docker().create("profile", Limits(64 << 20)) as cap:
+        subprocess.run(cap.command(["true"]), check=True)
+        default = docker_seccomp.engine_default(cap.first_pid)
+    file = tmp_path / "denying.json"
+    file.write_text(json.dumps(docker_seccomp.without_io_uring(default)))
+    monkeypatch.setenv("OUTCORE_SECCOMP", str(file))
+    _trial.cache_clear()
+    try:
+        with Series(beside(roots, tmp_path), roots[1], isolation="docker") as denied:
+            assert "Operation not permitted" in denied.availability.reason
+            record = run(denied, "gnndrive")
+    finally:
+        _trial.cache_clear()
+    assert record.status == "ok", record.reason
+    assert record.notes["io"].startswith("pread pool") and record.verdict != "VALID"
+    broken = {rule.name: rule.detail for rule in record.verdict_rules if not rule.ok}
+    assert any("pread pool" in detail for detail in broken.values()), broken
+    assert any("containers get no io_uring" in caveat for caveat in record.caveats)
+
+
+def test_the_derived_profile_is_the_engines_own_with_io_uring_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Docker().create("profile", Limits(64 << 20)) as cap:
+        subprocess.run(cap.command(["true"]), check=True)
+        default = docker_seccomp.engine_default(cap.first_pid)
+    derived = docker_seccomp.with_io_uring(docker_seccomp.without_io_uring(default))
+    names = {name for rule in default["syscalls"] for name in rule["names"]}
+    kept = {name for rule in derived["syscalls"] for name in rule["names"]}
+    assert names | set(docker_seccomp.CALLS) == kept and derived["defaultAction"] == default["defaultAction"]
+    assert docker_seccomp.allows(derived, "io_uring_enter") and docker_seccomp.allows(derived, "read")
+    assert not docker_seccomp.allows(derived, "add_key") and not docker_seccomp.allows(derived, "mount")
+    file = tmp_path / "derived.json"
+    file.write_text(json.dumps(derived))
+    monkeypatch.setenv("OUTCORE_SECCOMP", str(file))
+    _trial.cache_clear()
+    code = (
+        "import ctypes,os; l=ctypes.CDLL(None,use_errno=True); p=(ctypes.c_char*120)()\n"
+        "print(l.syscall(425,2,p) >= 0, l.syscall(248,b'user',b'x',b'y',1,-4), os.strerror(ctypes.get_errno()))"
+    )
+    try:
+        with Docker().create("derived", Limits(64 << 20)) as cap:
+            import sys
+
+            argv = cap.command([sys.executable, "-S", "-E", "-c", code])
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    finally:
+        _trial.cache_clear()
+    assert done.stdout.split(" ", 2) == ["True", "-1", "Operation not permitted\n"], done
