@@ -38,7 +38,8 @@ class Run:
 
     def __init__(self, spec: WorkerSpec, joint: Joint) -> None:
         from harness import build
-        from systems.interface import MemoryBudget, Runtime, StageClock
+        from harness.regress.slowdown import stage_clock
+        from systems.interface import MemoryBudget, Runtime
         from systems.registry import load
 
         self._spec = spec
@@ -51,7 +52,7 @@ class Run:
         build.hand_over_bounds(spec, self._workload)
         self._accelerator = build.build_accelerator(spec, joint.rank)
         self._trainer = build.build_trainer(spec, self._workload, self._accelerator, joint.group)
-        self._clock = StageClock()
+        self._clock = stage_clock(os.environ)
         runtime = Runtime(
             accelerator=self._accelerator,
             disk=build.disk_profile(spec.disk),
@@ -77,6 +78,7 @@ class Run:
         from harness.joint import merged_plan
         from harness.protocol import Done, Planned
         from harness.record import PlannedBuffer
+        from harness.regress import slowdown
 
         try:
             items = [
@@ -90,7 +92,7 @@ class Run:
                 self._epoch(epoch, warmup=epoch < config.warmup)
                 if models is not None:
                     models.keep()
-            notes = self._system.notes()
+            notes = {**self._system.notes(), **slowdown.notes(os.environ)}
         finally:
             self._system.close()
             self._accelerator.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.context import RunContext
 from harness.record import Record
+from harness.regress.slowdown import NOTE
 from harness.verdict.registry import Finding, rule
 
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
@@ -26,6 +27,16 @@ def code_is_committed(record: Record, context: RunContext) -> Finding | None:
     if dirty is None:
         return None
     return Finding(not dirty, "uncommitted changes" if dirty else str(_at(record.environment, "code.commit"))[:12])
+
+
+@rule("23", "nothing_was_slowed_on_purpose")
+def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Finding | None:
+    """The regression gate is tested with runs that wait on purpose: they are no measurement of a system.
+
+    Looks for the note that a worker leaves when it was told to spin in extract.
+    """
+    wait = record.notes.get(NOTE)
+    return Finding(wait is None, f"{wait} s added to every mini-batch" if wait else "")
 
 
 @rule("23", "host_keeps_its_promises", "CAVEATS")

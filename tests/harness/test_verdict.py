@@ -153,6 +153,10 @@ def changed_code(run: Run) -> None:
     run[0].environment["code"]["dirty"] = True
 
 
+def slowed(run: Run) -> None:
+    run[0].notes["test_extract_wait_s"] = "0.01"
+
+
 def host_caveat(run: Run) -> None:
     run[1].isolation_caveats.append("swap could not be switched off")
 
@@ -177,6 +181,7 @@ BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
     "emulated_is_not_accuracy": (pretends_accuracy, "CAVEATS"),
     "provenance_is_complete": (no_commit, "CAVEATS"),
     "code_is_committed": (changed_code, "CAVEATS"),
+    "nothing_was_slowed_on_purpose": (slowed, "INVALID"),
     "host_keeps_its_promises": (host_caveat, "CAVEATS"),
 }
 
