@@ -76,6 +76,8 @@ class Loader:
         cores: threads to plan for; 0: the cores this process may use.
         artefacts: folder where prepared work is kept for the next loader of the same kind; None: a folder beside the
             dataset that goes with the loader.
+        disk: what the dataset's device was measured to do, for systems that choose by it; of a drive that
+            `outcore ssd profile` measured: `harness.ssd.drive.read_drive(path).disk_profile()`.
         rank, world: this process among those that share every step's seed nodes.
 
     Raises:
@@ -91,7 +93,7 @@ class Loader:
         nodes: npt.ArrayLike | None = None, epochs: int = 0, seed: int = 0, sampler: SamplerName = "neighbor",
         replace: bool = False, layers: int = 0, shuffle: bool | None = None, max_batches: int = 0, form: Form = "auto",
         edges: Edges = "hops", copy: bool = False, faithful: bool = True, keep_order: bool = True, cores: int = 0,
-        artefacts: Path | str | None = None, rank: int = 0, world: int = 1,
+        artefacts: Path | str | None = None, disk: DiskProfile | None = None, rank: int = 0, world: int = 1,
     ) -> None:  # fmt: skip
         self._class = load(system)
         chosen = check_options(self._class, options or {})
@@ -117,14 +119,14 @@ class Loader:
         self._held = _Held()
         self._finalizer = weakref.finalize(self, self._held.close)
         try:
-            self._open(chosen, device, device_memory, artefacts, cores, keep_order)
+            self._open(chosen, device, device_memory, artefacts, disk or DiskProfile(), cores, keep_order)
         except BaseException:
             self.close()
             raise
 
     def _open(
-        self, options: Options, device: str, device_memory: str | int | None, artefacts: Path | str | None, cores: int,
-        keep_order: bool,
+        self, options: Options, device: str, device_memory: str | int | None, artefacts: Path | str | None,
+        disk: DiskProfile, cores: int, keep_order: bool,
     ) -> None:  # fmt: skip
         """Folders, device, bounds, then the system and its plan."""
         dataset = self.workload.dataset
@@ -147,7 +149,7 @@ class Loader:
         self._clock = StageClock()
         accelerator = self._held.accelerator = make_accelerator(device, memory_bytes=budget.device)
         runtime = Runtime(
-            accelerator=accelerator, disk=DiskProfile(), artefacts=kept, scratch=scratch / "run",
+            accelerator=accelerator, disk=disk, artefacts=kept, scratch=scratch / "run",
             cores=cores or len(os.sched_getaffinity(0)), keep_order=keep_order, epochs=self._epochs,
         )  # fmt: skip
         runtime.scratch.mkdir()

@@ -43,6 +43,7 @@ def online(loader: Loader, epoch: int) -> list[SampledBatch]:
 
 
 def assert_equal(batch: MiniBatch, wanted: SampledBatch, features: np.ndarray[Any, Any]) -> None:
+    batch = batch.to("cpu")
     assert (batch.epoch, batch.step, batch.batch_size) == (wanted.epoch, wanted.index, wanted.num_seeds)
     np.testing.assert_array_equal(batch.n_id, wanted.nodes)
     np.testing.assert_array_equal(batch.y, wanted.labels)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from workloads.dataset import Dataset
 from workloads.errors import InputError
 
 FAITHFUL = [name for name in names() if load(name).info.faithful]
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+BY_DEVICE = [(name, device) for name in FAITHFUL for device in DEVICES if device in load(name).info.devices]
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +33,23 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return make_tiny(tmp_path_factory.mktemp("loader") / "graph", seed=7)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def nothing_left(graph: Dataset) -> Iterator[None]:
     """No test here may leave a thread, an open file or a file."""
     with leaves_nothing(graph):
         yield
 
 
-@pytest.mark.parametrize("name", FAITHFUL)
-def test_every_faithful_system_gives_the_workloads_mini_batches_epoch_by_epoch(graph: Dataset, name: str) -> None:
+@pytest.mark.parametrize(("name", "device"), BY_DEVICE)
+def test_every_faithful_system_gives_the_workloads_mini_batches_epoch_by_epoch(
+    graph: Dataset, name: str, device: str
+) -> None:
     features = graph.load("features")
-    with make(graph, system=name, edges="layers") as loader:
+    with make(graph, system=name, device=device, edges="layers") as loader:
         for epoch in range(3):
             count = 0
             for batch, wanted in zip(loader, online(loader, epoch), strict=True):
+                assert batch.x.device.type == device
                 assert_equal(batch, wanted, features)
                 count += 1
             assert count == len(loader)
@@ -150,23 +156,33 @@ def test_copied_mini_batches_can_all_be_kept(graph: Dataset, name: str) -> None:
             np.testing.assert_array_equal(batch.x, features[batch.n_id.numpy()])
 
 
-@pytest.mark.parametrize("name", ["pyg+", "ginex", "gnndrive", "diskgnn"])
-def test_leaving_an_epoch_ends_its_threads_and_the_next_one_is_whole(graph: Dataset, name: str) -> None:
+@pytest.mark.parametrize("name", FAITHFUL)
+def test_an_epoch_may_be_left_and_any_other_comes_whole_after_it(graph: Dataset, name: str) -> None:
+    features = graph.load("features")
     with make(graph, system=name, edges="layers") as loader:
-        loader.prepare()
-        before = {thread.ident for thread in threading.enumerate()}
         for number, _ in enumerate(loader):
             if number == 1:
                 break
+        for epoch in (1, 7, 3):
+            loader.set_epoch(epoch)
+            for batch, wanted in zip(loader, online(loader, epoch), strict=True):
+                assert_equal(batch, wanted, features)
+
+
+@pytest.mark.parametrize("name", ["pyg+", "ginex", "gnndrive", "diskgnn"])
+def test_leaving_an_epoch_ends_its_threads(graph: Dataset, name: str) -> None:
+    with make(graph, system=name) as loader:
+        loader.prepare()
+        before = {thread.ident for thread in threading.enumerate()}
+        for _ in loader:
+            assert {thread.ident for thread in threading.enumerate()} > before
+            break
         assert {thread.ident for thread in threading.enumerate()} <= before
-        features = graph.load("features")
-        for batch, wanted in zip(loader, online(loader, 1), strict=True):
-            assert_equal(batch, wanted, features)
 
 
 @pytest.mark.parametrize("name", ["pyg+", "gnndrive", "diskgnn"])
 def test_an_exception_in_the_loop_comes_through_and_ends_everything(graph: Dataset, name: str) -> None:
-    with pytest.raises(ZeroDivisionError), make(graph, system=name) as loader:
+    with leaves_nothing(graph), pytest.raises(ZeroDivisionError), make(graph, system=name) as loader:
         for _ in loader:
             raise ZeroDivisionError
     with pytest.raises(InputError, match="closed"):
@@ -174,8 +190,9 @@ def test_an_exception_in_the_loop_comes_through_and_ends_everything(graph: Datas
 
 
 def test_a_loader_that_nobody_has_any_more_is_closed(graph: Dataset) -> None:
-    for _ in make(graph, system="gnndrive"):
-        break  # `nothing_left` sees that its threads and files went with it
+    with leaves_nothing(graph):
+        for _ in make(graph, system="gnndrive"):
+            break
 
 
 def test_closing_within_the_loop_is_told_not_taken_for_the_end(graph: Dataset) -> None:
@@ -212,6 +229,8 @@ def test_training_goes_on_at_a_later_epoch(graph: Dataset) -> None:
         loader.set_epoch(5)
         assert {batch.epoch for batch in loader} == {5}
         assert {batch.epoch for batch in loader} == {6}
+        with pytest.raises(InputError, match="0 or more"):
+            loader.set_epoch(-1)
 
 
 def test_ranks_share_each_steps_seed_nodes(graph: Dataset) -> None:
@@ -226,9 +245,14 @@ def test_ranks_share_each_steps_seed_nodes(graph: Dataset) -> None:
 @pytest.mark.parametrize("sampler", ["layerwise", "shadow"])
 def test_other_samplers_than_neighbour_sampling(graph: Dataset, sampler: str) -> None:
     features = graph.load("features")
-    with make(graph, sampler=sampler, fanout=[20, 20], layers=2, edges="layers", max_batches=3) as loader:
+    settings: dict[str, Any] = {"sampler": sampler, "fanout": [20, 20], "layers": 2, "max_batches": 3}
+    with make(graph, **settings, edges="layers") as loader:
         for batch, wanted in zip(loader, online(loader, 0), strict=True):
             assert_equal(batch, wanted, features)
+    with make(graph, **settings, edges="layers", form="dgl") as loader:
+        for (_, outputs, blocks), wanted in zip(loader, online(loader, 0), strict=True):
+            assert [block.num_edges() for block in blocks] == [block.num_edges for block in wanted.blocks]
+            np.testing.assert_array_equal(blocks[-1].dstdata["label"][: len(outputs)], wanted.labels)
 
 
 def test_work_that_is_kept_is_used_again(graph: Dataset, tmp_path: Path) -> None:
