@@ -1,0 +1,132 @@
+"""What lies in containers/ fits together: the compose file, the Dockerfile's sources, the packages, the scripts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.isolation.source import source_digest
+from tests.harness.cap_tools import needs_root
+from tests.harness.isolation.docker_tools import needs_docker
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONTAINERS = REPOSITORY / "containers"
+# Of the compose specification, what a service here may use, with the type of its value.
+SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
+    "image": str, "build": dict, "entrypoint": list, "command": list, "environment": dict, "volumes": list,
+    "tmpfs": list, "read_only": bool, "network_mode": str, "privileged": bool, "ulimits": dict,
+}  # fmt: skip
+
+
+def test_the_compose_file_is_valid_and_runs_make_bench() -> None:
+    content: dict[str, Any] = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())
+    assert set(content) == {"services"}
+    (service,) = content["services"].values()
+    for key, value in service.items():
+        assert isinstance(value, SERVICE_KEYS[key]), key
+    assert (CONTAINERS / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    assert service["command"][:2] == ["make", "bench"]
+    for variable in ("PROFILE", "FIGURES"):
+        assert any(word.startswith(f"{variable}=${{{variable}:-") for word in service["command"])
+        assert f"{variable} ?= " in (REPOSITORY / "Makefile").read_text()
+    for volume in service["volumes"]:
+        assert volume["type"] == "bind" and set(volume) <= {"type", "source", "target", "bind", "read_only"}
+    mounted = {volume["target"] for volume in service["volumes"]}
+    assert {service["environment"]["OUTCORE_DATA"], service["environment"]["OUTCORE_RESULTS"]} == mounted
+    # Every variable has a default: nothing has to be set to start.
+    assert not re.search(r"\$\{\w+\}|\$\w", (CONTAINERS / "compose.yaml").read_text())
+
+
+@pytest.mark.skipif(
+    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0
+    if shutil.which("docker")
+    else True,
+    reason="no docker compose here",
+)
+def test_compose_itself_accepts_the_file() -> None:
+    subprocess.run(["docker", "compose", "-f", str(CONTAINERS / "compose.yaml"), "config", "-q"], check=True)
+
+
+def test_the_dockerfile_copies_what_is_there_and_says_how_a_worker_starts() -> None:
+    text = (CONTAINERS / "Dockerfile").read_text()
+    assert re.search(r"^ARG BASE=python:3\.\d+-slim", text, re.M)
+    assert len(re.findall(r"^FROM \$\{BASE\} AS \w+", text, re.M)) == 2
+    for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.M):
+        for source in line.split()[:-1]:
+            assert (REPOSITORY / source).exists() or "[" in source, source
+    assert {"org.outcore.layout=image", "org.outcore.python=/work/.venv/bin/python"} <= set(text.split())
+    ignored = (REPOSITORY / ".dockerignore").read_text().split()
+    assert {".git", ".venv", "data"} <= set(ignored) and "harness" not in ignored
+
+
+def test_every_locked_package_is_for_runs_for_building_or_for_neither() -> None:
+    lock = (REPOSITORY / "requirements.lock").read_text()
+    parts = {what: _requirements(what, lock) for what in ("run", "build")}
+    names = {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in parts["run"]}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    for wanted in project["dependencies"]:
+        assert re.sub(r"[-_.]+", "-", re.split(r"[<>=]", wanted)[0]).lower() in names
+    assert not names & {"pytest", "ruff", "mypy", "dgl"}
+    assert not set(parts["run"]) & set(parts["build"]) and len(parts["build"]) >= 4
+
+
+def test_the_digest_of_the_code_follows_the_code_and_nothing_else(tmp_path: Path) -> None:
+    for layer in ("harness", "systems", "workloads"):
+        (tmp_path / layer).mkdir()
+        (tmp_path / layer / "one.py").write_text(layer)
+    before = source_digest(tmp_path)
+    (tmp_path / "harness" / "__pycache__").mkdir()
+    (tmp_path / "harness" / "__pycache__" / "one.py").write_text("made")
+    (tmp_path / "README.md").write_text("words")
+    assert source_digest(tmp_path) == before
+    (tmp_path / "systems" / "one.py").write_text("changed")
+    assert source_digest(tmp_path) != before
+    said = subprocess.run(
+        ["python3", str(REPOSITORY / "harness" / "isolation" / "source.py")], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == source_digest()
+
+
+@pytest.mark.parametrize("script", ["base", "build"])
+def test_scripts_are_sound_and_refuse_what_they_do_not_know(script: str) -> None:
+    subprocess.run(["bash", "-n", str(CONTAINERS / script)], check=True)
+    if script == "build":
+        done = subprocess.run([CONTAINERS / script, "--nonsense"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "unknown argument --nonsense" in done.stderr
+
+
+@needs_docker
+@needs_root
+def test_the_printed_profile_allows_io_uring_and_starts_a_container() -> None:
+    done = subprocess.run(
+        [sys.executable, str(CONTAINERS / "seccomp-profile")], capture_output=True, text=True, check=True, cwd="/"
+    )
+    profile = json.loads(done.stdout)
+    from harness.isolation import Limits
+    from harness.isolation.docker_cap import DockerCap
+    from harness.isolation.docker_engine import connect
+    from harness.isolation.docker_image import HOST_IMAGE, find
+    from harness.isolation.docker_seccomp import CALLS, allows
+    from harness.isolation.owner import cap_name
+
+    assert all(allows(profile, call) for call in CALLS) and profile["defaultAction"] != "SCMP_ACT_ALLOW"
+    client = connect()
+    image = find(client, HOST_IMAGE)
+    with DockerCap(client, cap_name("printed"), Limits(64 << 20), image, seccomp=json.dumps(profile)) as cap:
+        assert subprocess.run(cap.command(["true"]), check=False).returncode == 0
+
+
+def _requirements(what: str, lock: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, str(CONTAINERS / "requirements"), what], input=lock, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()

@@ -1,0 +1,140 @@
+"""A system in an image of its own: the example runs, equals what it wraps, and what an image says is checked."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.experiment import PlannedRun, RunSettings, resolve
+from harness.foreign import _of_image, image_of, system_info
+from harness.isolation.docker_engine import connect
+from harness.isolation.docker_image import HOST_IMAGE, find
+from harness.orchestrator import execute
+from harness.record import Record
+from harness.series import Series
+from tests.harness.isolation.docker_tools import containers, needs_docker
+from tests.harness.run_tools import left_behind, outcore, share_cache
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+from workloads.errors import InputError
+
+pytestmark = needs_docker
+EXAMPLE = Path(__file__).resolve().parents[2] / "containers" / "example"
+NAME = "outcore-test-example:1"
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[str]:
+    client = connect()
+    base = find(client, HOST_IMAGE).name
+    client.images.build(path=str(EXAMPLE), tag=NAME, buildargs={"BASE": base}, rm=True)
+    yield f"image:{NAME}"
+    client.images.remove(NAME, force=True)
+    _of_image.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    root = tmp_path_factory.mktemp("foreign")
+    make_tiny(root / "data" / "tiny", nodes=20_000, edges=100_000, dim=64)
+    share_cache(root / "results", tmp_path_factory)
+    with Series(root / "results", root / "data", isolation="docker") as opened:
+        yield opened
+    assert containers() == []
+
+
+def run(series: Series, system: str, **changes: object) -> Record:
+    settings = RunSettings.model_validate(
+        {"dataset": "tiny", "fanout": [5, 5], "batch_size": 100, "max_batches": 4, "epochs": 2, "warmup": 1,
+         "hidden": 16, "memory": "+64MiB", "timeout": 100.0, "verify": True, **changes},
+    )  # fmt: skip
+    wanted = resolve(PlannedRun(system, settings), series.data_root, series.isolation.name)
+    record = execute(series, wanted, Dataset.open(series.data_root / "tiny"))
+    assert left_behind(series) == []
+    return record
+
+
+def test_the_example_equals_the_system_that_it_wraps(series: Series, example: str) -> None:
+    theirs = run(series, example, options={"extractors": 2}, keep_order=True)
+    ours = run(series, "gnndrive", options={"extractors": 2}, keep_order=True)
+    assert theirs.status == ours.status == "ok", (theirs.reason, ours.reason)
+    for mine, other in zip(theirs.epochs, ours.epochs, strict=True):
+        assert mine.digest == other.digest and mine.feature_digest == other.feature_digest
+        assert mine.counters["rows"] == other.counters["rows"] and mine.batches == other.batches
+        assert mine.loss == pytest.approx(other.loss, rel=1e-4)
+        assert set(mine.stages_s) == set(other.stages_s) and mine.device_bytes is not None
+    assert theirs.memory.floor_bytes > 50 << 20 and theirs.memory.plan
+    rules = {rule.name: rule.ok for rule in theirs.verdict_rules}
+    assert rules["digests_equal_the_workload"]
+
+
+def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path) -> None:
+    info = system_info(example)
+    assert info.name == "example" and info.faithful and info.devices == ("cpu",)
+    make_tiny(tmp_path / "data" / "tiny")
+    for option, said in (("extractor=2", "did you mean 'extractors'"), ("extractors=many", "valid integer")):
+        done = outcore(
+            "run", example, "--dataset", "tiny", "-o", option, "--isolation", "docker",
+            data=tmp_path / "data", results=tmp_path / "results",
+        )  # fmt: skip
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> None:
+    make_tiny(tmp_path / "data" / "tiny")
+    done = outcore(
+        "run", example, "--dataset", "tiny", "--isolation", "none", "--fanout", "3", "--epochs", "2",
+        data=tmp_path / "data", results=tmp_path / "results",
+    )  # fmt: skip
+    assert "--isolation docker" in done.stderr + done.stdout and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([], "no labels org.outcore.worker"),
+        (["LABEL org.outcore.worker='[]x'"], "is not JSON"),
+        (['LABEL org.outcore.worker=\'["w"]\' org.outcore.system=\'{"name": "x", "fast": true}\''], "fast: Extra"),
+        (["LABEL org.outcore.worker='[\"w\"]' org.outcore.system='{\"name\": 3}'"], "name: Input should be"),
+    ],
+)
+def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
+    client = connect()
+    name = "outcore-test-labels:1"
+    client.api.import_image_from_data(
+        _one_file(), repository=name.split(":")[0], tag="1", changes=["LABEL org.outcore.layout=host", *labels]
+    )
+    try:
+        with pytest.raises(InputError, match=said):
+            system_info(f"image:{name}")
+    finally:
+        client.images.remove(name, force=True)
+
+
+def test_a_worker_that_cannot_start_fails_its_run(series: Series) -> None:
+    client = connect()
+    base = find(client, HOST_IMAGE).name
+    file = f'FROM {base}\nLABEL org.outcore.worker=\'["/nowhere"]\' org.outcore.system=\'{{"name": "broken"}}\'\n'
+    client.images.build(fileobj=io.BytesIO(file.encode()), tag="outcore-test-broken:1", rm=True)
+    try:
+        record = run(series, "image:outcore-test-broken:1")
+    finally:
+        client.images.remove("outcore-test-broken:1", force=True)
+    assert record.status in ("failed", "unsupported") and "calibration failed" in record.reason
+    assert "/nowhere" in record.reason
+
+
+def test_names_of_images_are_told_from_names_of_classes() -> None:
+    assert image_of("image:one/two:3") == "one/two:3"
+    assert image_of("gnndrive") is None and image_of("package.module:Class") is None
+
+
+def _one_file() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("file"))
+    return buffer.getvalue()
