@@ -78,11 +78,11 @@ def device_of(text: str, results_root: Path) -> Device:
     """
     path = Path(text)
     if path.suffix == ".json" and path.is_file():
-        return _of_drive(read_drive(path))
+        return device_from(read_drive(path))
     saved, _ = saved_drives(results_root)
     for drive in saved:
         if text in (drive.name, drive_path(results_root, drive.name).stem):
-            return _of_drive(drive)
+            return device_from(drive)
     if text.partition("/")[0] in load_classes():
         found = parse_disk_class(text)
         assert found is not None
@@ -193,7 +193,8 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
     return sorted(found, key=lambda entry: (entry.workload, entry.seconds))
 
 
-def _of_drive(drive: Drive) -> Device:
+def device_from(drive: Drive) -> Device:
+    """A measured drive as a device."""
     return Device(drive.name, drive.disk_profile(), "profile", drive, drive.disk_class or "none")
 
 

@@ -1,0 +1,190 @@
+"""Drives side by side: from records and profiles alone, predicted where nothing was run, on a page fetching nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.record import Record
+from harness.ssd.compare import Comparison, compare
+from harness.ssd.drive import save_drive
+from harness.ssd.page import sentences, tables, write_page
+from harness.ssd.prices import load_prices, price_of
+from harness.ssd.whatif import Device, device_from, device_of
+from tests.harness.records import save
+from tests.harness.ssd.drives import counted, make_drive
+from workloads.errors import InputError
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "ssd-prices.yaml"
+
+
+def classes(*names: str) -> list[Device]:
+    return [device_of(name, Path("/nowhere")) for name in names]
+
+
+def runs() -> list[Record]:
+    return [
+        counted("ginex", 2.6, disk_class="aws-nvme/16"),
+        counted("ginex", 100.0, disk_class="aws-gp3/16"),
+        counted("diskgnn", 0.6, disk_class="aws-nvme/16", reads=100, size=1 << 20),
+        counted("diskgnn", 0.7, disk_class="aws-gp3/16", reads=100, size=1 << 20),
+    ]
+
+
+@pytest.fixture
+def found() -> Comparison:
+    return compare(classes("aws-nvme/16", "aws-gp3/16"), runs(), load_prices(EXAMPLE))
+
+
+def test_epochs_are_those_of_the_records(found: Comparison) -> None:
+    cell = found.cell("aws-gp3/16", "ginex")
+    assert cell is not None and not cell.predicted
+    assert (cell.epoch_s, cell.read_amplification, cell.verdict) == (100.0, 1.5, "VALID")
+    assert cell.reads_per_s == pytest.approx(1000.0) and cell.bytes_per_s == pytest.approx(4096e3)
+    assert cell.device_share == pytest.approx(1.0)
+    changed = [
+        run.model_copy(update={"epochs": [run.epochs[0].model_copy(update={"seconds": 50.0})]}) for run in runs()
+    ]
+    again = compare(classes("aws-nvme/16", "aws-gp3/16"), changed).cell("aws-gp3/16", "ginex")
+    assert again is not None and again.epoch_s == 50.0
+
+
+def test_growth_from_drive_to_drive_is_told_for_each_system(found: Comparison) -> None:
+    assert [system for system, *_ in found.growth()] == ["diskgnn", "ginex"]
+    assert sentences(found) == [
+        "diskgnn: 1.17x as long on aws-gp3/16 as on aws-nvme/16.",
+        "ginex: 38x as long on aws-gp3/16 as on aws-nvme/16.",
+    ]
+
+
+def test_what_was_not_run_on_a_drive_is_predicted_and_said_to_be() -> None:
+    found = compare(classes("aws-nvme/16", "intel-s3510/4"), runs())
+    cell = found.cell("intel-s3510/4", "ginex")
+    assert cell is not None and cell.predicted and cell.reads_per_s is None
+    assert cell.epoch_s == pytest.approx(100_000 / 17_000)
+    assert any(note.startswith("PREDICTED, not measured, on intel-s3510/4") for note in found.notes)
+    assert "(predicted)" in " ".join(sentences(found))
+    assert any("predicted" in value for row in tables(found)[1].rows for value in row)
+
+
+def test_price_and_performance_go_by_the_users_file(found: Comparison) -> None:
+    cell = found.cell("aws-gp3/16", "ginex")
+    assert cell is not None
+    assert cell.per_price == pytest.approx(3600 / 100.0 / 80.0)
+    assert any("April 2024" in note for note in found.notes)
+
+
+def test_a_bare_drive_has_the_runs_of_its_own_kind(tmp_path: Path) -> None:
+    drive = make_drive()
+    disk = {"model": drive.identity.model, "size_bytes": drive.identity.capacity_bytes}
+    mine = counted("ginex", 1.5, disk_class="none").model_copy(update={"environment": {"disk": disk}})
+    other = counted("ginex", 9.0, disk_class="none").model_copy(
+        update={"environment": {"disk": {**disk, "model": "ANOTHER"}}}
+    )
+    found = compare([device_from(drive), *classes("aws-gp3/16")], [mine, other])
+    cell = found.cell("fast", "ginex")
+    assert cell is not None and (cell.epoch_s, cell.predicted) == (1.5, False)
+    assert found.cell("aws-gp3/16", "ginex").predicted  # type: ignore[union-attr]
+
+
+def test_without_runs_drives_are_compared_by_fio_alone() -> None:
+    found = compare([device_from(make_drive("a")), device_from(make_drive("b", iops=5e4))], [])
+    assert [side.figures["randread_4k_iops"] for side in found.sides] == [100_000, 50_000]
+    assert found.sides[0].figures["latency_64_p99_s"] == 150e-6
+    assert found.cells == () and "by fio alone" in found.notes[0]
+
+
+def test_workloads_are_never_mixed() -> None:
+    small = [counted("ginex", 1.0, dim=64), counted("pyg+", 1.0, dim=64)]
+    found = compare(classes("aws-nvme/16", "aws-gp3/16"), [*runs(), *small])
+    assert found.systems == ("ginex", "diskgnn") and "kron-d128" in found.workload
+    assert any("1 other workloads" in note for note in found.notes)
+    chosen = compare(classes("aws-nvme/16"), [*runs(), *small], dataset="kron-d64")
+    assert chosen.systems == ("pyg+", "ginex")
+    with pytest.raises(InputError, match="kron-d32"):
+        compare(classes("aws-nvme/16"), runs(), dataset="kron-d32")
+
+
+def test_a_drive_named_twice_is_refused() -> None:
+    with pytest.raises(InputError, match="named twice"):
+        compare(classes("aws-gp3", "aws-gp3"), runs())
+
+
+def test_the_page_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
+    drive = make_drive("evil <script>alert(1)</script>")
+    found = compare([device_from(drive), *classes("aws-nvme/16", "aws-gp3/16")], runs(), load_prices(EXAMPLE))
+    written = write_page(found, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in written)
+    page = (tmp_path / "ssd-report.html").read_text()
+    assert "<script>" not in page and "evil &lt;script&gt;" in page
+    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+    assert page.count("data:image/png;base64,") == 4
+    for value in ("aws-gp3/16", "100x as long", "PREDICTED", "MODEL evil"):
+        assert value in page
+    pdf = (tmp_path / "ssd-report.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\b", pdf)) == 1
+    rows = (tmp_path / "ssd-epochs.csv").read_text().splitlines()
+    assert len(rows) == 1 + 3 * 2
+    assert json.loads((tmp_path / "ssd-report.json").read_text())["workload"] == found.workload
+
+
+def test_the_same_comparison_gives_the_same_page(tmp_path: Path, found: Comparison) -> None:
+    first, second = ({path.name: path.read_bytes() for path in write_page(found, tmp_path / n)} for n in "ab")
+    assert {name for name in first if first[name] != second[name]} == set()
+
+
+def test_compare_takes_profiles_of_other_hosts_and_runs_of_other_roots(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save_drive(tmp_path / "elsewhere", make_drive("theirs"))
+    save(tmp_path / "runs", *runs())
+    arguments = ["ssd", "compare", str(path), "aws-gp3/16", "--from", str(tmp_path / "runs"), "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--results-root", str(tmp_path / "own"), "--prices", str(EXAMPLE)])
+    assert not ended.value.code
+    found = json.loads(capsys.readouterr().out)
+    assert [drive["name"] for drive in found["drives"]] == ["theirs", "aws-gp3/16"]
+    assert found["drives"][1]["price_per_tb"] == pytest.approx(80.0)
+    assert {(e["device"], e["system"], e["predicted"]) for e in found["epochs"]} == {
+        ("theirs", "ginex", True), ("theirs", "diskgnn", True),
+        ("aws-gp3/16", "ginex", False), ("aws-gp3/16", "diskgnn", False),
+    }  # fmt: skip
+
+
+def test_prices_come_as_yaml_or_csv_by_the_gb_or_by_the_drive(tmp_path: Path) -> None:
+    table = tmp_path / "prices.csv"
+    table.write_text(
+        "# asked today\ndevice,price_per_gb,price,capacity_gb,currency,source\n"
+        'lab,,120,960,€,"a shop, 2026-01-01"\naws-gp3,0.08,,,,list\n'
+    )
+    prices = load_prices(table)
+    assert (prices["lab"].per_tb, prices["lab"].currency) == (125.0, "€")
+    assert price_of(prices, "aws-gp3/16") == prices["aws-gp3"]
+    assert price_of(prices, "unknown", "") is None
+    assert load_prices(EXAMPLE)["aws-nvme"].per_tb == pytest.approx(125.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("p.yaml", "a: {price_per_gb: 0.1}", "source"),
+        ("p.yaml", "a: {price: 10, source: x}", "price and capacity_gb"),
+        ("p.yaml", "a: {price_per_gb: -1, source: x}", "greater than 0"),
+        ("p.yaml", "a: {prise: 1, source: x}", "prise"),
+        ("p.yaml", "- a", "has no prices"),
+        ("p.yaml", "a: [", "is not YAML"),
+        ("p.csv", "name,price_per_gb\na,1\n", "column `device`"),
+        ("p.csv", "device,price_per_gb,source\na,1,x,y\n", "more cells"),
+        ("p.csv", "device,price_per_gb,source\na,1,x\na,2,x\n", "twice"),
+        ("p.csv", "device,price_per_gb,source\na,cheap,x\n", "price_per_gb"),
+    ],
+)
+def test_a_wrong_price_list_is_refused_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        load_prices(path)

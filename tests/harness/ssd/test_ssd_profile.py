@@ -1,0 +1,288 @@
+"""`outcore ssd profile` on a real disk: every point measured, gone on with after a kill, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from harness.ssd import grid
+from harness.ssd.device import block_device
+from harness.ssd.drive import drive_path, read_drive
+from harness.ssd.fio import FioJob, SteadyRule, best_engine, fio_path, parse_fio, run_fio
+from harness.ssd.testfile import check_folder, one_at_a_time, own_file, sweep
+from tests.harness.cap_tools import MIB, cold_file, on_disk
+from workloads.errors import HostError, InputError
+
+needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
+SHORT = ["--file-size", "16MiB", "--seconds", "0.1", "--name", "mine"]
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[Path]:
+    for folder in on_disk():
+        if not block_device(folder).number:
+            pytest.skip(f"{folder} is on no disk")
+        yield folder
+
+
+def run_cli(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+class Stopped:
+    """A profile that was killed after some points, and the one that went on with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.results = folder / "drive", folder / "results"
+        self.folder.mkdir()
+        self.command = [
+            sys.executable, "-c", "from harness.cli import main; main()", "ssd", "profile", str(self.folder), *SHORT,
+            "--results-root", str(self.results), "--json",
+        ]  # fmt: skip
+        part = self.results / "ssd" / "mine.part"
+        child = subprocess.Popen(self.command, start_new_session=True, stdout=subprocess.DEVNULL)
+        self.first: dict[str, Any] = {}
+        deadline = time.monotonic() + 60
+        while len(self.first) < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+            if part.exists():
+                self.first = json.loads(part.read_text())["points"]
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        self.left_by_the_killed = [path.name for path in self.folder.iterdir()]
+        done = subprocess.run(self.command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        self.json = json.loads(done.stdout)
+        self.drive = read_drive(drive_path(self.results, "mine"))
+
+
+@pytest.fixture(scope="module")
+def stopped(disk: Path) -> Stopped:
+    if fio_path() is None:
+        pytest.skip("fio is not installed")
+    return Stopped(disk)
+
+
+def test_a_killed_profile_is_gone_on_with_and_its_points_are_kept(stopped: Stopped) -> None:
+    assert len(stopped.first) >= 3
+    kept = [point.model_dump(mode="json") for point in stopped.drive.points]
+    assert all(point in kept for point in stopped.first.values())
+    assert not (stopped.results / "ssd" / "mine.part").exists()
+
+
+def test_the_file_of_a_killed_profile_goes_at_the_next_start_and_none_is_left(stopped: Stopped) -> None:
+    assert [name.startswith(".outcore-ssd-") for name in stopped.left_by_the_killed] == [True]
+    assert list(stopped.folder.iterdir()) == []
+
+
+def test_a_quick_profile_has_every_kind_of_read(stopped: Stopped) -> None:
+    points = stopped.drive.points
+    file = Path("/")
+    assert len(points) == len(grid.jobs("quick", file, stopped.drive.identity.logical_block_bytes, 0.1))
+    reads = [point for point in points if not point.write_percent]
+    kinds = {(point.pattern, point.engine, point.direct) for point in reads}
+    random = {("random", engine, direct) for engine in ("sync", "async") for direct in (True, False)}
+    assert kinds == random | {("sequential", "async", True)}
+    assert {point.in_flight for point in reads} >= {1, 4, 16, 64, 256}
+    assert all(point.iops > 0 and point.cpu_s_per_request > 0 for point in points)
+    assert all(point.latency_s["50"] <= point.latency_s["99.9"] for point in points)
+    assert [point.write_iops > 0 for point in points if point.write_percent] == [True]
+
+
+def test_the_profile_says_who_and_in_what_condition_the_drive_is(stopped: Stopped) -> None:
+    who, condition = stopped.drive.identity, stopped.drive.condition
+    device = block_device(stopped.folder)
+    assert (who.name, who.capacity_bytes, who.file_system) == (device.name, device.size_bytes, device.file_system)
+    assert who.layers and who.layers[-1].endswith("(disk)")
+    assert 0 < condition.fill < 1 and condition.file_bytes == 16 * MIB
+    assert condition.steady is not None and condition.steady.iops
+    assert not condition.preconditioned
+    assert condition.health or "not" in condition.health_missing
+    assert stopped.json == stopped.drive.to_json()
+    assert who.serial is None
+
+
+def test_a_profile_serves_as_roofline(stopped: Stopped) -> None:
+    profile = stopped.drive.disk_profile()
+    assert profile.request_seconds(4096) > 0
+    assert profile.sequential_bytes_per_s() > 0
+    assert all(point.depth <= 256 for point in profile.points)
+
+
+@pytest.mark.parametrize(("mode", "most"), [("quick", 60), ("full", 15 * 60)])
+def test_a_profile_ends_in_time_on_a_drive_that_writes_300_mb_a_second(mode: Any, most: float) -> None:
+    assert grid.estimate_s(mode, grid.POINT_S[mode], grid.FILE_BYTES[mode]) < most
+
+
+def test_the_full_grid_has_every_size_and_depth() -> None:
+    jobs = grid.jobs("full", Path("/"), 512, 1.0)
+    deep = {(job.block_bytes, job.depth) for job in jobs if job.direct and job.engine != "psync"}
+    assert {(512 << i, 1 << j) for i in range(8) for j in range(9)} <= deep
+    assert len({grid.key_of(job) for job in jobs}) == len(jobs)
+
+
+def test_a_drive_of_large_sectors_is_read_in_those() -> None:
+    jobs = grid.jobs("full", Path("/"), 4096, 1.0)
+    assert min(job.block_bytes for job in jobs) == 4096
+    assert len({grid.key_of(job) for job in jobs}) == len(jobs)
+
+
+def test_two_profiles_of_a_device_at_once_are_refused(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with one_at_a_time(block_device(disk)):
+        code, _, err = run_cli(["ssd", "profile", str(disk), *SHORT, "--results-root", str(disk / "r")], capsys)
+    assert code == 3
+    assert "another outcore measures" in err
+    assert not list(disk.glob(".outcore-ssd-*"))
+
+
+def test_memory_is_told_from_a_drive(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run_cli(["ssd", "profile", "/dev/shm"], capsys)
+    assert code == 3
+    assert "tmpfs, which is memory and no drive" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("nfs4", "rw,addr=10.0.0.1", "over the network"),
+        ("fuse.sshfs", "rw", "over the network"),
+        ("overlay", "rw,lowerdir=/a,upperdir=/nowhere/upper,workdir=/w", "upper folder is not visible"),
+        ("proc", "rw", "has no block device"),
+    ],
+)
+def test_what_is_no_drive_of_this_host_is_said_plainly(kind: str, options: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text(f"40 20 0:99 / {tmp_path} rw - {kind} server:/x {options}\n")
+    with pytest.raises(HostError, match=said):
+        check_folder(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/dev/null", "/etc/passwd"])
+def test_a_path_that_is_no_folder_is_refused(path: str) -> None:
+    with pytest.raises(InputError, match="not a folder"):
+        check_folder(Path(path))
+
+
+@needs_fio
+def test_a_file_that_does_not_fit_is_refused_before_it_is_written(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--results-root", str(disk / "r")]
+    code, out, _ = run_cli(["ssd", "profile", str(disk), "--file-size", "900TiB", "--json", *root], capsys)
+    assert code == 3
+    error = json.loads(out)["error"]
+    assert "free" in error["message"] and "--file-size" in error["fix"]
+    assert not list(disk.glob(".outcore-ssd-*"))
+
+
+def test_without_fio_it_says_how_to_get_it(
+    disk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    code, _, err = run_cli(["ssd", "profile", str(disk), "--results-root", str(disk / "r")], capsys)
+    assert code == 3
+    assert "apt-get install fio" in err
+
+
+@needs_fio
+def test_preconditioning_warns_before_it_writes(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with one_at_a_time(block_device(disk)):  # so that it ends there
+        root = ["--results-root", str(disk / "r")]
+        _, _, err = run_cli(["ssd", "profile", str(disk), "--precondition", *SHORT, *root], capsys)
+    warning, refusal = err.splitlines()
+    assert "writes up to about 32.0 MiB" in warning and "wears the drive" in warning
+    assert "another outcore" in refusal
+
+
+def test_only_files_of_the_dead_are_swept(disk: Path) -> None:
+    with own_file(disk, MIB) as mine:
+        foreign = disk / ".outcore-ssd-notes.bin"
+        foreign.write_text("a user's own")
+        assert sweep(disk) == []
+        assert mine.exists() and foreign.exists()
+        foreign.unlink()
+    assert not mine.exists()
+
+
+@needs_fio
+def test_a_job_that_settles_ends_early_and_says_so(disk: Path) -> None:
+    file = cold_file(disk, 16 * MIB)
+    # A rule that anything meets.
+    rule = SteadyRule(within=0.99, seconds=2, ramp_seconds=0)
+    job = FioJob(file=file, block_bytes=4096, depth=4, seconds=30, engine=best_engine(), steady=rule)
+    began = time.monotonic()
+    (result,) = run_fio([job])
+    assert time.monotonic() - began < 15
+    assert result.steady is not None and result.steady.attained
+    assert 0 <= result.steady.deviation <= 0.99 and len(result.steady.iops) == 2
+
+
+@needs_fio
+def test_reads_never_write_and_mixed_jobs_do(disk: Path) -> None:
+    file = cold_file(disk, 2 * MIB)
+    before = file.read_bytes()
+    shared: dict[str, Any] = {"file": file, "block_bytes": 4096, "depth": 8, "engine": best_engine(), "seconds": 0.2}
+    (result,) = run_fio([FioJob(**shared)])
+    assert file.read_bytes() == before and result.write_iops == 0
+    (mixed,) = run_fio([FioJob(**shared, write_percent=50)])
+    assert file.read_bytes() != before
+    assert mixed.write_iops > 0 and mixed.iops > 0
+    (writes,) = run_fio([FioJob(**shared, write_percent=100)])
+    assert writes.iops > 0 and writes.latency_s
+
+
+@needs_fio
+def test_a_killed_fio_is_told_by_its_signal(disk: Path) -> None:
+    import threading
+
+    import psutil
+
+    file = cold_file(disk, 2 * MIB)
+
+    def kill() -> None:
+        for _ in range(200):
+            time.sleep(0.05)
+            for child in psutil.Process().children(recursive=True):
+                if child.name() == "fio":
+                    child.kill()
+                    return
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(HostError, match="SIGKILL"):
+        run_fio([FioJob(file=file, block_bytes=4096, depth=1, seconds=20, engine="psync")])
+    killer.join()
+
+
+def test_an_old_fio_is_refused_with_the_version_that_is_needed(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "fio"
+    old.write_text("#!/bin/sh\necho fio-2.2.10\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(HostError, match=r"fio 2.2 is too old; install fio 3.0"):
+        run_fio([FioJob(file=cold_file(disk, MIB), block_bytes=4096)])
+
+
+def test_notes_of_fio_before_and_after_its_json_do_no_harm() -> None:
+    side = {"iops": 10.0, "total_ios": 10, "io_bytes": 40960, "runtime": 1000}
+    report = {"fio version": "fio-3.33", "jobs": [{"error": 0, "read": side, "usr_cpu": 1.0, "sys_cpu": 2.0}]}
+    jobs = [FioJob(file=Path("/x"), block_bytes=4096)]
+    text = f"fio: note {{not json}}\n{{also}} not\n{{\n{json.dumps(report, indent=1)[1:]}\nfio: bye {{}}\n"
+    (result,) = parse_fio(text, jobs)
+    assert result.iops == 10.0 and result.cpu == pytest.approx(0.03)
