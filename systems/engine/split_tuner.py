@@ -126,7 +126,7 @@ def forecast(
     pages: list[list[npt.NDArray[np.uint32]]] = [[] for _ in candidates]
     recorded = 0
     for batch in batches:
-        nodes, touched = _pages(workload, batch, indptr)
+        nodes, touched = touched_pages(workload, batch, indptr)
         asked = np.concatenate([batch.nodes[: block.num_dst] for block in batch.blocks])
         asked = asked[indptr[asked + 1] > indptr[asked]]
         for number, result in enumerate(found):
@@ -194,7 +194,7 @@ def _add_reads(result: Forecast, rows: int, stats: ReadStats, misses: int) -> No
         result.requests_by_size[size] = result.requests_by_size.get(size, 0) + count
 
 
-def _pages(workload: Workload, batch: SampledBatch, indptr: Ids) -> tuple[Ids, Ids]:
+def touched_pages(workload: Workload, batch: SampledBatch, indptr: Ids) -> tuple[Ids, Ids]:
     """Pages of `indices` that sampling this mini-batch touches, and the node for whose list each is.
 
     Both pages of a list that lies on two; of longer lists as many as entries are drawn, evenly spread, since which

@@ -1,0 +1,135 @@
+"""The advice: every system's forecast at the memory given, ranked by the time of the whole training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from harness.advise.forecasts import Conditions, Forecast, forecast
+from harness.advise.planned import plan_of
+from harness.advise.share import Share, take_share
+
+if TYPE_CHECKING:
+    from systems.interface import DiskProfile
+    from workloads.workload import Workload
+
+_UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
+_GROWTH = 2
+# What to lower, one after the other, where a system's defaults do not fit: less at a time.
+_SMALLER: dict[str, list[dict[str, Any]]] = {
+    "gnndrive": [{"extractors": 2}, {"extractors": 1}],
+    "ali+pg": [{"list_threads": 2}, {"list_threads": 1}],
+    "ginex": [{"samplers": 1}],
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the advice is for.
+
+    Attributes:
+        workload: graph, sampler, model.
+        device: `cpu`, `cuda` or `emulated:<profile>`; `device_memory` its memory in bytes.
+        host: host budget in bytes.
+        epochs: of the whole training.
+        options: options of single systems, by name.
+    """
+
+    workload: Workload
+    device: str
+    device_memory: int | None
+    host: int
+    epochs: int
+    cores: int
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is advised.
+
+    Attributes:
+        ranked: forecasts of systems that can run, least time first.
+        refused: those that cannot, or are not compared; by name.
+        share: what was sampled.
+        changes: what twice the memory and a disk twice as fast would come to: the advised system and its time.
+    """
+
+    ranked: list[Forecast]
+    refused: list[Forecast]
+    share: Share
+    changes: dict[str, Forecast]
+
+
+def advise(
+    setting: Setting, profile: DiskProfile, *, batches: int, systems: list[str] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Advice:  # fmt: skip
+    """Rank the systems for a setting on a disk.
+
+    Args:
+        batches: mini-batches of an epoch to sample.
+        systems: of these alone; None: all that are installed.
+    """
+    from systems.registry import names
+    from workloads.accelerator import make_accelerator
+
+    accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory)
+    try:
+        share = take_share(setting.workload, accelerator, batches, progress)
+        chosen = list(names() if systems is None else systems)
+
+        def ranked(at: Setting, disk: DiskProfile) -> list[Forecast]:
+            found = []
+            for name in chosen:
+                progress(f"forecast of {name}")
+                found.append(_one(name, at, disk, share, accelerator))
+            return sorted(found, key=lambda entry: (entry.total_s(at.epochs), entry.system))
+
+        now = ranked(setting, profile)
+        changes = {}
+        for text, at, disk in (
+            ("twice the memory", replace(setting, host=_GROWTH * setting.host), profile),
+            ("a disk twice as fast", setting, _faster(profile, _GROWTH)),
+        ):
+            able = [entry for entry in ranked(at, disk) if not entry.refused]
+            if able:
+                changes[text] = able[0]
+        able = [entry for entry in now if not entry.refused]
+        return Advice(able, [entry for entry in now if entry.refused], share, changes)
+    finally:
+        accelerator.close()
+
+
+def _one(name: str, setting: Setting, profile: DiskProfile, share: Share, accelerator: Any) -> Forecast:
+    from systems.registry import load
+
+    found = load(name)
+    options = found.info.options.model_validate(setting.options.get(name, {}))
+    if not found.is_faithful(options):
+        return Forecast(name, refused=_UNFAITHFUL)
+    if accelerator.kind not in found.info.devices:
+        return Forecast(name, refused=f"does not run on {setting.device}")
+    bus = getattr(getattr(accelerator, "profile", None), "bus_bytes_per_s", None)
+    conditions = Conditions(setting.host, setting.epochs, setting.cores, profile, bus.value if bus else 0.0)
+    own = setting.options.get(name, {})
+    refused: Forecast | None = None
+    for smaller in [{}, *(entry for entry in _SMALLER.get(name, []) if not entry.keys() & own.keys())]:
+        planned = plan_of(
+            name, share.workload, accelerator, profile, host=setting.host, device=setting.device_memory,
+            cores=setting.cores, epochs=setting.epochs, options={**own, **smaller},
+        )  # fmt: skip
+        made = forecast(name, share, planned, conditions)
+        if not made.refused:
+            return replace(made, options=smaller)
+        refused = refused or made
+    assert refused is not None
+    return refused
+
+
+def _faster(profile: DiskProfile, factor: float) -> DiskProfile:
+    points = tuple(
+        replace(point, iops=factor * point.iops, bytes_per_s=factor * point.bytes_per_s) for point in profile.points
+    )
+    return replace(profile, points=points)

@@ -1,0 +1,50 @@
+"""From the memory that somebody gives to the budget that a system has: what an empty run takes is measured first."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.record import RunConfig
+    from harness.series import Series
+    from workloads.dataset import Dataset
+
+
+def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
+    """Host budget in bytes under `config.memory`: the budget itself, or a cap less interpreter, torch and a step.
+
+    Raises:
+        InputError: the memory is `none`, or below what an empty run takes.
+        HostError: an empty run could not be measured.
+    """
+    from harness import calibrate
+    from harness.protocol import WorkerSpec
+    from harness.settings import parse_memory
+    from workloads.errors import InputError
+
+    wanted = parse_memory(config.memory, dataset.feature_bytes)
+    if wanted.budget_bytes is not None:
+        return wanted.budget_bytes
+    if wanted.cap_bytes is None:
+        raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
+    folder = Path(tempfile.mkdtemp(prefix=series.scratch_prefix, dir=series.scratch_root))
+    try:
+        workload = series.workload(config, dataset)
+        bounds = calibrate.batch_bounds(config, workload, series.cache)
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        with series.device_pools(config, folder.name) as pools:
+            spec = WorkerSpec(
+                mode="run", config=config, dataset=str(dataset.path), artefacts=str(series.artefacts(config.system)),
+                scratch=str(scratch), budget_host=None, budget_device=config.device_memory_bytes, pools=pools,
+                disk=series.disk_plain(config), bounds=bounds, partition=None,
+            )  # fmt: skip
+            measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
+        budget = calibrate.memory_of(config, dataset, measured)[1]
+        assert budget is not None
+        return budget
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,174 @@
+"""A share of an epoch: some mini-batches of two epochs, sampled as a run samples them, and what each asks for.
+
+The first epoch's warm the caches that are simulated, the second's are counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from systems.interface import DiskProfile
+    from workloads.accelerator import Accelerator
+    from workloads.sampling.batch import SampledBatch
+    from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+
+#: Row and page accesses that are held, 4 bytes each.
+MOST_ACCESSES = 1 << 27
+
+
+@dataclass
+class Share:
+    """Mini-batches of the first two epochs.
+
+    Attributes:
+        workload: cut to the mini-batches sampled.
+        num_batches: of a whole epoch.
+        indptr: int64 [N + 1].
+        nodes: uint32, the unique nodes of each mini-batch, the first epoch's before the second's.
+        pages: uint32, the unique pages of `indices` that sampling each touches.
+        train_s: seconds of each one's training step alone.
+        sample_s: processor seconds of sampling one mini-batch, the mean.
+        graph_bytes: of one sampled mini-batch, the mean.
+    """
+
+    workload: Workload
+    num_batches: int
+    indptr: Ids
+    nodes: list[npt.NDArray[np.uint32]] = field(default_factory=list)
+    pages: list[npt.NDArray[np.uint32]] = field(default_factory=list)
+    train_s: list[float] = field(default_factory=list)
+    sample_s: float = 0.0
+    graph_bytes: float = 0.0
+
+    @property
+    def sampled(self) -> int:
+        """Mini-batches of one epoch that were sampled."""
+        return len(self.nodes) // 2
+
+    @property
+    def scale(self) -> float:
+        """From what the sampled mini-batches of an epoch need to what the epoch does."""
+        return self.num_batches / max(1, self.sampled)
+
+    @property
+    def rows(self) -> float:
+        """Feature rows that an epoch asks for."""
+        return self.scale * sum(len(nodes) for nodes in self.nodes[self.sampled :])
+
+    def epoch_s(self) -> float:
+        """Seconds of an epoch's training steps."""
+        return self.scale * sum(self.train_s[self.sampled :])
+
+
+def take_share(
+    workload: Workload, accelerator: Accelerator, batches: int, progress: Callable[[str], None] = lambda text: None
+) -> Share:
+    """Sample the first `batches` mini-batches of two epochs, fewer where an epoch has fewer or memory would not do.
+
+    Reads `indptr` and the lists asked for, not the features.
+    """
+    from systems.engine.split_tuner import touched_pages
+    from systems.engine.topology import mapped_sampler
+    from workloads.sampling.make import make_seed_plan
+
+    num_batches = len(list(make_seed_plan(workload).batches(0)))
+    count = min(batches, num_batches)
+    cut = replace(workload, sampler=replace(workload.sampler, max_batches=count))
+    plan, indptr = make_seed_plan(cut), cut.dataset.load("indptr")
+    sampler, steps = mapped_sampler(cut, indptr=indptr), _Steps(cut, accelerator)
+    share = Share(cut, num_batches, indptr)
+    sizes: list[int] = []
+    held, started = 0, time.thread_time()
+    spent = 0.0
+    for epoch in range(2):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
+            started = time.thread_time()
+            batch = sampler.sample(epoch, index, seeds)
+            spent += time.thread_time() - started
+            share.nodes.append(batch.nodes.astype(np.uint32))
+            share.pages.append(np.unique(touched_pages(cut, batch, indptr)[1]).astype(np.uint32))
+            share.train_s.append(steps.seconds(batch))
+            sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
+            held += len(share.nodes[-1]) + len(share.pages[-1])
+        if epoch == 0 and held > MOST_ACCESSES // 2:
+            raise _too_large(count, held)
+    share.sample_s = spent / max(1, len(share.nodes))
+    share.graph_bytes = float(np.mean(sizes)) if sizes else 0.0
+    return share
+
+
+def _too_large(count: int, held: int) -> Exception:
+    from workloads.errors import InputError
+
+    fewer = max(1, count * MOST_ACCESSES // 2 // held)
+    return InputError(
+        f"{count} mini-batches make {held:,} accesses an epoch, more than are held", f"use --batches {fewer}"
+    )
+
+
+class _Steps:
+    """Seconds of a training step: modelled on an emulated device, measured on a few mini-batches on a real one."""
+
+    _MEASURED = 3
+
+    def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
+        from workloads.training import Trainer
+
+        dataset = workload.dataset
+        self._accelerator = accelerator
+        self._trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, workload.seed)
+        self._dtype, self._dim = dataset.feature_dtype, dataset.dim
+        self._rates: list[float] = []
+
+    def seconds(self, batch: SampledBatch) -> float:
+        modelled = self._trainer.modelled_seconds(batch)
+        if modelled is not None:
+            return modelled
+        work = batch.num_nodes + sum(block.num_edges for block in batch.blocks)
+        if len(self._rates) <= self._MEASURED:
+            self._rates.append(self._measured(batch) / work)
+        # The first step pays for what later ones find ready.
+        return work * float(np.median(self._rates[1:] or self._rates))
+
+    def _measured(self, batch: SampledBatch) -> float:
+        import torch
+
+        kind = getattr(torch, str(self._dtype))
+        table: Any = torch.zeros((batch.num_nodes, self._dim), dtype=kind, device=self._accelerator.torch_device)
+        start = time.perf_counter()
+        self._trainer.step(batch, table)
+        self._accelerator.synchronize()
+        return time.perf_counter() - start
+
+
+def misses(policy: str, parts: list[npt.NDArray[np.uint32]], ids: int, capacity: int) -> int:
+    """Accesses of the second half of `parts` that a cache of `capacity` misses which the first half has warmed.
+
+    Args:
+        policy: of `systems.engine.policies.DYNAMIC`.
+        parts: ids below `ids`, unique in each part.
+    """
+    from systems import _native
+
+    half = len(parts) // 2
+    size = np.array([max(0, capacity)], dtype=np.int64)
+    begins = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+    every = np.concatenate(parts).astype(np.uint32) if parts else np.empty(0, dtype=np.uint32)
+    warm = begins[: half + 1]
+    first = _native.policy_misses(policy, every[: warm[-1]], warm, ids, size, 1)
+    return int(_native.policy_misses(policy, every, begins, ids, size, 1)[0] - first[0])
+
+
+def device_seconds(reads: dict[int, float], profile: DiskProfile) -> float:
+    """Time of the device for reads, request bytes -> how many."""
+    return sum(count * profile.request_seconds(size) for size, count in reads.items())

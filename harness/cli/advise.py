@@ -1,0 +1,154 @@
+"""`outcore advise`: which system to run for a graph, a memory and a disk, without running any."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli.common import (
+    DATA,
+    RESULTS,
+    DataRoot,
+    Json,
+    Progress,
+    Quiet,
+    ResultsRoot,
+    Verbose,
+    print_json,
+    unwind_on_signals,
+)
+
+if TYPE_CHECKING:
+    from harness.advise import Advice
+    from harness.advise.forecasts import Forecast
+
+
+def advise(
+    dataset: Annotated[str, typer.Argument(help="name under the data root, or a path")],
+    memory: Annotated[str, typer.Option(help="8GiB (all there is), +64MiB (for data) or 0.25x (of the features)")],
+    epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
+    batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
+    model: Annotated[str, typer.Option(help="sage, gcn or gat")] = "sage",
+    hidden: Annotated[int, typer.Option(help="hidden width")] = 256,
+    fanout: Annotated[str, typer.Option(help="neighbours a hop, seed nodes' hop first")] = "10,10,10",
+    sampler: Annotated[str, typer.Option(help="neighbor, layerwise or shadow")] = "neighbor",
+    batch_size: Annotated[int, typer.Option(help="seed nodes a mini-batch")] = 1000,
+    max_batches: Annotated[int, typer.Option(help="mini-batches of an epoch; 0: all training nodes")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or emulated:NAME")] = "cpu",
+    device_memory: Annotated[str | None, typer.Option(help="of the device tier, like 2GiB")] = None,
+    disk_class: Annotated[str, typer.Option(help="limit the disk to an SSD class: none, NAME or NAME/k")] = "none",
+    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
+    data_root: DataRoot = DATA,
+    results_root: ResultsRoot = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Rank the systems by the predicted time of a whole training.
+
+    A share of an epoch is sampled and every system's reads are simulated on the disk's profile. Nothing is trained, and
+    what is printed is a prediction.
+    """
+    from harness.advise import Setting
+    from harness.advise import advise as predicted
+    from harness.advise.budget import budget_of
+    from harness.experiment import PlannedRun, RunSettings, check_settings, resolve, strict
+    from harness.series import Series
+    from workloads.dataset import find_dataset
+    from workloads.errors import HostError, InputError
+
+    if batches < 1 or epochs < 1:
+        raise InputError("batches and epochs are 1 or more", "raise the one that is not")
+    settings = strict(
+        RunSettings,
+        {
+            "dataset": dataset, "memory": memory, "model": model, "hidden": hidden, "fanout": fanout,
+            "sampler": sampler, "batch_size": batch_size, "max_batches": max_batches, "device": device,
+            "device_memory": device_memory, "disk_class": disk_class, "isolation": isolation, "epochs": 1, "warmup": 0,
+        },
+        "",
+    )  # fmt: skip
+    check_settings(settings)
+    unwind_on_signals()
+    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    opened = find_dataset(dataset, data_root)
+    with Series(results_root, data_root, isolation=isolation, progress=progress) as series:
+        config = resolve(PlannedRun("gnndrive", settings), data_root, series.isolation.name)
+        workload = series.workload(config, opened)
+        # An empty run over the share alone: its largest mini-batch is the epoch's, about.
+        few = min(batches, max_batches) if max_batches else batches
+        config = config.model_copy(update={"max_batches": few})
+        series.prepare([config], opened)
+        profile = series.profile(config)
+        if profile is None or not profile.points:
+            raise HostError("the disk could not be profiled, so nothing can be predicted", "see `outcore doctor`")
+        host = budget_of(series, config, opened)
+        setting = Setting(
+            workload, config.device, config.device_memory_bytes, host, epochs, len(os.sched_getaffinity(0))
+        )
+        found = predicted(setting, profile, batches=batches, progress=progress)
+    progress.done()
+    if json_:
+        print_json(_plain(found, host, epochs))
+        return
+    _print(found, host, epochs)
+
+
+def _plain(found: Advice, host: int, epochs: int) -> dict[str, Any]:
+    return {
+        "prediction": True,
+        "host_budget_bytes": host,
+        "epochs": epochs,
+        "batches_sampled": found.share.sampled,
+        "batches": found.share.num_batches,
+        "ranked": [_forecast(entry, epochs) for entry in found.ranked],
+        "refused": {entry.system: entry.refused for entry in found.refused},
+        "changes": {text: _forecast(entry, epochs) for text, entry in found.changes.items()},
+    }
+
+
+def _forecast(entry: Forecast, epochs: int) -> dict[str, Any]:
+    return {
+        "system": entry.system, "options": entry.options, "total_s": entry.total_s(epochs), "epoch_s": entry.epoch_s,
+        "prepare_s": entry.prepare_s, "bound": entry.bound, "bytes_read": entry.bytes_read,
+        "requests_by_size": {str(size): round(count) for size, count in sorted(entry.reads.items())},
+        "why": entry.why,
+    }  # fmt: skip
+
+
+def _print(found: Advice, host: int, epochs: int) -> None:
+    from rich.table import Table
+
+    from harness.cli.table import console
+    from workloads.units import format_bytes
+
+    out = console()
+    share = found.share
+    title = (
+        f"{share.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {share.num_batches} "
+        f"mini-batches ({share.sampled} sampled): predictions"
+    )
+    table = Table("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why", title=title)
+    for entry in found.ranked:
+        name = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
+        table.add_row(
+            name, f"{entry.total_s(epochs):,.1f}", f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}", entry.bound,
+            format_bytes(round(entry.bytes_read)), entry.why,
+        )  # fmt: skip
+    out.print(table)
+    for entry in found.refused:
+        out.print(f"{entry.system}: {entry.refused}", markup=False, highlight=False)
+    if not found.ranked:
+        raise typer.Exit(3)
+    for text, entry in found.changes.items():
+        out.print(
+            f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)",
+            markup=False, highlight=False,
+        )  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("advise")(advise)

@@ -1,0 +1,161 @@
+"""Advice: forecasts follow from sampled mini-batches, plans and a device profile, and systems are ranked by them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.advise import Advice, Setting, advise
+from harness.advise.forecasts import Forecast
+from harness.advise.share import Share, misses, take_share
+from harness.build import workload_of
+from harness.record import RunConfig
+from harness.studies.base import dataset_config
+from systems.interface import DiskPoint, DiskProfile
+from tests.harness.run_tools import outcore
+from tests.support import make_tiny
+from workloads.accelerator import make_accelerator
+from workloads.workload import Workload
+
+PROFILE = DiskProfile(
+    (
+        DiskPoint(512, 256, 40_000.0, 20.5e6),
+        DiskPoint(4096, 256, 40_000.0, 164e6),
+        DiskPoint(65536, 256, 2_900.0, 190e6),
+        DiskPoint(1 << 20, 32, 180.0, 190e6, "sequential"),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def workload(tmp_path_factory: pytest.TempPathFactory) -> Workload:
+    dataset = make_tiny(
+        tmp_path_factory.mktemp("advise") / "tiny", nodes=60_000, edges=500_000, dim=128, train_fraction=0.07
+    )
+    config = RunConfig(
+        system="in-memory",
+        dataset=dataset_config(dataset),
+        layers=2,
+        fanout=[5, 5],
+        batch_size=100,
+        hidden=16,
+        warmup=0,
+    )
+    return workload_of(config, dataset)
+
+
+def advice(workload: Workload, host: int, *, batches: int = 8, epochs: int = 3, disk: DiskProfile = PROFILE) -> Advice:
+    setting = Setting(workload, "emulated:null", 8 << 20, host, epochs, 2)
+    return advise(setting, disk, batches=batches)
+
+
+def by_name(found: Advice) -> dict[str, Forecast]:
+    return {entry.system: entry for entry in found.ranked}
+
+
+def share_of(workload: Workload, batches: int) -> Share:
+    accelerator = make_accelerator("emulated:null", memory_bytes=8 << 20)
+    try:
+        return take_share(workload, accelerator, batches)
+    finally:
+        accelerator.close()
+
+
+def test_systems_are_ranked_by_the_time_of_the_whole_training(workload: Workload) -> None:
+    found = advice(workload, 12 << 20)
+    totals = [entry.total_s(3) for entry in found.ranked]
+    assert totals == sorted(totals) and len(totals) >= 5
+    assert {"pyg+", "gnndrive", "ginex", "ali+pg", "diskgnn"} <= by_name(found).keys()
+
+
+def test_what_needs_the_graph_in_memory_is_refused_below_it_and_wins_above(workload: Workload) -> None:
+    little, much = advice(workload, 12 << 20), advice(workload, 1 << 30)
+    assert "in-memory" in {entry.system for entry in little.refused}
+    assert by_name(much)["in-memory"].reads == {}
+    assert much.ranked[0].epoch_s <= by_name(much)["pyg+"].epoch_s
+
+
+def test_a_system_that_trains_on_other_mini_batches_is_not_ranked(workload: Workload) -> None:
+    found = advice(workload, 1 << 30)
+    assert "mariusgnn" not in by_name(found)
+    assert "other mini-batches" in {entry.system: entry.refused for entry in found.refused}["mariusgnn"]
+
+
+def test_more_memory_never_reads_more_and_a_faster_disk_takes_less_time(workload: Workload) -> None:
+    small, large = by_name(advice(workload, 12 << 20)), by_name(advice(workload, 24 << 20))
+    for system in ("pyg+", "ali+pg", "gnndrive", "ginex", "diskgnn"):
+        assert large[system].bytes_read <= small[system].bytes_read, system
+    points = tuple(replace(point, iops=2 * point.iops, bytes_per_s=2 * point.bytes_per_s) for point in PROFILE.points)
+    fast = by_name(advice(workload, 12 << 20, disk=replace(PROFILE, points=points)))
+    for system, entry in fast.items():
+        assert entry.device_s == pytest.approx(small[system].device_s / 2), system
+
+
+def test_without_a_cache_every_row_is_a_read_of_its_own(workload: Workload) -> None:
+    found = advice(workload, 12 << 20)
+    share = found.share
+    expected = share.scale * sum(len(nodes) for nodes in share.nodes[share.sampled :])
+    assert by_name(found)["dgl-ondisk"].reads[512] == pytest.approx(expected)
+
+
+def test_a_share_of_the_epoch_stands_for_the_whole(workload: Workload) -> None:
+    part, whole = by_name(advice(workload, 12 << 20, batches=8)), by_name(advice(workload, 12 << 20, batches=42))
+    for system in ("pyg+", "dgl-ondisk", "gnndrive"):
+        assert part[system].epoch_s == pytest.approx(whole[system].epoch_s, rel=0.15), system
+
+
+def test_the_share_has_the_mini_batches_of_two_epochs_as_a_run_samples_them(workload: Workload) -> None:
+    from workloads.sampling.make import make_sampler, make_seed_plan
+
+    share = share_of(workload, 3)
+    assert (share.sampled, share.num_batches) == (3, 42)
+    cut = replace(workload, sampler=replace(workload.sampler, max_batches=3))
+    sampler, plan = make_sampler(cut), make_seed_plan(cut)
+    expected = [
+        sampler.sample(epoch, index, seeds).nodes
+        for epoch in range(2)
+        for index, seeds in enumerate(plan.batches(epoch))
+    ]
+    for ours, theirs in zip(share.nodes, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_misses_are_those_of_the_second_half_in_a_cache_that_the_first_half_warmed() -> None:
+    parts = [np.array(part, dtype=np.uint32) for part in ([0, 1], [2, 3], [0, 1], [2, 3])]
+    assert misses("lru", parts, 4, 4) == 0
+    assert misses("lru", parts, 4, 2) == 4
+    assert misses("lru", parts, 4, 0) == 4
+
+
+def test_what_changes_with_memory_and_disk_is_said(workload: Workload) -> None:
+    found = advice(workload, 12 << 20)
+    assert set(found.changes) == {"twice the memory", "a disk twice as fast"}
+    for entry in found.changes.values():
+        assert entry.total_s(3) <= found.ranked[0].total_s(3)
+
+
+def test_the_command_prints_the_ranking_and_writes_json(workload: Workload, tmp_path: Path) -> None:
+    data = workload.dataset.path.parent
+    arguments = [
+        "advise", "tiny", "--memory", "+12MiB", "--fanout", "5,5", "--batch-size", "100", "--device", "emulated:null",
+        "--device-memory", "8MiB", "--batches", "4", "--epochs", "2",
+    ]  # fmt: skip
+    done = outcore(*arguments, "--json", data=data, results=tmp_path)
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert content["prediction"] is True and content["batches_sampled"] == 4
+    totals = [entry["total_s"] for entry in content["ranked"]]
+    assert totals == sorted(totals) and "in-memory" in content["refused"]
+
+
+def test_advice_without_a_limit_of_memory_is_refused(workload: Workload, tmp_path: Path) -> None:
+    data = workload.dataset.path.parent
+    done = outcore(
+        "advise", "tiny", "--memory", "none", "--fanout", "5,5", "--batch-size", "100", data=data, results=tmp_path
+    )
+    assert done.returncode == 2
+    assert "needs a limit of memory" in done.stderr
