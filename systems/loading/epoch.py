@@ -32,12 +32,13 @@ class Epoch(Iterator[Any]):
 
     Args:
         largest: nodes of the largest mini-batch that was planned for.
+        count: mini-batches of the epoch.
         shadow: the layers share one subgraph.
     """
 
     def __init__(
         self, owner: Owner, system: System, number: int, accelerator: Accelerator, clock: StageClock, *, form: Form,
-        edges: Edges, copy: bool, shadow: bool, largest: int,
+        edges: Edges, copy: bool, shadow: bool, largest: int, count: int,
     ) -> None:  # fmt: skip
         self._owner: Owner | None = owner  # keeps the loader, which closes the system when it goes
         self._accelerator = accelerator
@@ -53,6 +54,7 @@ class Epoch(Iterator[Any]):
         self._handed_at = 0.0
         self._handed_step = -1
         self._why = ""
+        self._left = count
         self._first = True
         self._batches: Iterator[Batch] | None = system.epoch(number)
 
@@ -100,6 +102,7 @@ class Epoch(Iterator[Any]):
             batch.release()
         if not self._copy:
             self._handed = weakref.ref(found[2][0] if self._form == "dgl" else found)
+        self._left -= 1
         self._handed_step, self._handed_at = batch.sampled.index, time.monotonic()
         return found
 
@@ -153,10 +156,17 @@ class Epoch(Iterator[Any]):
             self._buffer = self._owner = None
 
     def end(self, why: str) -> None:
-        """End it from outside; whoever goes on with it is told why."""
-        if self._batches is not None:
+        """End it from outside; whoever goes on with it is told why.
+
+        A loop that counts has all mini-batches without having asked for the end: to the system that is one.
+        """
+        if self._batches is None:
+            return
+        if self._left:
             self._why = why
             self._stop()
+        else:
+            next(self, None)
 
     def close(self) -> None:
         """Leave the epoch."""

@@ -201,7 +201,7 @@ class Loader:
         assert accelerator is not None
         found = Epoch(
             self, self._system, number, accelerator, self._clock, form=self._form, edges=self._edges, copy=self._copy,
-            shadow=self.workload.sampler.name == "shadow", largest=self._bounds.max_nodes,
+            shadow=self.workload.sampler.name == "shadow", largest=self._bounds.max_nodes, count=len(self),
         )  # fmt: skip
         self._running = weakref.ref(found)
         return found

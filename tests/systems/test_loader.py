@@ -202,6 +202,19 @@ def test_closing_within_the_loop_is_told_not_taken_for_the_end(graph: Dataset) -
             loader.close()
 
 
+def test_a_loop_that_counts_need_not_ask_for_the_end(graph: Dataset) -> None:
+    with make(graph, system="diskgnn", epochs=2) as loader:
+        for _ in range(2):
+            batches = iter(loader)
+            for _ in range(len(loader)):
+                last = next(batches)
+            rows = loader.counters()["rows"]
+        iter(loader)
+        assert rows == sum(wanted.num_nodes for wanted in online(loader, 1))
+        assert last.step == len(loader) - 1
+        assert next(batches, None) is None
+
+
 def test_a_new_iteration_ends_the_one_before(graph: Dataset) -> None:
     with make(graph, system="gnndrive") as loader:
         old = iter(loader)
@@ -276,7 +289,7 @@ def test_of_epochs_that_are_over_nothing_is_left_on_disk(graph: Dataset) -> None
 
 
 class Lightning:
-    """What Lightning's loop does with a loader: its length first, a look into validation, then epochs."""
+    """What Lightning's loop does with a loader: a look into validation, then epochs of as many steps as its length."""
 
     def __init__(self, model: torch.nn.Module, epochs: int) -> None:
         self.model, self.epochs = model, epochs
@@ -290,7 +303,7 @@ class Lightning:
             if number == 1:
                 break
         for _ in range(self.epochs):
-            for batch in iter(training):
+            for _, batch in zip(range(len(training)), training, strict=False):
                 loss = self.loss(batch.to(torch.device("cpu")))
                 optimiser.zero_grad()
                 loss.backward()
