@@ -77,7 +77,7 @@ def draw_bars(
         if numbers:
             top = row.get("high") if pd.notna(row.get("high")) else value
             axes.annotate(
-                f"{value:{numbers}}", (x, top), xytext=(0, 1.5), textcoords="offset points", ha="center", va="bottom",
+                plain_number(value, numbers), (x, top), xytext=(0, 1.5), textcoords="offset points", ha="center", va="bottom",
                 fontsize=5.5, rotation=90 if width < 0.18 else 0,
             )  # fmt: skip
     if log:
@@ -101,6 +101,12 @@ def draw_bars(
     return canvas, axes
 
 
+def plain_number(value: float, spec: str) -> str:
+    """`value` in the format asked for, without an exponent: `4.8e+02` is for nobody to read."""
+    text = f"{value:{spec}}"
+    return f"{float(text):,.0f}" if "e+" in text else text
+
+
 def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
     """What `yerr` wants of a row's `low` and `high`; None without them."""
     if pd.isna(row.get("low")) or pd.isna(row.get("high")):
@@ -110,8 +116,9 @@ def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
 
 
 def _missing(axes: Any, x: float, status: str, width: float) -> None:
+    text = MARK.get(status, status)
     axes.annotate(
-        MARK.get(status, status), (x, 0.02), xycoords=("data", "axes fraction"), rotation=90 if width < 0.35 else 0,
+        text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=90 if width < 0.04 * len(text) else 0,
         fontsize=6.0, ha="center", va="bottom", color="#333333",
     )  # fmt: skip
 

@@ -164,3 +164,9 @@ def test_a_sheet_shows_what_is_known_and_a_dash_for_what_is_not() -> None:
 def test_a_sheet_keeps_a_word_among_numbers() -> None:
     made = sheet(pd.DataFrame({"epoch (s)": [1.0, "OOM"]}), {"epoch (s)": ".2f"}, "c")
     assert list(made.shown["epoch (s)"]) == ["1.00", "OOM"]
+
+
+def test_numbers_over_bars_have_no_exponent() -> None:
+    from harness.figures.bars import plain_number
+
+    assert [plain_number(value, ".2g") for value in (476.6, 23.4, 0.34, 1234.0)] == ["480", "23", "0.34", "1,200"]
