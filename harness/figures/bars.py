@@ -77,8 +77,8 @@ def draw_bars(
         if numbers:
             top = row.get("high") if pd.notna(row.get("high")) else value
             axes.annotate(
-                plain_number(value, numbers), (x, top), xytext=(0, 1.5), textcoords="offset points", ha="center", va="bottom",
-                fontsize=5.5, rotation=90 if width < 0.18 else 0,
+                plain_number(value, numbers), (x, top), xytext=(0, 1.5), textcoords="offset points", ha="center",
+                va="bottom", fontsize=5.5, rotation=90 if width < 0.18 else 0,
             )  # fmt: skip
     if log:
         axes.set_yscale("log")
