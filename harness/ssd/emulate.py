@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass, parse_disk_class
 from harness.ssd.device import BlockDevice
 from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
+from harness.ssd.profile import shallow
 from harness.ssd.testfile import own_file
 from workloads.errors import HostError, InputError
 
@@ -27,14 +28,14 @@ AUTO = "auto"
 # How far fio may be from a limit.
 TOLERANCE = 0.03
 MAX_AGE_S = 3600.0
-FILE_BYTES = 512 << 20
+# Large enough that pages are rarely read twice, no larger than the limits need.
+_LEAST_BYTES, _MOST_BYTES = 64 << 20, 512 << 20
 _SECONDS = 3.0
 _BARE_S = 1.0
 # The limiter lets a first slice through, and a deep queue fills; neither is the rate.
 _RAMP_S = 0.8
 _DEPTH = 128
-# What is in flight when fio's time is up is waited for and spoils the rate: 32 MiB are a quarter of a second of a
-# class of 125 MB/s, which made it look 5 to 10 % slow.
+# Small enough that few bytes are in flight (see `shallow`), large enough that bytes and not requests are the limit.
 _SEQUENTIAL_BYTES = 256 << 10
 _SEQUENTIAL_DEPTH = 32
 _JOBS = ("randread_4k_iops", "randread_512_iops", "seqread_bytes_per_s")
@@ -76,16 +77,19 @@ def verify(
     limits: Sequence[IoLimit],
     folder: Path,
     *,
-    seconds: float = _SECONDS,
+    seconds: float | None = None,
     progress: Progress = lambda text: None,
 ) -> list[Check]:
-    """fio inside the limits, direct and buffered, on a file of its own; `seconds` a rate.
+    """fio inside the limits, direct and buffered, on a file of its own; `seconds` a rate, 3 by default.
 
     Raises:
         HostError: no room for the file, or fio fails.
     """
+    seconds = seconds or _SECONDS
+    pages = expected(limits, 4096) * seconds
+    size = int(min(_MOST_BYTES, max(_LEAST_BYTES, 4 * 4096 * pages)))
     with (
-        own_file(folder, FILE_BYTES, progress=progress) as file,
+        own_file(folder, size, progress=progress) as file,
         isolation.create("ssd-verify", Limits(None, tuple(limits))) as cap,
     ):
         progress("fio inside the limits")
@@ -96,7 +100,7 @@ def verify(
 
 def bare_rates(folder: Path, *, progress: Progress = lambda text: None) -> dict[str, float]:
     """What the device does without limits, by the names of `Check`."""
-    with own_file(folder, FILE_BYTES, progress=progress) as file:
+    with own_file(folder, _LEAST_BYTES * 2, progress=progress) as file:
         progress("fio on the bare device")
         return {check.name: check.measured for check in _direct(file, None, (), _BARE_S)}
 
@@ -179,10 +183,14 @@ def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: flo
     shared: dict[str, Any] = {
         "file": file, "seconds": seconds, "ramp_seconds": _RAMP_S, "engine": best_engine(), "exact_latency": False,
     }  # fmt: skip
+    wanted: list[tuple[int, int, Literal["random", "sequential"]]] = [
+        (4096, _DEPTH, "random"),
+        (512, _DEPTH, "random"),
+        (_SEQUENTIAL_BYTES, _SEQUENTIAL_DEPTH, "sequential"),
+    ]
     jobs = [
-        FioJob(block_bytes=4096, depth=_DEPTH, **shared),
-        FioJob(block_bytes=512, depth=_DEPTH, **shared),
-        FioJob(block_bytes=_SEQUENTIAL_BYTES, depth=_SEQUENTIAL_DEPTH, pattern="sequential", **shared),
+        FioJob(block_bytes=size, depth=shallow(size, depth, limits, seconds), pattern=pattern, **shared)
+        for size, depth, pattern in wanted
     ]
     # One fio each: the limiter's debt of one job must not be paid by the next.
     results: list[FioResult] = [run_fio([job], cap)[0] for job in jobs]

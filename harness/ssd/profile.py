@@ -30,6 +30,7 @@ _IN_FLIGHT = 0.02
 _LEAST_DEPTH = 4
 # More threads than this only fight for the interpreter.
 _MAX_THREADS = 32
+_PLAIN_READS = Path(__file__).with_name("plain_reads.py")
 IN_PROCESS = "in-process"
 IN_PROCESS_CAVEAT = "the device profile is a lower bound: fio is not installed, so it was measured by Python threads"
 
@@ -70,10 +71,10 @@ def quick_profile(
     size = path.stat().st_size
     wanted = [point for point in wanted if point[0] <= size and point[0] >= block]
     if limits and limits.io:
-        wanted = [(size, _shallow(size, depth, limits.io, seconds), order) for size, depth, order in wanted]
+        wanted = [(size, shallow(size, depth, limits.io, seconds), order) for size, depth, order in wanted]
     cap = isolation.create("profile", Limits(None, limits.io)) if isolation and limits and limits.io else None
     if cap:
-        cap.bring(Needs(read_only=(path,)))
+        cap.bring(Needs(read_only=(path, _PLAIN_READS)))
     try:
         points, tool = _by_fio(path, wanted, seconds, cap) if fio_path() else _by_threads(path, wanted, seconds, cap)
     finally:
@@ -95,7 +96,7 @@ def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
     return replace(first, points=tuple(best.values()))
 
 
-def _shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: float) -> int:
+def shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: float) -> int:
     """A depth whose reads the limits let through in a small part of the time."""
     by_count = sum(limit.read_iops or 0 for limit in limits)
     by_bytes = sum(limit.read_bytes_per_s or 0 for limit in limits) / block_bytes
@@ -128,8 +129,7 @@ def _by_threads(path: Path, wanted: _Wanted, seconds: float, cap: Cap | None) ->
         f"{size}:{min(depth, _MAX_THREADS)}:{'sequential' if sequential else 'random'}"
         for size, depth, sequential in wanted
     ]
-    program = Path(__file__).with_name("plain_reads.py")
-    command = [sys.executable, "-S", "-E", str(program), str(path.resolve()), str(seconds), *asked]
+    command = [sys.executable, "-S", "-E", str(_PLAIN_READS), str(path.resolve()), str(seconds), *asked]
     done = subprocess.run(cap.command(command) if cap else command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
