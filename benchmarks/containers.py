@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--batch-size", default="100")
     parser.add_argument("--fanout", default="10,10")
     parser.add_argument("--memory", default="0.5x")
+    parser.add_argument("--disk-class", default="none", help="hold the device steady by limits, as `outcore run` does")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="outcore-containers-", dir=os.environ.get("TMPDIR", "/var/tmp")) as root:
         return measure(Path(root), arguments)
@@ -56,7 +57,7 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
         said = _outcore(
             environment, "run", system, "--dataset", dataset, "--fanout", arguments.fanout,
             "--batch-size", arguments.batch_size, "--memory", arguments.memory, "--epochs", str(arguments.epochs),
-            "--isolation", isolation, "--json",
+            "--isolation", isolation, "--disk-class", arguments.disk_class, "--json",
         )  # fmt: skip
         found: dict[str, Any] = json.loads(said)
         if found["status"] != "ok":

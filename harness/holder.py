@@ -10,14 +10,25 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.isolation.base import Cap
 
 
 class Holder:
-    """The orchestrator's handle on the one holder of a series."""
+    """The orchestrator's handle on the one holder of a series.
 
-    def __init__(self, systems: Sequence[str]) -> None:
+    Args:
+        systems: whose imports are held, too.
+        cap: an unlimited one to hold them in, where runs see other files than this process does; closed with it.
+    """
+
+    def __init__(self, systems: Sequence[str], cap: Cap | None = None) -> None:
+        self._cap = cap
+        argv = [sys.executable, "-m", "harness.holder", *sorted(set(systems))]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.holder", *sorted(set(systems))],
+            cap.command(argv) if cap else argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -44,6 +55,8 @@ class Holder:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._cap is not None:
+            self._cap.close()
 
 
 def _touch() -> None:

@@ -16,6 +16,7 @@ from workloads.errors import OutcoreError
 MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
 MAX_ROWS = 5_000_000
+MAX_STREAM_BYTES = 1 << 30
 
 
 class ProtocolError(OutcoreError):
@@ -26,7 +27,7 @@ class ProtocolError(OutcoreError):
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Gate(_Event):
@@ -119,6 +120,11 @@ Event = Gate | Planned | Prepared | Batches | Spans | EpochDone | Calibrated | D
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
+def schema() -> dict[str, Any]:
+    """The events as JSON Schema, for authors of workers in other languages: `python -m harness.protocol` prints it."""
+    return _ADAPTER.json_schema()
+
+
 class WorkerSpec(BaseModel):
     """What a worker is told, in a file that only it reads."""
 
@@ -171,6 +177,7 @@ class EventReader:
         self._selector.register(event_fd, selectors.EVENT_READ)
         self._buffer = bytearray()
         self._rows = 0
+        self._bytes = 0
         self.closed = False
 
     def poll(self, timeout_s: float) -> Iterator[Event]:
@@ -190,6 +197,9 @@ class EventReader:
                 self.closed = True
                 return
             self._buffer += data
+            self._bytes += len(data)
+            if self._bytes > MAX_STREAM_BYTES:
+                raise ProtocolError(f"the worker sent more than {MAX_STREAM_BYTES} bytes of events")
             while (end := self._buffer.find(b"\n")) >= 0:
                 line = bytes(self._buffer[:end])
                 del self._buffer[: end + 1]
@@ -211,3 +221,10 @@ class EventReader:
     def close(self) -> None:
         """Stop listening."""
         self._selector.close()
+
+
+if __name__ == "__main__":
+    import json
+    import sys
+
+    sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

@@ -118,7 +118,7 @@ class Series:
         """Probe the cap, profile the device, start the holder: once, before the first run."""
         self._data_path = dataset.path
         systems = sorted({config.system for config in configs if image_of(config.system) is None})
-        self._holder = Holder(systems)
+        self._holder = Holder(systems, self.isolation.holder_cap())
         features = self._features = dataset.file("features")
         cache = self.results_root / "cache"
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:

@@ -172,6 +172,10 @@ class Isolation(ABC):
             HostError: the kernel refuses; the fix says what to change.
         """
 
+    def holder_cap(self) -> Cap | None:
+        """Where the holder of library pages has to run to hold those of runs; None: beside the orchestrator."""
+        return None
+
     def describe(self) -> dict[str, Any]:
         """What a run was held by beyond the backend's name, for the record."""
         return {}

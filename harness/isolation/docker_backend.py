@@ -96,6 +96,11 @@ class Docker(Isolation):
             connect(), cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock, caveats=caveats
         )
 
+    def holder_cap(self) -> DockerCap | None:
+        """A container of the image where the image has libraries of its own."""
+        trial = _trial(wanted())
+        return self.create("holder", Limits()) if trial.image.layout == "image" and not trial.image.worker else None
+
     def describe(self) -> dict[str, Any]:
         """Engine, image and seccomp profile, for the record."""
         trial = _trial(wanted())

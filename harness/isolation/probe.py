@@ -72,7 +72,7 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
     file = _cold_file(folder)
     try:
         with isolation.create("probe-read", Limits(CAP_BYTES)) as cap:
-            cap.bring(Needs(read_only=(file,)))
+            cap.bring(Needs(read_only=(file, _CHILD)))
             child = _start(cap, "read", str(file))
             try:
                 said = _line(child)
@@ -93,6 +93,7 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
 
 def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
     with isolation.create("probe-allocate", Limits(CAP_BYTES)) as cap:
+        cap.bring(Needs(read_only=(_CHILD,)))
         # Where nothing stops it, it takes no more than twice the cap from the host.
         child = _start(cap, "allocate", str(2 * CAP_BYTES))
         output = _output(child)
@@ -108,7 +109,7 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
     results = {}
     for kind in ("pinned", "managed"):
         with isolation.create(f"probe-{kind}", Limits()) as cap:
-            cap.bring(Needs(gpu=True))
+            cap.bring(Needs(read_only=(_CHILD,), gpu=True))
             child = _start(cap, kind, str(1 << 30))
             if not _line(child).startswith("ready"):
                 _end(child)

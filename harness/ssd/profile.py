@@ -23,7 +23,7 @@ MAX_AGE_S = 3600.0
 _SEQUENTIAL_DEPTH = 32
 _RAMP_S = 0.2
 # The limiter lets the slice of an idle moment through at once, which must be over.
-_LIMITED_RAMP_S = 0.6
+LIMITED_RAMP_S = 0.6
 # Under limits, reads in flight stay below this share of what the limits let through while fio counts: it waits for
 # them when its time is up, which made a class of 60 MB/s look 17 % slow at depth 256.
 _IN_FLIGHT = 0.02
@@ -112,7 +112,7 @@ def _by_fio(path: Path, wanted: _Wanted, seconds: float, cap: Cap | None) -> tup
     jobs = [
         FioJob(
             file=path.resolve(), block_bytes=size, depth=depth, pattern="sequential" if sequential else "random",
-            seconds=seconds, ramp_seconds=_LIMITED_RAMP_S if cap else _RAMP_S, engine=engine, exact_latency=False,
+            seconds=seconds, ramp_seconds=LIMITED_RAMP_S if cap else _RAMP_S, engine=engine, exact_latency=False,
         )
         for size, depth, sequential in wanted
     ]  # fmt: skip

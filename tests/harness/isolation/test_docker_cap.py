@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlparse
 
 import pytest
 
@@ -211,3 +213,34 @@ def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregi
             said[locked] = done.stdout.strip() or done.stderr
     assert said[None] == "io_uring registered"
     assert said[1 << 14].startswith(("io_uring unregistered", "pread pool"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path) -> None:
+    socket = Path(urlparse(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")).path)
+    group = socket.stat().st_gid
+    if not socket.stat().st_mode & 0o020 or group == 0:
+        pytest.skip("this engine's socket is for root alone")
+    theirs = folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    code = (
+        "import json, os, subprocess, sys\nfrom pathlib import Path\nfrom harness.isolation import Limits\n"
+        "from harness.isolation.docker_backend import Docker\nfrom harness.isolation.probe import probe\n"
+        "with Docker().create('user', Limits(64 << 20)) as cap:\n"
+        " said = subprocess.run(cap.command([sys.executable, '-S', '-c', 'import os; print(os.getuid())']),"
+        " capture_output=True, text=True)\n"
+        "print(json.dumps([os.geteuid(), probe(Docker(), Path(sys.argv[1])).proven, said.stdout, cap.caveats]))"
+    )
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", f"--groups={group}", sys.executable, "-c", code, str(theirs)],
+        capture_output=True, text=True, cwd=REPOSITORY, check=False,
+        env={"PYTHONPATH": ":".join(sys.path), "DOCKER_HOST": f"unix://{socket}"},
+    )  # fmt: skip
+    if "Permission denied" in done.stderr and "docker" not in done.stderr.lower():
+        pytest.skip("the checkout cannot be read by another user")
+    assert done.returncode == 0, done.stderr
+    user, proven, inside, caveats = json.loads(done.stdout)
+    assert (user, proven, inside) == (65534, True, "65534\n")
+    # Root inside may lock by a capability; anyone else by a limit, which this engine may or may not raise.
+    assert all("memlock" in caveat for caveat in caveats)

@@ -1,0 +1,89 @@
+"""What a worker sends is bounded and checked before it is used: it may be anybody's, in any image."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness import protocol
+from harness.protocol import Event, EventReader, Gate, ProtocolError
+
+EPOCH: dict[str, Any] = {
+    "event": "epoch", "epoch": 0, "start": 1.0, "end": 2.0, "batches": 1, "digest": "x", "feature_digest": None,
+    "loss": 0.5, "accuracy": None, "counters": {}, "stages_s": {},
+}  # fmt: skip
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[EventReader, int]]:
+    read, write = os.pipe()
+    reader = EventReader(read)
+    yield reader, write
+    reader.close()
+    os.close(read)
+    os.close(write)
+
+
+def said(pipe: tuple[EventReader, int], *lines: bytes) -> list[Event]:
+    reader, write = pipe
+    found: list[Event] = []
+    for line in lines:
+        os.write(write, line)
+        found += reader.poll(1.0)
+    return found
+
+
+def test_an_event_arrives_as_it_was_sent(pipe: tuple[EventReader, int]) -> None:
+    data = json.dumps(EPOCH).encode() + b"\n"
+    first, second = said(pipe, b'{"event": "gate", "at": "floor"}\n' + data[:20], data[20:])
+    assert isinstance(first, Gate) and first.at == "floor"
+    assert second.model_dump() == EPOCH
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"hello\n",
+        b"[1, 2]\n",
+        b'{"event": "applause"}\n',
+        b'{"event": "gate", "at": "floor", "extra": 1}\n',
+        b'{"event": "gate", "at": "' + b"x" * 100 + b'"}\n',
+        json.dumps({**EPOCH, "end": float("nan")}).encode() + b"\n",
+        json.dumps({**EPOCH, "end": float("inf")}).encode() + b"\n",
+        json.dumps({**EPOCH, "epoch": "one"}).encode() + b"\n",
+        b'{"event": "batches", "epoch": 0, "rows": [[1, 2]]}\n',
+        b'{"event": "spans", "epoch": 0, "rows": ' + json.dumps([["a", 0, "t", 0, 1]] * 2001).encode() + b"}\n",
+        b'\xff\xfe{"event": "gate", "at": "floor"}\n',
+    ],
+)
+def test_what_is_no_event_is_refused(pipe: tuple[EventReader, int], line: bytes) -> None:
+    with pytest.raises(ProtocolError, match="no event"):
+        for at in range(0, len(line), 4096):
+            said(pipe, line[at : at + 4096])
+
+
+def test_a_line_without_end_is_cut_off(pipe: tuple[EventReader, int]) -> None:
+    with pytest.raises(ProtocolError, match="a line of more than"):
+        for _ in range(20):
+            said(pipe, b"x" * (1 << 16))
+
+
+def test_a_stream_without_end_is_cut_off(pipe: tuple[EventReader, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_STREAM_BYTES", 10_000)
+    with pytest.raises(ProtocolError, match="bytes of events"):
+        for _ in range(1000):
+            said(pipe, b'{"event": "gate", "at": "floor"}\n')
+
+
+def test_the_schema_for_authors_lists_every_event() -> None:
+    done = subprocess.run([sys.executable, "-m", "harness.protocol"], capture_output=True, text=True, check=True)
+    printed = json.loads(done.stdout)
+    kinds = {definition["properties"]["event"]["const"] for definition in printed["$defs"].values()
+             if "event" in definition.get("properties", {})}  # fmt: skip
+    assert kinds == {"gate", "plan", "prepared", "batches", "spans", "epoch", "calibrated", "done", "error"}
