@@ -158,13 +158,21 @@ def _side(device: Device, price: Price | None) -> Side:
 
 
 def latencies(device: Device, depth: int) -> dict[str, float]:
-    """Percentile -> seconds of direct 4 KiB reads with `depth` in flight; empty where not measured."""
+    """Percentile -> seconds of direct 4 KiB reads with `depth` in flight; empty where not measured.
+
+    Of a class with few IOPS the deepest point below stands for it: its queue would only wait for the limiter.
+    """
     if device.drive is None:
         return {}
-    point = device.drive.point(
-        block_bytes=4096, depth=depth, threads=1, engine="async", direct=True, write_percent=0, pattern="random"
-    )
-    return point.latency_s if point else {}
+    points = [
+        p
+        for p in device.drive.points
+        if (p.block_bytes, p.pattern, p.engine, p.threads) == (4096, "random", "async", 1)
+        and p.direct
+        and not p.write_percent
+        and p.depth <= depth
+    ]
+    return max(points, key=lambda p: p.depth).latency_s if points else {}
 
 
 def ran_on(record: Record, device: Device) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.isolation.base import IoLimit
 from harness.ssd.drive import Mode, Point
 from harness.ssd.fio import FioJob, FioResult, SteadyRule, best_engine
+from harness.ssd.profile import LIMITED_RAMP_S, shallow
 
 KIB = 1 << 10
 FILE_BYTES: dict[Mode, int] = {"quick": 1 << 30, "full": 4 << 30}
@@ -23,14 +26,17 @@ _ALL_BLOCKS = [512, 1 * KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 *
 _ALL_THREADS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 
-def jobs(mode: Mode, file: Path, least: int, seconds: float) -> list[FioJob]:
+def jobs(mode: Mode, file: Path, least: int, seconds: float, limits: Sequence[IoLimit] = ()) -> list[FioJob]:
     """The points in order. Mixed ones, which write to the file, come last.
 
     Args:
         least: the smallest block that direct I/O takes; smaller sizes are read so.
         seconds: of a point.
+        limits: of an emulated class; under low ones a queue is no deeper than they let through in a moment, so that
+            points which would be equal fall together.
     """
-    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": _RAMP_S}
+    ramp = LIMITED_RAMP_S if limits else _RAMP_S
+    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp}
     best = best_engine()
     found = []
     for block, depth in _random(mode):
@@ -45,7 +51,9 @@ def jobs(mode: Mode, file: Path, least: int, seconds: float) -> list[FioJob]:
         found.append(FioJob(block_bytes=4 * KIB, depth=depth, engine=best, write_percent=writes, **shared))
     unique = {}
     for job in found:
-        held = job.model_copy(update={"block_bytes": max(job.block_bytes, least)})
+        size = max(job.block_bytes, least)
+        depth = shallow(size, job.depth, limits, seconds) if limits and job.engine != "psync" else job.depth
+        held = job.model_copy(update={"block_bytes": size, "depth": depth})
         unique[key_of(held)] = held
     return list(unique.values())
 

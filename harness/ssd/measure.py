@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,11 +15,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.atomic import whole_file
-from harness.isolation.base import Cap, Isolation, Limits
+from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.isolation.select import select, sweep_all
 from harness.ssd import grid
 from harness.ssd.classes import DiskClass
-from harness.ssd.device import BlockDevice, direct_block_bytes
+from harness.ssd.device import direct_block_bytes
 from harness.ssd.drive import FOLDER, Condition, Drive, Mode, Point, SteadyState, save_drive, slug
 from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, run_fio
 from harness.ssd.identity import Identity, identify
@@ -94,7 +94,8 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
         run_fio([])  # says so
     identity = identify(wanted.folder, serial=wanted.serial, device=device)
     name = wanted.name or default_name(identity, wanted.disk_class)
-    with one_at_a_time(device), _class_cap(wanted, device) as cap:
+    limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
+    with one_at_a_time(device), _class_cap(limits) as cap:
         part_path = results_root / FOLDER / f"{slug(name)}.part"
         part = _part(part_path, wanted, identity, progress)
         tool, before = "", health(device.name)
@@ -103,7 +104,7 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
             if wanted.precondition and not part.precondition_bytes:
                 part.precondition_bytes = _precondition(wanted, file, progress)
             part.seconds += time.monotonic() - began
-            for result in _points(wanted, file, part, part_path, cap, progress):
+            for result in _points(wanted, file, part, part_path, cap, limits, progress):
                 tool = result.version
         after = health(device.name)
         drive = Drive(
@@ -136,11 +137,11 @@ def precondition_bytes(wanted: Wanted) -> int:
 
 
 @contextmanager
-def _class_cap(wanted: Wanted, device: BlockDevice) -> Iterator[Cap | None]:
-    if wanted.disk_class is None:
+def _class_cap(limits: Sequence[IoLimit]) -> Iterator[Cap | None]:
+    if not limits:
         yield None
         return
-    with limiting().create("ssd-profile", Limits(None, wanted.disk_class.limits(device))) as cap:
+    with limiting().create("ssd-profile", Limits(None, tuple(limits))) as cap:
         yield cap
 
 
@@ -159,10 +160,16 @@ def limiting() -> Isolation:
 
 
 def _points(
-    wanted: Wanted, file: Path, part: _Part, part_path: Path, cap: Cap | None, progress: Progress
+    wanted: Wanted,
+    file: Path,
+    part: _Part,
+    part_path: Path,
+    cap: Cap | None,
+    limits: Sequence[IoLimit],
+    progress: Progress,
 ) -> Iterator[FioResult]:
     least = direct_block_bytes(file) or 4096
-    jobs = grid.jobs(wanted.mode, file, least, wanted.point_s)
+    jobs = grid.jobs(wanted.mode, file, least, wanted.point_s, limits)
     left = [job for job in jobs if grid.key_of(job) not in part.points]
     reads = [job for job in left if not job.write_percent]
     mixed = [job for job in left if job.write_percent]
