@@ -89,7 +89,7 @@ def verify(
     pages = expected(limits, 4096) * seconds
     size = int(min(_MOST_BYTES, max(_LEAST_BYTES, 4 * 4096 * pages)))
     with (
-        own_file(folder, size, progress=progress) as file,
+        own_file(folder, size, smaller="", progress=progress) as file,
         isolation.create("ssd-verify", Limits(None, tuple(limits))) as cap,
     ):
         progress("fio inside the limits")
@@ -100,7 +100,7 @@ def verify(
 
 def bare_rates(folder: Path, *, progress: Progress = lambda text: None) -> dict[str, float]:
     """What the device does without limits, by the names of `Check`."""
-    with own_file(folder, _LEAST_BYTES * 2, progress=progress) as file:
+    with own_file(folder, _LEAST_BYTES * 2, smaller="", progress=progress) as file:
         progress("fio on the bare device")
         return {check.name: check.measured for check in _direct(file, None, (), _BARE_S)}
 

@@ -43,12 +43,12 @@ def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
         )
     device = block_device(folder, proc=proc)
     if not device.number:
-        hidden = "overlay" in kind
-        raise HostError(
-            f"{folder} is on {kind}, {'whose upper folder is not visible from here' if hidden else 'which'}"
-            f"{', so the drive' if hidden else ' has no block device that'} cannot be told",
-            "give a folder that is mounted from the drive itself" + (" (a volume)" if hidden else ""),
-        )
+        if "overlay" in kind:
+            raise HostError(
+                f"{folder} is on {kind}, whose upper folder is not visible from here, so the drive cannot be told",
+                "give a folder that is mounted from the drive itself (a volume)",
+            )
+        raise HostError(f"{folder} is on {kind}, which has no block device", "give a folder on the drive")
     if not os.access(folder, os.W_OK):
         raise InputError(f"{folder} cannot be written", "give a folder of your own on the drive")
     return device
@@ -74,10 +74,15 @@ def one_at_a_time(device: BlockDevice) -> Iterator[None]:
 
 
 @contextmanager
-def own_file(folder: Path, size: int, *, progress: Callable[[str], None] = lambda text: None) -> Iterator[Path]:
+def own_file(
+    folder: Path, size: int, *, smaller: str = "--file-size", progress: Callable[[str], None] = lambda text: None
+) -> Iterator[Path]:
     """A file of `size` bytes on the disk and out of the page cache; it goes at the end, come what may.
 
     What a killed profile left in the folder goes first.
+
+    Args:
+        smaller: the option that would need less room, for the message.
 
     Raises:
         HostError: not enough free space, or no direct I/O there.
@@ -88,7 +93,8 @@ def own_file(folder: Path, size: int, *, progress: Callable[[str], None] = lambd
     if free < size + _SPARE:
         raise HostError(
             f"{folder} has {format_bytes(free)} free, and the file to read takes {format_bytes(size)}",
-            f"free some space, or give a smaller --file-size (at most {format_bytes(max(0, free - _SPARE))})",
+            "free some space"
+            + (f", or give a smaller {smaller} (at most {format_bytes(max(0, free - _SPARE))})" if smaller else ""),
         )
     file = folder / f"{_PREFIX}{cap_name('file')}.bin"
     try:
