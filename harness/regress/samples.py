@@ -152,7 +152,7 @@ def cell_label(system: str, memory: str) -> str:
     from workloads.units import format_bytes
 
     if memory.startswith("+") and memory[1:].isdecimal():
-        memory = "+" + format_bytes(int(memory[1:])).replace(" ", "")
+        memory = "+" + format_bytes(int(memory[1:])).replace(" ", "").replace(".0", "")
     return f"{system} {'no cap' if memory == 'none' else memory}"
 
 

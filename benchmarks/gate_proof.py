@@ -1,0 +1,282 @@
+"""Proof of the regression gate: how often it cries wolf, and how often it catches what was slowed on purpose.
+
+`python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes real runs in blocks, as long as it is told, and
+goes on where it stopped. A block holds, for each system and in shuffled order, two runs as they are and one for each
+slowdown: it spins in extract of every mini-batch (`harness/regress/slowdown.py`) for that share of the system's epoch.
+`python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code: live ones (blocks
+as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together), with its own
+stopping rule; writes `gate-proof.csv` and `gate-proof.png`; exit 1 where a promise is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from harness.regress.decision import Decision, Rules
+from harness.regress.judge import compare
+from harness.regress.samples import Cell, RunSample, is_deterministic, sample_of
+from harness.regress.schedule import Pairs
+from harness.regress.statistics import LEAST_SAMPLES
+from workloads.errors import InputError
+
+#: Of the epoch; 0 twice in each block.
+LEVELS = (0.0, 0.03, 0.05, 0.10)
+SYSTEMS = ("diskgnn", "pagraph", "in-memory")
+#: Blocks that stay together when they are drawn: what drifts in minutes stays in.
+TOGETHER = 3
+TRIALS = 200
+#: At most so many of 200 A/A comparisons may be called regressed; at least so many slowed ones have to be.
+MOST_FALSE = 0.02
+LEAST_CAUGHT = {0.05: 0.80, 0.10: 0.95}
+LEAST_LIVE = 12
+
+Block = dict[tuple[str, str], RunSample]  # (system, level as text; "0" and "0b" for the two as they are)
+
+
+def collect(root: Path, data_root: Path, seconds: float, systems: list[str], epochs: int) -> None:
+    """Make blocks until the time is up; each is written when it is whole."""
+    from harness.datasets import ensure, recipes_of
+    from harness.experiment import cells, load_experiment, resolve
+    from harness.orchestrator import execute
+    from harness.regress.slowdown import VARIABLE
+    from harness.series import Series
+    from workloads.dataset import find_dataset
+
+    began = time.monotonic()
+    profile = load_experiment("ci")
+    for name, recipe in recipes_of([profile]).items():
+        ensure(name, recipe, data_root, lambda text: None)
+    planned = {cell.system: cell for cell in cells(profile) if cell.system in systems}
+    if missing := [name for name in systems if name not in planned]:
+        raise InputError(f"profile ci has no {', '.join(missing)}", "choose systems of it")
+    blocks, waits = _blocks_file(root), root / "waits.json"
+    done = sum(1 for _ in blocks.open(encoding="utf-8")) if blocks.exists() else 0
+    import os
+
+    with Series(root / "results", data_root, progress=lambda text: None) as series:
+        configs, datasets = {}, {}
+        for name, cell in planned.items():
+            settings = cell.settings.model_copy(update={"epochs": epochs})
+            configs[name] = resolve(replace(cell, settings=settings), data_root, series.isolation.name)
+            datasets[name] = find_dataset(str(settings.dataset), data_root)
+        series.prepare(list(configs.values()), next(iter(datasets.values())))
+
+        def run(system: str, wait_s: float) -> RunSample:
+            os.environ.pop(VARIABLE, None)
+            if wait_s:
+                os.environ[VARIABLE] = repr(wait_s)
+            try:
+                return sample_of(execute(series, configs[system], datasets[system]))
+            finally:
+                os.environ.pop(VARIABLE, None)
+
+        found = json.loads(waits.read_text()) if waits.exists() else {}
+        for system in systems:
+            if system not in found:
+                run(system, 0.0)  # prepares, calibrates and warms up
+                sample = run(system, 0.0)
+                found[system] = sample.noisy["epoch"] / sample.exact["batches"][-1]
+                waits.write_text(json.dumps(found))
+        longest = 0.0
+        while time.monotonic() - began + longest < seconds:
+            start = time.monotonic()
+            order = [(system, level) for system in systems for level in ("0b", *map(_name, LEVELS))]
+            random.Random(done).shuffle(order)
+            samples = [(system, level, run(system, found[system] * _level(level))) for system, level in order]
+            line = [{"system": system, "level": level, "run": asdict(sample)} for system, level, sample in samples]
+            with blocks.open("a", encoding="utf-8") as out:
+                out.write(json.dumps({"block": done, "seconds": time.monotonic() - start, "runs": line}) + "\n")
+            done += 1
+            longest = max(longest, time.monotonic() - start)
+    print(f"{done} blocks in {blocks}, the longest of this call {longest:.0f} s")
+
+
+def _blocks_file(root: Path) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    return root / "blocks.jsonl"
+
+
+def _name(level: float) -> str:
+    return f"{level:g}"
+
+
+def _level(name: str) -> float:
+    return float(name.removesuffix("b"))
+
+
+def read(root: Path) -> tuple[list[Block], float]:
+    """The blocks, and the mean seconds of one run."""
+    blocks, seconds, runs = [], 0.0, 0
+    with _blocks_file(root).open(encoding="utf-8") as lines:
+        for line in lines:
+            content = json.loads(line)
+            blocks.append({(entry["system"], entry["level"]): RunSample(**entry["run"]) for entry in content["runs"]})
+            seconds += content["seconds"]
+            runs += len(content["runs"])
+    return blocks, seconds / max(1, runs)
+
+
+def decide(chosen: list[Block], levels: tuple[str, str], rules: Rules, most: int, *, extra: int = 0) -> Decision:
+    """One comparison, pair after pair until every cell is settled or `most` are there, as the gate does it."""
+    systems = sorted({system for system, _ in chosen[0]})
+    pairs = {system: Pairs() for system in systems}
+    for block in chosen[:most]:
+        for system, pair in pairs.items():
+            if len(pair.base) and pair.is_settled(rules):
+                continue
+            pair.base.append(block[system, levels[0]])
+            pair.head.append(_with_requests(block[system, levels[1]], extra))
+    sides = [
+        {s: Cell(s, s, s, is_deterministic(s), getattr(pair, side)) for s, pair in pairs.items()}
+        for side in ("base", "head")
+    ]
+    return compare(*sides, rules, paired=True).decision
+
+
+def _with_requests(run: RunSample, extra: int) -> RunSample:
+    """The same run with so many more requests in its last epoch."""
+    if not extra or "io_requests" not in run.exact:
+        return run
+    counts = [*run.exact["io_requests"]]
+    counts[-1] += extra
+    return replace(run, exact={**run.exact, "io_requests": counts})
+
+
+def drawn(blocks: list[Block], count: int, rng: random.Random) -> list[Block]:
+    """`count` blocks, drawn with replacement in groups of neighbours."""
+    chosen: list[Block] = []
+    while len(chosen) < count:
+        start = rng.randrange(len(blocks))
+        chosen += [blocks[(start + k) % len(blocks)] for k in range(TOGETHER)]
+    return chosen[:count]
+
+
+def judge(root: Path, budget_s: float, pairs: int) -> int:
+    """Every promise, and the power curve; 0 where all are kept."""
+    blocks, run_s = read(root)
+    rules = Rules()
+    systems = sorted({system for system, _ in blocks[0]})
+    most = pairs or max(LEAST_SAMPLES, int(budget_s / (2 * run_s * len(systems))))
+    print(f"{len(blocks)} blocks of {', '.join(systems)}, {run_s:.1f} s a run; {most} pairs in {budget_s:.0f} s\n")
+    rows, kept = [], True
+    grown = {level: _growth(blocks, systems, level) for level in LEVELS[1:]}
+    for level, shares in grown.items():
+        print(
+            f"slowed by {100 * level:g} %: epochs grew by "
+            + ", ".join(f"{s} {100 * g:+.1f} %" for s, g in shares.items())
+        )
+    for count in sorted({LEAST_SAMPLES, (LEAST_SAMPLES + most) // 2, most}):
+        for level in LEVELS:
+            rng, said = random.Random(f"{count}/{level}"), Counter[Decision]()
+            for _ in range(TRIALS):
+                sides = ("0", "0b") if rng.random() < 0.5 else ("0b", "0")
+                sides = sides if level == 0 else (sides[0], _name(level))
+                said[decide(drawn(blocks, count, rng), sides, rules, count)] += 1
+            share = said["regressed"] / TRIALS
+            rows.append(
+                {"pairs": count, "slowed": level, "regressed": share, **{k: v / TRIALS for k, v in said.items()}}
+            )
+    full = {row["slowed"]: row["regressed"] for row in rows if row["pairs"] == most}
+    kept &= _promise(f"A/A, {TRIALS} resampled, called regressed", full[0.0], full[0.0] <= MOST_FALSE)
+    for level, least in LEAST_CAUGHT.items():
+        kept &= _promise(f"slowed by {100 * level:g} %, caught", full[level], full[level] >= least)
+    kept &= _live(blocks, rules)
+    rng = random.Random("requests")
+    caught = sum(decide(drawn(blocks, 1, rng), ("0", "0b"), rules, 1, extra=1) == "regressed" for _ in range(TRIALS))
+    kept &= _promise("one request more, caught from one pair", caught / TRIALS, caught == TRIALS)
+    with (root / "gate-proof.csv").open("w", newline="", encoding="utf-8") as out:
+        table = csv.DictWriter(out, ["pairs", "slowed", "regressed", "same", "undecided", "improved"], restval=0.0)
+        table.writeheader()
+        table.writerows(rows)
+    _draw(root / "gate-proof.png", rows, most)
+    print(f"\n{root / 'gate-proof.csv'}, {root / 'gate-proof.png'}")
+    return 0 if kept else 1
+
+
+def _live(blocks: list[Block], rules: Rules) -> bool:
+    """Comparisons of runs as they followed each other, a system each, no run used twice."""
+    systems = sorted({system for system, _ in blocks[0]})
+    said: Counter[Decision] = Counter()
+    for start in range(0, len(blocks) - LEAST_SAMPLES + 1, LEAST_SAMPLES):
+        window = blocks[start : start + LEAST_SAMPLES]
+        for system in systems:
+            only = [{key: run for key, run in block.items() if key[0] == system} for block in window]
+            said[decide(only, ("0", "0b"), rules, LEAST_SAMPLES)] += 1
+    total = sum(said.values())
+    print(f"live A/A comparisons of {LEAST_SAMPLES} pairs: {dict(said)}")
+    false = said["regressed"] / max(1, total)
+    return _promise(
+        f"A/A, {total} live (at least {LEAST_LIVE}), called regressed", false, total >= LEAST_LIVE and not false
+    )
+
+
+def _growth(blocks: list[Block], systems: list[str], level: float) -> dict[str, float]:
+    from statistics import median
+
+    def epoch(system: str, name: str) -> float:
+        return median(block[system, name].noisy["epoch"] for block in blocks)
+
+    return {system: epoch(system, _name(level)) / epoch(system, "0") - 1 for system in systems}
+
+
+def _promise(what: str, value: float, kept: bool) -> bool:
+    print(f"{'kept  ' if kept else 'BROKEN'} {what}: {100 * value:.1f} %")
+    return kept
+
+
+def _draw(path: Path, rows: list[dict[str, float]], most: int) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from harness.figures import style
+    from harness.figures.looks import SERIES
+
+    with mpl.rc_context(style.RC):
+        canvas, axes = plt.subplots(figsize=(style.COLUMN_INCHES, 2.5), constrained_layout=True)
+        for look, count in zip(SERIES, sorted({int(row["pairs"]) for row in rows}), strict=False):
+            mine = [row for row in rows if row["pairs"] == count]
+            label = f"{count} pairs" + (" (the whole budget)" if count == most else "")
+            axes.plot(
+                [100 * row["slowed"] for row in mine], [100 * row["regressed"] for row in mine], color=look.color,
+                marker=look.marker, linestyle=look.line, label=label,
+            )  # fmt: skip
+        for level, least in LEAST_CAUGHT.items():
+            axes.plot([100 * level], [100 * least], marker="_", markersize=14, color="#888888", linestyle="none")
+        axes.set_xlabel("injected into extract (% of the epoch)")
+        axes.set_ylabel("called regressed (%)")
+        axes.set_title("Power of the gate", loc="left")
+        axes.legend(loc="center right")
+        canvas.savefig(path)
+        plt.close(canvas)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("do", choices=["collect", "judge"])
+    parser.add_argument("--root", type=Path, default=Path("build/gate-proof"), help="where samples lie")
+    parser.add_argument("--data-root", type=Path, default=Path("data"))
+    parser.add_argument("--seconds", type=float, default=110.0, help="collect: begin no block that would end later")
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--epochs", type=int, default=8, help="of a run, one of them warm-up")
+    parser.add_argument("--budget", type=float, default=600.0, help="judge: seconds of the gate's time budget")
+    parser.add_argument("--pairs", type=int, default=0, help="judge: pairs instead of what fits the budget")
+    options = parser.parse_args()
+    if options.do == "collect":
+        systems = [name.strip() for name in options.systems.split(",")]
+        collect(options.root, options.data_root, options.seconds, systems, options.epochs)
+        return 0
+    return judge(options.root, options.budget, options.pairs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
