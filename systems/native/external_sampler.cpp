@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint32_t nobody = UINT32_MAX;
+constexpr std::size_t most_wants = 8192;  // of one piece, before it is read
 
 // A bit for each page.
 void mark(std::vector<std::uint64_t>& pages, std::uint64_t page) { pages[page / 64] |= std::uint64_t{1} << (page % 64); }
@@ -404,6 +405,13 @@ void ExternalSampler::want(std::uint64_t edge, std::uint32_t part, std::uint32_t
     const auto inside = static_cast<std::uint32_t>(at % options_.piece_bytes);
     mark(bucket.pages, inside / page_bytes);
     bucket.wants.push_back({inside, part, place});
+    // Where so many want the same few nodes, the piece is read more than once rather than all of that held.
+    if (bucket.wants.size() >= most_wants) {
+        Bucket full = std::move(bucket);
+        bucket = Bucket{};
+        bucket.pages.assign(options_.piece_bytes / page_bytes / 64 + 1, 0);
+        send(std::move(full), piece * options_.piece_bytes);
+    }
 }
 
 // Reads the pieces that end at byte `below` or before it.
@@ -418,9 +426,13 @@ void ExternalSampler::ship_front() {
     buckets_.pop_front();
     const std::uint64_t base = front_++ * options_.piece_bytes;
     if (bucket.wants.empty()) {
-        spare_.push_back(std::move(bucket));
+        if (spare_.size() < options_.pieces) spare_.push_back(std::move(bucket));
         return;
     }
+    send(std::move(bucket), base);
+}
+
+void ExternalSampler::send(Bucket bucket, std::uint64_t base) {
     while (!index_file_->has_room()) land();
     auto read = index_file_->begin(base, bucket.pages, reads_);
     flights_.push_back({std::move(bucket), std::move(read)});

@@ -110,6 +110,7 @@ private:
     void want(std::uint64_t edge, std::uint32_t part, std::uint32_t place);
     void ship(std::uint64_t below);
     void ship_front();
+    void send(Bucket bucket, std::uint64_t base);
     void land();
     void settle(Part& part, Labels& labels);
     void check_stop() const;

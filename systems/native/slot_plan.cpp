@@ -97,7 +97,7 @@ void SlotPlanner::find_next() {
     std::size_t old_at = 0;
     std::vector<std::uint64_t> uses;  // node << 32 | access
     const std::uint64_t stop_node = std::uint64_t{bound} + 1;
-    std::uint64_t width = std::max<std::uint64_t>(1, stop_node * group_uses / std::max<std::uint64_t>(1, 16 * nodes_.size()));
+    std::uint64_t width = 64;  // few at first: the most popular nodes of generated graphs come first
     for (std::uint64_t first = 0; first < stop_node;) {
         const std::uint64_t last = std::min(stop_node, first + width);
         uses.clear();

@@ -126,7 +126,7 @@ class Preparer:
 
     def _make(self, folder: Path, job: Job) -> Group:
         keep = self._slots is not None
-        nodes = np.empty(job.count * self._sizes.bounds.max_nodes if keep else 0, dtype=np.uint32)
+        nodes = np.empty(self._sizes.group_uses if keep else 0, dtype=np.uint32)
         offsets, seeds = np.zeros(job.count + 1, dtype=np.int64), np.zeros(job.count, dtype=np.int64)
         before = self._sampler.reads() if self._sampler is not None else ReadStats()
         writer = BatchWriter(folder / "samples", fix=_FIX)

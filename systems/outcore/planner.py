@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from systems import _native
 from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.gather_loader import Tables, plan_tables
@@ -19,6 +21,7 @@ from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler
 from workloads.errors import BudgetError
+from workloads.sampling.make import largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 
@@ -27,10 +30,16 @@ FIX = "raise memory, or lower batch size, fan-out, group or window"
 PACK_THREADS = 8
 LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
 _PAGE = 4096
-_BOUNCE = 1 << 20
+BOUNCE = 512 << 10  # of the two buffers by way of which rows go to a device
+_SLACK = 1.05  # the harness may have looked at fewer epochs than a run has
 _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
 _MOST_GROUP = 4096
+_PACKING_THREADS = 3 << 20  # beside what packing sizes itself: stacks, digests, the list of chunks
+# The program's own text and the kernel's part.
+_RESERVE_SHARE = 16
+_LEAST_RESERVE = 4 << 20
+_MOST_RESERVE = 128 << 20
 _GOOD_PACKING = 64 << 20
 
 
@@ -41,6 +50,7 @@ class Sizes:
     Attributes:
         external: mini-batches are sampled out of core.
         group: mini-batches prepared together.
+        group_uses: rows they ask for, at most.
         window: mini-batches whose rows are in memory at a time, at least.
         slots: rows of the table that training reads, or that a device's tables are filled from.
         piece_bytes: of a read of a packed chunk: whole rows and whole pages.
@@ -54,6 +64,7 @@ class Sizes:
 
     external: bool
     group: int
+    group_uses: int
     window: int
     slots: int
     piece_bytes: int
@@ -80,6 +91,7 @@ class _Planner:
         self.workload, self.runtime, self.budget, self.options = workload, runtime, budget, options
         self.bounds = batch_bounds(workload)
         self.row = row_bytes(workload)
+        self.sizes_of_batches = largest_batch(workload).nodes_by_batch.reshape(-1)
         self.sampling_only = runtime.stages == "sample"
         can = ExternalSampler.can_sample(workload)
         self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
@@ -93,7 +105,6 @@ class _Planner:
         self.pieces = max(2, ahead // self.piece)
 
     def sizes(self) -> Sizes:
-        dataset, options = self.workload.dataset, self.options
         tables = self._tables()
         held = self._held(tables)
         window, least = self._window(held)
@@ -107,14 +118,21 @@ class _Planner:
             items.append(PlanItem("slots for rows", slots * self.row))
             items.append(PlanItem("what slots hold", slots * self._slot_bytes()))
             graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * _PAGE
-            disk = 2 * group * (self.bounds.max_nodes * self.row + graph)
+            disk = 2 * (self.uses(group) * self.row + group * graph)
             items.append(PlanItem("chunks and graphs of two groups", disk, "disk"))
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
-        del dataset, options
         return Sizes(
-            self.external, group, window, slots, self.piece, self.pieces, packing, self.graph_piece, self.graph_nodes,
-            tables, self.bounds, plan,
+            self.external, group, self.uses(group), window, slots, self.piece, self.pieces, packing,
+            self.graph_piece, self.graph_nodes, tables, self.bounds, plan,
         )  # fmt: skip
+
+    def uses(self, count: int) -> int:
+        """Rows that `count` successive mini-batches ask for, at most; far fewer than so many times the largest."""
+        found = self.sizes_of_batches
+        sums = np.cumsum(np.concatenate([[0], found]))
+        step = min(count, len(found))
+        busiest = int((sums[step:] - sums[:-step]).max()) * -(-count // step)
+        return min(count * self.bounds.max_nodes, int(_SLACK * busiest) + int(found.std()))
 
     @staticmethod
     def _slot_bytes() -> int:
@@ -140,7 +158,7 @@ class _Planner:
         if not self.sampling_only:
             items += [
                 PlanItem("packed rows in flight", self.piece * self.pieces),
-                PlanItem("address lists", (LISTS_AHEAD + under_way) * 16 * bounds.max_nodes),
+                PlanItem("address lists", 12 * (LISTS_AHEAD + 4) * bounds.max_nodes),
             ]
             if options.packing != "on":
                 one = RowReader.plan_bytes(
@@ -149,10 +167,16 @@ class _Planner:
                 )  # fmt: skip
                 items.append(PlanItem("reader of single rows", one))
             if tables.device:
-                items.append(PlanItem("staging", 2 * max(_BOUNCE, self.row)))
+                items.append(PlanItem("staging", 2 * max(BOUNCE, self.row)))
                 items.append(PlanItem("device feature tables", tables.device * tables.nbytes, "device"))
-        if not self.external:
+        if self.external:
+            fixed = ExternalSampler.fixed_bytes(self.graph_piece, self.graph_nodes, max(self.workload.sampler.fanout))
+            items.append(PlanItem("passes over the graph", fixed + ExternalSampler.relabel_bytes(bounds)))
+        else:
             items.append(indptr_item(self.workload))
+        if self.budget.host is not None:
+            reserve = max(min(self.budget.host // 8, _LEAST_RESERVE), self.budget.host // _RESERVE_SHARE)
+            items.append(PlanItem("reserve", min(reserve, _MOST_RESERVE)))
         Plan(tuple(items)).require(NAME, self.budget, FIX)
         return items
 
@@ -169,7 +193,7 @@ class _Planner:
         window = self.options.window
         each = self.row + self._slot_bytes()
         while True:
-            least = min(nodes, window * self.bounds.max_nodes)
+            least = min(nodes, self.uses(window))
             need = least * each + self._preparing(1, self._least_packing())
             if left is None or need <= left:
                 return window, least
@@ -187,14 +211,14 @@ class _Planner:
         return PackedWriter.least_bytes(row_bytes=self.row, longest=self.bounds.max_nodes, threads=PACK_THREADS)
 
     def _group(self, held: list[PlanItem], least: int) -> int:
-        """As many mini-batches as leave half of the room to slots beyond the least; all of the epoch where they fit."""
+        """As many mini-batches as leave room for the least slots; all of the epoch where they fit."""
         batches = min(self.bounds.num_batches, _MOST_GROUP)
         wanted = min(self.options.group or batches, batches)
         left = self._left(held)
         if left is None or wanted == 1:
             return wanted
-        room = left - least * (self.row + self._slot_bytes())
-        limit = room if self.options.group else max(room // 2, self._preparing(1, self._least_packing()))
+        # A pass over the table is worth far more than the slots that its preparation takes.
+        limit = left - least * (self.row + self._slot_bytes())
         while wanted > 1 and self._preparing(wanted, self._least_packing()) > limit:
             wanted -= 1
         if self.options.group and wanted < min(self.options.group, batches):
@@ -212,31 +236,30 @@ class _Planner:
         floor = self._packing_floor(group)
         if self.budget.host is None:
             return max(floor, _GOOD_PACKING)
-        return max(floor, max(self._phases(group)) - 4 * group * self.bounds.max_nodes)
+        return max(floor, max(self._phases(group)) - 4 * self.uses(group) - _PACKING_THREADS)
 
     def _packing_floor(self, group: int) -> int:
         # A chunk's page and its ids for all chunks of the group, as far as a quarter of the mini-batches' rows goes.
-        return self._least_packing() + group * (2 * _PAGE + self.bounds.max_nodes)
+        return self._least_packing() + 2 * _PAGE * group + self.uses(group)
 
     def _phases(self, group: int) -> tuple[int, int]:
-        bounds, hops = self.bounds, len(self.workload.sampler.fanout)
-        nodes = 4 * group * bounds.max_nodes
+        bounds = self.bounds
+        uses = self.uses(group)
+        nodes = 4 * uses
+        share = uses / (group * bounds.max_nodes)  # of the largest mini-batch, on the average
         if self.external:
-            sampling = group * ExternalSampler.batch_bytes(bounds, hops) + ExternalSampler.relabel_bytes(bounds)
-            sampling += ExternalSampler.fixed_bytes(
-                self.graph_piece, self.graph_nodes, max(self.workload.sampler.fanout)
-            )
+            sampling = int(share * group * ExternalSampler.batch_bytes(bounds))
         else:
             samplers = self.options.samplers or self.runtime.cores
             sampling = samplers * (bounds.scratch_bytes + bounds.sampled_bytes) + samplers * bounds.sampled_bytes
         sampling += 3 * bounds.sampled_bytes  # one that is finished, and as it is written
         if self.sampling_only:
             return sampling, 0
-        planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=group * bounds.max_nodes)
+        planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses)
         return sampling + nodes, planning + nodes + 40 * bounds.max_nodes
 
     def _preparing(self, group: int, packing: int) -> int:
-        return max(*self._phases(group), packing + 4 * group * self.bounds.max_nodes if packing else 0)
+        return max(*self._phases(group), packing + 4 * self.uses(group) + _PACKING_THREADS if packing else 0)
 
     def _slots(self, items: list[PlanItem], least: int, each: int) -> int:
         nodes, left = self.workload.dataset.num_nodes, self._left(items)

@@ -82,12 +82,12 @@ class ExternalSampler:
         return 2 * _PIECES * (piece_bytes + PAGE) + noted + RowReader.plan_bytes(row_bytes=8, depth=_LABEL_DEPTH)
 
     @staticmethod
-    def batch_bytes(bounds: Bounds, hops: int) -> int:
-        """Host memory of one mini-batch at most, between its first hop and `take`."""
-        # Of the last hop: a source's id for each edge, two words for each destination. Earlier hops are its blocks.
-        # What the finished mini-batch has beyond is its nodes, 8 bytes each; those of the last hop are not yet known.
-        del hops
-        return bounds.sampled_bytes - 4 * bounds.max_nodes
+    def batch_bytes(bounds: Bounds) -> int:
+        """Host memory of the largest mini-batch between its first hop and `take`."""
+        # Earlier hops are blocks already. Of the last one there is a source's id for each edge and, for each
+        # destination, its own id and two words; where a finished mini-batch has 8 bytes of index pointers.
+        destinations = bounds.sampled_bytes - 8 * bounds.max_nodes - 4 * bounds.max_edges
+        return 4 * bounds.max_edges + max(destinations, bounds.sampled_bytes // 16) * 5 // 2
 
     @staticmethod
     def relabel_bytes(bounds: Bounds) -> int:

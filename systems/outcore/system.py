@@ -113,13 +113,15 @@ class Outcore(System):
 
     def _fresh(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
         jobs = self._jobs(k)
-        if self._next is None or self._next[0] != jobs[0]:
+        ready = self._next is not None and self._next[0] == jobs[0]
+        if not ready:
             self._leave()
-            self._ask(jobs[0])
         for number, job in enumerate(jobs):
             if self._next is None:
                 self._ask(job)
-            group = self._prepared(tally)
+            group = self._prepared()
+            if number or not ready:  # else it is part of the epoch before
+                tally.prepared(group)
             following = jobs[number + 1] if number + 1 < len(jobs) else self._jobs(k + 1)[0]
             if self.options.look_ahead:
                 self._ask(following)
@@ -128,7 +130,7 @@ class Outcore(System):
         if self._next is not None:
             # What was begun in this epoch is part of it.
             with self.clock.stage("wait"):
-                self._next[1].result()
+                tally.prepared(self._next[1].result())
 
     def _replay(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
         """The groups of epoch 0, planned as from empty slots each time, so that their chunks serve every epoch."""
@@ -136,7 +138,8 @@ class Outcore(System):
         trainer.restart()
         for job in self._jobs(0)[len(groups) :]:
             self._ask(job)
-            groups.append(self._prepared(tally))
+            groups.append(self._prepared())
+            tally.prepared(groups[-1])
             self._kept = tuple(groups)
         for group in groups:
             for batch in self._train(group, trainer, tally):
@@ -157,12 +160,11 @@ class Outcore(System):
         assert self._pool is not None
         self._next = (job, self._pool.submit(self._preparer.prepare, job))
 
-    def _prepared(self, tally: Tally) -> Group:
+    def _prepared(self) -> Group:
         assert self._next is not None
         with self.clock.stage("wait"):
             group = self._next[1].result()
         self._next = None
-        tally.prepared(group)
         self._report.prepared(group)
         return group
 

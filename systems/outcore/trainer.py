@@ -26,13 +26,11 @@ from systems.interface import Batch, Runtime, StageClock
 from systems.outcore.chunks import Addresses, Chunks
 from systems.outcore.group import Group
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.planner import LISTS_AHEAD, NAME, Sizes
+from systems.outcore.planner import BOUNCE, LISTS_AHEAD, NAME, Sizes
 from systems.outcore.tally import Tally
 from workloads.accelerator import Event
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
-
-_BOUNCE = 1 << 20
 
 
 @dataclass
@@ -103,7 +101,7 @@ class Trainer:
             self._slots = flat[: sizes.slots * self._row].view(dtype).view(sizes.slots, dataset.dim)
             tables = sizes.tables
             self._device = [accelerator.allocate(tables.rows, dataset.dim, dtype) for _ in range(tables.device)]
-            rows = max(1, _BOUNCE // self._row)
+            rows = max(1, BOUNCE // self._row)
             for _ in range(2):
                 flat = accelerator.host_buffer(-(-rows * self._row // 4096) * 4096)
                 self._bounce.append(flat[: rows * self._row].view(dtype).view(rows, dataset.dim))
