@@ -61,10 +61,14 @@ def this_host(data: Path) -> str:
 
 @functools.cache
 def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
-    """The git commit, and whether tracked files differ from it; None where this is not a checkout."""
+    """The git commit, and whether tracked files differ from it; None where this is not a checkout.
+
+    An image of Outcore is none, and has been told both when it was built: `OUTCORE_COMMIT`, with `-dirty` behind it.
+    """
     commit = _run(["git", "-C", str(repository), "rev-parse", "HEAD"])
     if not commit:
-        return {"commit": None, "dirty": None}
+        told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
+        return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
     return {
         "commit": commit,
         "dirty": bool(_run(["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=no"])),

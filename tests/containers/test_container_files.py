@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from harness.isolation.source import source_digest
 from tests.harness.cap_tools import needs_root
@@ -25,6 +27,9 @@ SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
     "image": str, "build": dict, "entrypoint": list, "command": list, "environment": dict, "volumes": list,
     "tmpfs": list, "read_only": bool, "network_mode": str, "privileged": bool, "ulimits": dict,
 }  # fmt: skip
+
+# Of every Python that makes environments; or of torch with CUDA, whose packages pip finds by itself.
+_BEYOND_THE_LOCK = {"setuptools", "triton"}
 
 
 def test_the_compose_file_is_valid_and_runs_make_bench() -> None:
@@ -76,6 +81,16 @@ def test_every_locked_package_is_for_runs_for_building_or_for_neither() -> None:
     for wanted in project["dependencies"]:
         assert re.sub(r"[-_.]+", "-", re.split(r"[<>=]", wanted)[0]).lower() in names
     assert not names & {"pytest", "ruff", "mypy", "dgl"}
+    # Nothing that a run needs was taken for a tool: what each package asks for is there, too.
+    for name in names:
+        for line in metadata.requires(name) or []:
+            asked = Requirement(line)
+            if asked.marker is None or asked.marker.evaluate({"extra": ""}):
+                plain = re.sub(r"[-_.]+", "-", asked.name).lower()
+                assert plain in names or plain.startswith(("nvidia-", "cuda-")) or plain in _BEYOND_THE_LOCK, (
+                    name,
+                    line,
+                )
     assert not set(parts["run"]) & set(parts["build"]) and len(parts["build"]) >= 4
 
 
@@ -115,13 +130,14 @@ def test_the_printed_profile_allows_io_uring_and_starts_a_container() -> None:
     from harness.isolation.docker_cap import DockerCap
     from harness.isolation.docker_engine import connect
     from harness.isolation.docker_image import HOST_IMAGE, find
+    from harness.isolation.docker_options import Wanted
     from harness.isolation.docker_seccomp import CALLS, allows
     from harness.isolation.owner import cap_name
 
     assert all(allows(profile, call) for call in CALLS) and profile["defaultAction"] != "SCMP_ACT_ALLOW"
     client = connect()
     image = find(client, HOST_IMAGE)
-    with DockerCap(client, cap_name("printed"), Limits(64 << 20), image, seccomp=json.dumps(profile)) as cap:
+    with DockerCap(client, Wanted(cap_name("printed"), Limits(64 << 20), image, seccomp=json.dumps(profile))) as cap:
         assert subprocess.run(cap.command(["true"]), check=False).returncode == 0
 
 

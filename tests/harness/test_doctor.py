@@ -110,8 +110,13 @@ def test_a_change_to_a_tracked_file_makes_the_checkout_dirty(tmp_path: Path) -> 
     code.cache_clear()
 
 
-def test_no_checkout_is_no_commit(tmp_path: Path) -> None:
+def test_no_checkout_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code(tmp_path) == {"commit": None, "dirty": None}
+    for told, commit, dirty in (("a" * 40, "a" * 40, False), ("b" * 40 + "-dirty", "b" * 40, True), ("v1", None, None)):
+        code.cache_clear()
+        monkeypatch.setenv("OUTCORE_COMMIT", told)  # as an image was told when it was built
+        assert code(tmp_path) == {"commit": commit, "dirty": dirty}
+    code.cache_clear()
     assert disk(None) is None
 
 
