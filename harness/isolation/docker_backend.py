@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 
 from harness.isolation import docker_seccomp, mounts
 from harness.isolation.base import Availability, Isolation, Limits
-from harness.isolation.docker_cap import DockerCap, Lock
+from harness.isolation.docker_cap import DockerCap
 from harness.isolation.docker_engine import LABEL, asking, connect, socket_present
 from harness.isolation.docker_image import HOST_IMAGE, Image, find, wanted
+from harness.isolation.docker_options import Lock, Wanted
 from harness.isolation.owner import cap_name, is_left_over
 from workloads.errors import HostError, OutcoreError
 
@@ -92,9 +93,8 @@ class Docker(Isolation):
         if not trial.engine["swap_limit"]:
             caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
         lock = trial.lock if self.memlock_bytes is None else self.memlock_bytes
-        return DockerCap(
-            connect(), cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock, caveats=caveats
-        )
+        wanted_ = Wanted(cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock)
+        return DockerCap(connect(), wanted_, caveats)
 
     def holder_cap(self) -> DockerCap | None:
         """A container of the image where the image has libraries of its own."""
@@ -180,7 +180,7 @@ def _lock(client: Any, image: Image) -> Lock:
     """Root inside locks by capability; anyone else needs a limit that the engine may not be allowed to raise."""
     if os.geteuid() == 0:
         return "ipc_lock"
-    cap = DockerCap(client, cap_name("trial"), Limits(64 << 20), image, lock="ulimit")
+    cap = DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, lock="ulimit"))
     try:
         cap.command(["true"])
         return "ulimit"
@@ -196,7 +196,7 @@ def _lock(client: Any, image: Image) -> Lock:
 
 def _ring(client: Any, image: Image, seccomp: str | None) -> tuple[str, Any]:
     """(why a container gets no io_uring ring, empty where it does; the profile in force or the HostError instead)."""
-    with DockerCap(client, cap_name("trial"), Limits(64 << 20), image, seccomp=seccomp) as cap:
+    with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, seccomp=seccomp)) as cap:
         done = subprocess.run(
             cap.command([sys.executable, "-S", "-E", "-c", _RING]),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRIAL_TIMEOUT_S, check=False,

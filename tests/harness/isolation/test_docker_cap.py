@@ -17,7 +17,7 @@ import pytest
 from harness.isolation import IoLimit, Limits
 from harness.isolation.base import Needs
 from harness.isolation.docker_backend import Docker
-from harness.isolation.docker_cap import throttles
+from harness.isolation.docker_options import throttles
 from harness.isolation.probe import probe
 from harness.ssd.device import block_device
 from tests.harness.cap_tools import MIB, REPOSITORY, alive, cold_file, on_disk, python, run_in, start_in

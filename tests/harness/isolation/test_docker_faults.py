@@ -20,6 +20,7 @@ from harness.isolation.docker_backend import Docker, _trial
 from harness.isolation.docker_cap import DockerCap
 from harness.isolation.docker_engine import connect, socket_present
 from harness.isolation.docker_image import find
+from harness.isolation.docker_options import Wanted
 from harness.isolation.owner import cap_name
 from tests.harness.cap_tools import MIB, REPOSITORY, needs_root
 from tests.harness.isolation.docker_tools import needs_docker
@@ -123,7 +124,7 @@ def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
     try:
         with _engine(tmp_path, data) as client:
             image = find(client, "outcore-host")
-            cap = DockerCap(client, cap_name("full"), Limits(64 * MIB), image)
+            cap = DockerCap(client, Wanted(cap_name("full"), Limits(64 * MIB), image))
             with cap:
                 cap.command(["true"])
             with (data / "filler").open("wb") as filler, pytest.raises(OSError):
@@ -131,7 +132,7 @@ def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
                     filler.write(bytes(1 << 16))
                     filler.flush()
             with pytest.raises(HostError, match="no space left") as raised:
-                DockerCap(client, cap_name("full"), Limits(64 * MIB), image).command(["true"])
+                DockerCap(client, Wanted(cap_name("full"), Limits(64 * MIB), image)).command(["true"])
             assert "free some space under the engine's data root" in raised.value.fix
     finally:
         subprocess.run(["umount", "-l", str(data)], check=True)

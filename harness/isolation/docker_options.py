@@ -1,0 +1,177 @@
+"""What the engine is asked for when a cap's container is made: limits, mounts, user, security, devices."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.isolation import mounts
+from harness.isolation.base import IoLimit, Limits, Needs
+from harness.isolation.docker_engine import LABEL
+from harness.isolation.docker_image import Image
+from workloads.errors import HostError, InputError
+
+Lock = Literal["ipc_lock", "ulimit"] | int
+
+# As in cgroup1: with both limits equal newer kernels do not count how often the first was hit.
+_SWAP_SLACK = 2 << 20
+# The engine has no word for "no limit" once there is one; the kernel shows this as none.
+_NO_LIMIT = 1 << 62
+_FORWARDED = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "TORCH_", "CUDA_VISIBLE", "NCCL_", "MALLOC_", "OUTCORE_",
+              "PYTHONHASHSEED", "LANG", "LC_", "TZ")  # fmt: skip
+_THROTTLES = (
+    ("device_read_iops", "read_iops"),
+    ("device_read_bps", "read_bytes_per_s"),
+    ("device_write_iops", "write_iops"),
+    ("device_write_bps", "write_bytes_per_s"),
+)
+_NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
+_GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+
+@dataclass
+class Wanted:
+    """One container to be made.
+
+    Attributes:
+        name: of the container, saying whose it is (`owner.cap_name`).
+        limits: memory and devices.
+        image: what it is made of.
+        needs: what of the host the work needs.
+        seccomp: a profile as JSON text, None for the engine's own.
+        lock: how the work may lock memory, for io_uring's registered buffers: `ipc_lock` (a capability, which only root
+            inside has), `ulimit` (no limit, which the engine must be allowed to raise), or bytes.
+    """
+
+    name: str
+    limits: Limits
+    image: Image
+    needs: Needs = field(default_factory=Needs)
+    seccomp: str | None = None
+    lock: Lock = "ipc_lock"
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of docker-py's `containers.create`.
+
+        Raises:
+            InputError: something to be mounted, or the GPU, is not there.
+            HostError: a device to be limited is not there.
+        """
+        from docker.types import Mount, Ulimit
+
+        binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
+        security = ["no-new-privileges"]
+        if self.seccomp is not None:
+            security.append(f"seccomp={self.seccomp}")
+        options: dict[str, Any] = {
+            "name": self.name,
+            "labels": {f"{LABEL}.cap": self.name},
+            "entrypoint": [],
+            "stdin_open": True,
+            "user": f"{os.geteuid()}:{os.getegid()}",
+            "group_add": sorted(str(group) for group in os.getgroups()),
+            "environment": self._environment(),
+            "mounts": binds,
+            "working_dir": "/",
+            "read_only": True,
+            # Charged to the container, as everything that it writes there is.
+            "tmpfs": {"/tmp": "mode=1777,exec"},
+            "shm_size": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
+            "network_mode": "none",
+            "cap_drop": ["ALL"],
+            "security_opt": security,
+            "cap_add": ["IPC_LOCK"] if self.lock == "ipc_lock" else [],
+            "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+            "cpuset_cpus": ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0))),
+            "log_config": {"Type": "none"},
+            **({} if self.limits.memory_bytes is None else self.memory_options()),
+            **throttles(self.limits.io),
+        }
+        if self.lock != "ipc_lock":
+            lock = -1 if self.lock == "ulimit" else self.lock
+            options["ulimits"].append(Ulimit(name="memlock", soft=lock, hard=lock))
+        if mounts.v1("memory") is not None:
+            options["mem_swappiness"] = 0
+        if self.needs.gpu:
+            options |= _gpu_options(self.image.layout)
+        return options
+
+    def _environment(self) -> dict[str, str]:
+        """What of this process's environment moves a number; nothing that names a person or a place."""
+        kept = {key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)}
+        fixed = {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
+        if self.image.layout == "host":
+            fixed["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+            if "PYTHONPATH" in os.environ:
+                fixed["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        return kept | fixed
+
+    def memory_options(self) -> dict[str, int]:
+        """The limits of memory, and of memory with swap, as a new or a running container takes them."""
+        limit = self.limits.memory_bytes
+        if limit is None:
+            return {"mem_limit": _NO_LIMIT, "memswap_limit": _NO_LIMIT}
+        return {"mem_limit": limit, "memswap_limit": limit + (_SWAP_SLACK if mounts.v1("memory") is not None else 0)}
+
+    def shows(self, path: Path) -> bool:
+        """Whether a path of the host is seen inside."""
+        return any(path.is_relative_to(shown) for shown, _ in self.mounts())
+
+    def mounts(self) -> list[tuple[Path, bool]]:
+        """(path, read-only) of what is mounted at the same path inside; what may be written wins.
+
+        Raises:
+            InputError: one of them is not there.
+        """
+        found: dict[Path, bool] = dict.fromkeys(self.image.mounts(), True)
+        found |= dict.fromkeys((path.absolute() for path in self.needs.read_only), True)
+        # What a link of the dataset points to has to be there as well.
+        found |= dict.fromkeys((path.resolve() for path in self.needs.read_only), True)
+        found |= dict.fromkeys((path.absolute() for path in self.needs.writable), False)
+        for path in found:
+            if not path.exists():
+                raise InputError(f"the container needs {path}, which is not there", "make it, or name another")
+        return sorted(found.items(), key=lambda item: len(item[0].parts))
+
+
+def throttles(limits: Sequence[IoLimit], sys_: Path = Path("/sys"), dev: Path = Path("/dev")) -> dict[str, Any]:
+    """Device limits as the engine takes them: by path, a list for each kind.
+
+    A disk without a limit is named with 0, which means none: v1 counts a disk only once some limit was written for it.
+
+    Raises:
+        HostError: no such device.
+    """
+    wanted: dict[str, IoLimit | None] = {}
+    for disk in sorted((sys_ / "block").iterdir()):
+        if not disk.name.startswith(_NO_DISKS) and (dev / disk.name).exists():
+            wanted[str(dev / disk.name)] = None
+    for limit in limits:
+        name = (sys_ / "dev" / "block" / limit.device).resolve().name
+        if not (dev / name).exists() or ":" in name:
+            raise HostError(f"there is no device {limit.device} under /dev to limit", "name a whole disk")
+        wanted[str(dev / name)] = limit
+    options: dict[str, Any] = {}
+    for key, name in _THROTTLES:
+        rates = [(path, (getattr(limit, name) or 0) if limit else 0) for path, limit in wanted.items()]
+        # One kind of limit is enough to have an unlimited disk counted.
+        asked = [(path, rate) for path, rate in rates if rate or key == "device_read_iops"]
+        if asked:
+            options[key] = [{"Path": path, "Rate": rate} for path, rate in asked]
+    return options
+
+
+def _gpu_options(layout: str) -> dict[str, Any]:
+    """The host's driver is in its own /usr; a built image gets it from the engine's NVIDIA runtime."""
+    from docker.types import DeviceRequest
+
+    if layout != "host":
+        return {"device_requests": [DeviceRequest(count=-1, capabilities=[["gpu", "compute", "utility"]])]}
+    nodes = [*_GPU_NODES, *(str(node) for node in sorted(Path("/dev").glob("nvidia[0-9]*")))]
+    if not any(Path(node).exists() for node in nodes):
+        raise InputError("the run wants a GPU, and there is none under /dev", "use device cpu or emulated:NAME")
+    return {"devices": [f"{node}:{node}:rw" for node in nodes if Path(node).exists()]}
