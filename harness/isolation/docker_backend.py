@@ -149,6 +149,11 @@ def _trial(image: str) -> Trial:
     found = find(client, image)
     with asking("say what it is"):
         info, version = client.info(), client.version()
+    if mapped := _maps_users(info):
+        raise HostError(
+            f"this engine maps users ({mapped}), so a run in it could not use the files of its caller",
+            "use an engine that runs as root, without userns-remap",
+        )
     warnings = " ".join(info.get("Warnings") or [])
     engine = {
         "engine": version.get("Version", ""),
@@ -174,6 +179,12 @@ def _trial(image: str) -> Trial:
     derived = json.dumps(docker_seccomp.with_io_uring(default))
     left, _ = _ring(client, tried, derived)
     return Trial(found, derived, "the engine's default, with io_uring allowed", left, lock, engine)
+
+
+def _maps_users(info: dict[str, Any]) -> str:
+    """`rootless` or `userns` where users inside are others than users outside; empty where they are the same."""
+    options = [str(option).split(",")[0].removeprefix("name=") for option in info.get("SecurityOptions") or []]
+    return next((option for option in options if option in ("rootless", "userns")), "")
 
 
 def _lock(client: Any, image: Image) -> Lock:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.isolation import cgroup1, cgroup2, mounts
 from harness.isolation.base import IoStats, MemoryStats
-from harness.isolation.files import KernelFile, psi_some_total, read_text, write_text
+from harness.isolation.files import KernelFile, as_number, psi_some_total, read_text, write_text
 from harness.isolation.processes import pids_in
 from workloads.errors import HostError
 
@@ -39,6 +39,8 @@ class ContainerGroups:
         else:
             raise HostError("no cgroup is mounted here", "mount -t cgroup2 none /sys/fs/cgroup")
         self._files = {name: KernelFile(self.memory_group / name) for name in _MEMORY_FILES[self.version]}
+        # `memory.peak` is forgotten, by a write, for whoever holds this very descriptor (6.12).
+        self._peak = _open_for_writing(self.memory_group / "memory.peak") if self.version == 2 else -1
         if self.io_group is not None:
             self._files |= {name: KernelFile(self.io_group / name) for name in _IO_FILES[self.version]}
 
@@ -65,7 +67,7 @@ class ContainerGroups:
         files = self._files
         current = files["memory.current"].number() or 0
         self._highest = max(self._highest, current)
-        peak = files["memory.peak"].number()
+        peak = as_number(os.pread(self._peak, 64, 0)) if self._peak >= 0 else files["memory.peak"].number()
         return cgroup2.parse_memory(
             stat,
             current=current,
@@ -105,8 +107,8 @@ class ContainerGroups:
         try:
             if self.version == 1:
                 write_text(self.memory_group / "memory.max_usage_in_bytes", "0")
-            else:
-                write_text(self.memory_group / "memory.peak", "reset")
+            elif self._peak >= 0:
+                os.pwrite(self._peak, b"reset", 0)
         except OSError:
             pass
 
@@ -124,6 +126,9 @@ class ContainerGroups:
             self.last = replace(self.last, oom_kills=max(self.last.oom_kills, oom_kills))
             for file in self._files.values():
                 file.close()
+            if self._peak >= 0:
+                os.close(self._peak)
+                self._peak = -1
 
 
 _V1_BYTES = "blkio.throttle.io_service_bytes_recursive"
@@ -142,6 +147,14 @@ def _groups_of(pid: int, proc: Path) -> dict[str, str]:
         _, controllers, path = line.split(":", 2)
         groups |= dict.fromkeys(controllers.split(","), path)
     return groups
+
+
+def _open_for_writing(path: Path) -> int:
+    """A descriptor, or -1 where there is no such file or this user may not write it."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
 
 def _folder(mount: Path, path: str) -> Path:

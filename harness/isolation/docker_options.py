@@ -64,6 +64,7 @@ class Wanted:
         from docker.types import Mount, Ulimit
 
         binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
+        v1 = mounts.v1("memory") is not None
         security = ["no-new-privileges"]
         if self.seccomp is not None:
             security.append(f"seccomp={self.seccomp}")
@@ -89,12 +90,12 @@ class Wanted:
             "cpuset_cpus": ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0))),
             "log_config": {"Type": "none"},
             **({} if self.limits.memory_bytes is None else self.memory_options()),
-            **throttles(self.limits.io),
+            **throttles(self.limits.io, count=v1),
         }
         if self.lock != "ipc_lock":
             lock = -1 if self.lock == "ulimit" else self.lock
             options["ulimits"].append(Ulimit(name="memlock", soft=lock, hard=lock))
-        if mounts.v1("memory") is not None:
+        if v1:
             options["mem_swappiness"] = 0
         if self.needs.gpu:
             options |= _gpu_options(self.image.layout)
@@ -138,16 +139,20 @@ class Wanted:
         return sorted(found.items(), key=lambda item: len(item[0].parts))
 
 
-def throttles(limits: Sequence[IoLimit], sys_: Path = Path("/sys"), dev: Path = Path("/dev")) -> dict[str, Any]:
+def throttles(
+    limits: Sequence[IoLimit], *, count: bool, sys_: Path = Path("/sys"), dev: Path = Path("/dev")
+) -> dict[str, Any]:
     """Device limits as the engine takes them: by path, a list for each kind.
 
-    A disk without a limit is named with 0, which means none: v1 counts a disk only once some limit was written for it.
+    Args:
+        count: name disks without a limit, too, with 0, which means none to v1: it counts a disk only once a limit was
+            written for it. v2 counts them all, and refuses 0.
 
     Raises:
         HostError: no such device.
     """
     wanted: dict[str, IoLimit | None] = {}
-    for disk in sorted((sys_ / "block").iterdir()):
+    for disk in sorted((sys_ / "block").iterdir()) if count else ():
         if not disk.name.startswith(_NO_DISKS) and (dev / disk.name).exists():
             wanted[str(dev / disk.name)] = None
     for limit in limits:
@@ -159,7 +164,7 @@ def throttles(limits: Sequence[IoLimit], sys_: Path = Path("/sys"), dev: Path = 
     for key, name in _THROTTLES:
         rates = [(path, (getattr(limit, name) or 0) if limit else 0) for path, limit in wanted.items()]
         # One kind of limit is enough to have an unlimited disk counted.
-        asked = [(path, rate) for path, rate in rates if rate or key == "device_read_iops"]
+        asked = [(path, rate) for path, rate in rates if rate or (count and key == "device_read_iops")]
         if asked:
             options[key] = [{"Path": path, "Rate": rate} for path, rate in asked]
     return options

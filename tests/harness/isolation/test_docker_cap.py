@@ -146,7 +146,7 @@ def test_the_device_is_limited_and_counted(folder: Path) -> None:
 
 def test_a_device_that_is_not_there_is_refused() -> None:
     with pytest.raises(HostError, match="999:0"):
-        throttles((IoLimit("999:0", read_iops=1),))
+        throttles((IoLimit("999:0", read_iops=1),), count=True)
 
 
 def test_a_folder_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""What is read from the host about containers, on hosts unlike this one: v2 groups, other layouts, other engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.isolation.base import IoLimit
+from harness.isolation.docker_backend import _maps_users
+from harness.isolation.docker_groups import ContainerGroups
+from harness.isolation.docker_options import throttles
+from harness.isolation.docker_seccomp import CALLS, allows, engine_default, from_environment, with_io_uring
+from workloads.errors import HostError, InputError
+
+V2_FILES = {
+    "memory.stat": "anon 4096000\nfile 9000000\nshmem 1000000\nkernel 300000\npgmajfault 7\nsock 0\n",
+    "memory.current": "14000000\n",
+    "memory.peak": "15000000\n",
+    "memory.max": "16777216\n",
+    "memory.events": "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n",
+    "io.stat": "254:0 rbytes=8192 wbytes=4096 rios=2 wios=1 dbytes=0 dios=0\n",
+    "io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=55\n",
+    "memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=66\n",
+    "cgroup.procs": "4321\n",
+}
+
+
+def v2_host(folder: Path, group: str = "/system.slice/docker-abc.scope") -> Path:
+    """/proc of a host where an engine with systemd's driver runs on cgroup v2."""
+    mount, proc = folder / "cgroup", folder / "proc"
+    (mount / "system.slice" / "docker-abc.scope").mkdir(parents=True)
+    for name, content in V2_FILES.items():
+        (mount / "system.slice" / "docker-abc.scope" / name).write_text(content)
+    (mount / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    for pid, path in (("self", "/"), ("4321", group)):
+        (proc / pid).mkdir(parents=True)
+        (proc / pid / "cgroup").write_text(f"0::{path}\n")
+    (proc / "self" / "mountinfo").write_text(f"30 24 0:26 / {mount} rw - cgroup2 cgroup2 rw\n")
+    return proc
+
+
+def test_a_v2_group_of_systemds_driver_is_found_and_read(tmp_path: Path) -> None:
+    groups = ContainerGroups(4321, v2_host(tmp_path))
+    now, io = groups.memory(), groups.io()
+    assert (now.anon, now.page_cache, now.shmem, now.kernel) == (4096000, 8000000, 1000000, 300000)
+    assert (now.usage, now.peak, now.limit, now.oom_kills, now.reclaims) == (14000000, 15000000, 16777216, 1, 12)
+    assert io is not None and (io.read_bytes, io.read_requests, io.write_bytes) == (8192, 2, 4096)
+    assert groups.pressure() == (55, 66) and groups.pids() == [4321]
+    groups.freeze_last(2)
+    assert groups.memory().oom_kills == 2 and groups.memory().peak == 15000000 and groups.io() == io
+
+
+@pytest.mark.parametrize("group", ["/", "/../../other", "/docker/gone"])
+def test_a_group_that_is_not_to_be_seen_is_refused(tmp_path: Path, group: str) -> None:
+    with pytest.raises(HostError, match="cannot be seen from here"):
+        ContainerGroups(4321, v2_host(tmp_path, group))
+
+
+def test_only_v1_is_told_of_disks_without_a_limit(tmp_path: Path) -> None:
+    for name, number in (("vda", "254:0"), ("loop0", "7:0"), ("nvme0n1", "259:0")):
+        (tmp_path / "sys" / "block" / name).mkdir(parents=True)
+        (tmp_path / "dev").mkdir(exist_ok=True)
+        (tmp_path / "dev" / name).touch()
+        (tmp_path / "sys" / "dev" / "block").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys" / "dev" / "block" / number).symlink_to(tmp_path / "sys" / "block" / name)
+    limits = (IoLimit("254:0", read_iops=100, write_bytes_per_s=5),)
+    where = {"sys_": tmp_path / "sys", "dev": tmp_path / "dev"}
+    vda, nvme = str(tmp_path / "dev" / "vda"), str(tmp_path / "dev" / "nvme0n1")
+    assert throttles(limits, count=False, **where) == {
+        "device_read_iops": [{"Path": vda, "Rate": 100}],
+        "device_write_bps": [{"Path": vda, "Rate": 5}],
+    }
+    counted = throttles(limits, count=True, **where)["device_read_iops"]
+    assert sorted(counted, key=lambda one: str(one["Path"])) == [
+        {"Path": nvme, "Rate": 0}, {"Path": vda, "Rate": 100},
+    ]  # fmt: skip
+    assert throttles((), count=False, **where) == {}
+
+
+def test_an_engine_that_maps_users_is_known_by_its_options() -> None:
+    assert _maps_users({"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}) == "rootless"
+    assert _maps_users({"SecurityOptions": ["name=userns"]}) == "userns"
+    assert _maps_users({"SecurityOptions": ["name=seccomp,profile=default"]}) == _maps_users({}) == ""
+
+
+def test_a_profile_that_denies_what_its_default_allows_is_read_rightly() -> None:
+    profile = {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "syscalls": [
+            {"names": ["read"], "action": "SCMP_ACT_ALLOW"},
+            {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 0, "op": "x"}]},
+            {"names": [CALLS[0]], "action": "SCMP_ACT_ERRNO"},
+        ],
+    }
+    assert allows(profile, "read") and not allows(profile, "personality") and not allows(profile, CALLS[0])
+    changed = with_io_uring(profile)
+    assert all(allows(changed, call) for call in CALLS)
+    # What was only denied is gone from the denials, and what stood beside it stays as it was.
+    assert [rule for rule in changed["syscalls"] if set(rule["names"]) & {"read", "personality"}] == profile[
+        "syscalls"
+    ][:2]
+
+
+def test_where_the_engines_profile_cannot_be_read_the_fix_names_the_script(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="cannot be read by this user") as raised:
+        engine_default(1, tmp_path)
+    assert "containers/seccomp-profile" in raised.value.fix
+
+
+@pytest.mark.parametrize("content", [None, "not json", "[]", "{}"])
+def test_a_profile_file_that_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "profile").write_text(content)
+    monkeypatch.setenv("OUTCORE_SECCOMP", str(tmp_path / "profile"))
+    with pytest.raises(InputError, match="no seccomp profile"):
+        from_environment()
