@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 
 from workloads.errors import InputError
@@ -163,7 +164,8 @@ def aligned_host_tensor(nbytes: int) -> torch.Tensor:
 def move_rows(dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None) -> None:
     """Copy host rows to host rows: `dst[dst_rows[i]] = src[i]`, or `dst[i] = src[i]` without `dst_rows`."""
     if dst_rows is None:
-        dst[: src.shape[0]].copy_(src)
+        # By the caller's thread alone: torch shares a copy out among threads, and the slowest of them ends it.
+        np.copyto(dst[: src.shape[0]].numpy(), src.numpy())
     elif src.numel() and src.is_contiguous() and dst.is_contiguous():
         # One opaque item a row makes numpy copy rows whole: three times index_copy_'s speed.
         row_type = f"V{src.shape[1] * src.element_size()}"

@@ -101,14 +101,16 @@ class Memory(ABC):
         """Room for the rows of the next mini-batch, `packed` of them packed, waiting for it. Raises `Stopped`."""
 
     @abstractmethod
-    def assemble(self, landing: Landing, addresses: Addresses, packed: int, batch: int) -> Assembled:
-        """Bring the mini-batch's rows into the table, waiting for room there but not for the copies.
+    def take(self, rows: int) -> int:
+        """Room in the table for the next mini-batch's rows that come from disk, waiting for it. Raises `Stopped`."""
+
+    @abstractmethod
+    def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
+        """Bring the mini-batch's rows into the table, without waiting for the copies. Any thread may.
 
         Args:
+            room: of `take`.
             packed: packed rows in the landing.
-
-        Raises:
-            Stopped: the pipeline ended.
         """
 
     @abstractmethod
@@ -159,7 +161,11 @@ class HostMemory(Memory):
         start = self._start + first
         return Landing(first, count, self._bytes[start : start + count].reshape(-1), self._row_bytes)
 
-    def assemble(self, landing: Landing, addresses: Addresses, packed: int, batch: int) -> Assembled:
+    def take(self, rows: int) -> int:
+        """Nothing: the landing is the room."""
+        return 0
+
+    def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
         """Only the alias list has to be made."""
         base = self._start + landing.first
         rows = addresses.place.astype(np.int64)
@@ -232,19 +238,22 @@ class DeviceMemory(Memory):
         first = self._landings.take(count)
         return Landing(first, count, self._bytes[first * _PAGE : (first + count) * _PAGE], self._row_bytes)
 
-    def assemble(self, landing: Landing, addresses: Addresses, packed: int, batch: int) -> Assembled:
+    def take(self, rows: int) -> int:
+        """Rows of the device."""
+        return self._buffers.take(rows)
+
+    def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
         """Copy what came from disk; the device finds the rest where it is."""
-        single, row = len(addresses.single), self._row_bytes
-        first, cached = self._buffers.take(packed + single), self._levels.cached
+        single, row, cached = len(addresses.single), self._row_bytes, self._levels.cached
         rows = addresses.place.astype(np.int64)
-        rows += np.where(addresses.place < cached, self._buffered, first - cached)
+        rows += np.where(addresses.place < cached, self._buffered, room - cached)
         start, events = landing.single_start(packed), []
-        for begin, at, count in ((0, first, packed), (start, first + packed, single)):
+        for begin, at, count in ((0, room, packed), (start, room + packed, single)):
             if count:
                 place = landing.first * _PAGE + begin * row
                 source = self._shaped(self._host[place : place + count * row])
                 events.append(self._accelerator.copy(self._device[at : at + count], source, batch=batch))
-        return Assembled(torch.from_numpy(rows), first, packed + single, events)
+        return Assembled(torch.from_numpy(rows), room, packed + single, events)
 
     def copied(self, landing: Landing) -> None:
         """Its pages are free."""

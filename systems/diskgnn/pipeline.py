@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +21,13 @@ from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_addresses, read_graph
 from systems.diskgnn.tally import Tally
 from systems.engine.packed_store import PackedBatch, PackedReader, PendingBatch
-from systems.engine.pipeline import Channel, Pipeline, Stopped
+from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
 from systems.engine.reader import RowReader
 from systems.interface import Batch, StageClock
 from workloads.sampling.batch import SampledBatch
 
+# Two mini-batches are checked and copied at a time: of one alone, the disk would wait for its landing.
+_ASSEMBLERS = 2
 _NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
@@ -61,7 +64,7 @@ class Trainer:
         self._reader = reader
         self._memory = memory
         self._singles = deque(singles)
-        self._threads = max(1, len(singles))
+        self._threads = max(_ASSEMBLERS, len(singles))
         self._clock = clock
         self._queue = queue
         self._pipelined = pipelined
@@ -101,10 +104,14 @@ class Trainer:
             for work in pipe.results(graphs):
                 yield self._structure(work, free)
             return
-        partial: Channel[_Work] = pipe.channel(self._queue, ordered=True)
-        complete: Channel[Batch] = pipe.channel(self._queue)
-        pipe.stage("extract", self._threads, lambda _, work: self._extract(work, tally), graphs, partial)
-        pipe.stage("assemble", 1, lambda _, work: self._assemble(work, free), partial, complete)
+        # Who has checked a mini-batch's rows copies them, too: they are in its caches, and nobody has to be woken.
+        complete: Channel[Batch] = pipe.channel(self._queue, ordered=True)
+        turns = pipe.turnstile()
+
+        def assemble(number: int, work: _Work) -> Batch:
+            return self._assemble(self._extract(work, tally), free, lambda: _turn(turns, number))
+
+        pipe.stage("assemble", self._threads, assemble, graphs, complete)
         yield from pipe.results(complete)
 
     def _ask(self, index: int, chunk: int, free: Channel[int]) -> _Work:
@@ -151,12 +158,17 @@ class Trainer:
             self._clock.add("extract", work.index, start, end)
         return work
 
-    def _assemble(self, work: _Work, free: Channel[int]) -> Batch:
+    def _assemble(
+        self, work: _Work, free: Channel[int], turn: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Batch:
+        """Its rows in the table; room there is taken at its `turn`, since it comes free in order."""
         memory, landing, sampled = self._memory, work.landing, work.sampled
         assert memory is not None and landing is not None and sampled is not None
         packed = int(self._reader.num_rows[work.chunk])
+        with turn():
+            room = memory.take(packed + len(work.addresses.single))
         with self._clock.stage("assemble", work.index):
-            found = memory.assemble(landing, work.addresses, packed, work.index)
+            found = memory.assemble(landing, room, work.addresses, packed, work.index)
         if found.events:
             with self._clock.stage("transfer", work.index):
                 for event in found.events:
@@ -204,6 +216,13 @@ class Trainer:
         if pipeline is not None:
             pipeline.close()
         self._drain()
+
+
+@contextmanager
+def _turn(turns: Turnstile, number: int) -> Iterator[None]:
+    turns.enter(number)
+    yield
+    turns.leave()
 
 
 def _filled(pipe: Pipeline, count: int) -> Channel[int]:
