@@ -155,7 +155,16 @@ def _host_paths() -> list[Path]:
     for path in code:
         found += [path.absolute(), path.resolve()]
     kept: list[Path] = []
-    for path in sorted({path for path in found if path.exists() and path != Path("/")}, key=lambda p: len(p.parts)):
+    seen = {path for path in found if path != Path("/") and _there(path)}
+    for path in sorted(seen, key=lambda path: len(path.parts)):
         if not any(path.is_relative_to(other) for other in kept):
             kept.append(path)
     return kept
+
+
+def _there(path: Path) -> bool:
+    """Whether this user sees the path: what it does not the work cannot have used either."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
