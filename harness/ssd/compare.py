@@ -107,7 +107,7 @@ def compare(
     dataset: str | None = None,
     memory: str | None = None,
 ) -> Comparison:
-    """Devices side by side over the workload that was measured on most of them.
+    """Devices side by side over the workload that was measured on the most of them.
 
     Args:
         records: runs; those that are not INVALID and ran under a memory cap count.
@@ -188,8 +188,8 @@ def ran_on(record: Record, device: Device) -> bool:
 def _workload(
     devices: Sequence[Device], records: Sequence[Record], dataset: str | None, memory: str | None
 ) -> tuple[_Group, int]:
-    """The runs of the workload with the most measured pairs of drive and system, then the most systems; how many other
-    workloads there are."""
+    """The runs of the workload that was measured on the most drives, then with the most pairs of drive and system; how
+    many other workloads there are."""
     usual = Usual([record.to_json() for record in records])
     groups: dict[str, _Group] = {}
     for record in records:
@@ -207,9 +207,10 @@ def _workload(
             raise InputError(f"no usable run of {wanted} is there", "leave the choice out, or see `outcore results`")
         return _Group(), 0
 
-    def worth(group: _Group) -> tuple[int, int, str]:
+    def worth(group: _Group) -> tuple[int, int, int, str]:
         pairs = {(d.name, r.system) for r in group.records for d in devices if ran_on(r, d)}
-        return len(pairs), len({r.system for r in group.records}), max(r.started_at for r in group.records)
+        drives = len({name for name, _ in pairs})
+        return drives, len(pairs), len({r.system for r in group.records}), max(r.started_at for r in group.records)
 
     best = max(groups.values(), key=worth)
     return best, len(groups) - 1

@@ -20,12 +20,23 @@ from harness.isolation.select import select, sweep_all
 from harness.ssd import grid
 from harness.ssd.classes import DiskClass
 from harness.ssd.device import direct_block_bytes
-from harness.ssd.drive import FOLDER, Condition, Drive, Mode, Point, SteadyState, save_drive, slug
-from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, run_fio
+from harness.ssd.drive import (
+    FOLDER,
+    Condition,
+    Drive,
+    Mode,
+    Point,
+    SteadyState,
+    drive_path,
+    read_drive,
+    save_drive,
+    slug,
+)
+from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, fio_version, run_fio
 from harness.ssd.identity import Identity, identify
 from harness.ssd.smart import health
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file
-from workloads.errors import HostError
+from workloads.errors import HostError, InputError
 
 # A stopped profile older than this says little of the drive as it is now.
 RESUME_S = 24 * 3600.0
@@ -94,18 +105,18 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
         run_fio([])  # says so
     identity = identify(wanted.folder, serial=wanted.serial, device=device)
     name = wanted.name or default_name(identity, wanted.disk_class)
+    _check_free(results_root, name, identity)
     limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
     with one_at_a_time(device), _class_cap(limits) as cap:
         part_path = results_root / FOLDER / f"{slug(name)}.part"
         part = _part(part_path, wanted, identity, progress)
-        tool, before = "", health(device.name)
+        before = health(device.name)
         began = time.monotonic()
         with own_file(wanted.folder, wanted.size, progress=progress) as file:
             if wanted.precondition and not part.precondition_bytes:
-                part.precondition_bytes = _precondition(wanted, file, progress)
+                part.precondition_bytes = precondition(wanted, file, progress)
             part.seconds += time.monotonic() - began
-            for result in _points(wanted, file, part, part_path, cap, limits, progress):
-                tool = result.version
+            _points(wanted, file, part, part_path, cap, limits, progress)
         after = health(device.name)
         drive = Drive(
             name=name,
@@ -113,7 +124,7 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
             disk_class=wanted.disk_class.name if wanted.disk_class else "",
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=part.seconds,
-            fio=f"{tool} {best_engine()}".strip(),
+            fio=_tool(),
             identity=identity,
             condition=_condition(wanted, part, before, after[0], identity),
             points=list(part.points.values()),
@@ -129,6 +140,26 @@ def default_name(identity: Identity, disk_class: DiskClass | None) -> str:
         return disk_class.name
     model = identity.model or "disk"
     return model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
+
+
+def _check_free(results_root: Path, name: str, identity: Identity) -> None:
+    """A profile is replaced by a newer one of the same kind of drive, never by another's."""
+    path = drive_path(results_root, name)
+    if not path.exists():
+        return
+    try:
+        other = read_drive(path).identity
+    except InputError:
+        return  # damaged
+    if not other.same_drive(identity):
+        raise InputError(
+            f"{path} is the profile of another drive ({other.model or other.name})", "give this one another --name"
+        )
+
+
+def _tool() -> str:
+    version = fio_version(fio_path() or "fio")
+    return f"fio{'-' + '.'.join(map(str, version)) if version else ''} {best_engine()}"
 
 
 def precondition_bytes(wanted: Wanted) -> int:
@@ -167,7 +198,8 @@ def _points(
     cap: Cap | None,
     limits: Sequence[IoLimit],
     progress: Progress,
-) -> Iterator[FioResult]:
+) -> None:
+    """Measure what the part does not hold yet; each point is kept as it is made."""
     least = direct_block_bytes(file) or 4096
     jobs = grid.jobs(wanted.mode, file, least, wanted.point_s, limits)
     left = [job for job in jobs if grid.key_of(job) not in part.points]
@@ -175,7 +207,7 @@ def _points(
     mixed = [job for job in left if job.write_percent]
     done = len(jobs) - len(left)
 
-    def one(job: FioJob) -> FioResult:
+    def one(job: FioJob) -> None:
         nonlocal done
         done += 1
         progress(f"{done} of {len(jobs)}: {grid.words(job)}")
@@ -184,10 +216,9 @@ def _points(
         part.seconds += time.monotonic() - began
         part.points[grid.key_of(job)] = grid.point_of(result)
         _keep(part_path, part)
-        return result
 
     for job in reads:
-        yield one(job)
+        one(job)
     if part.steady is None:
         progress("waiting until the rate has settled")
         began = time.monotonic()
@@ -195,9 +226,8 @@ def _points(
         part.seconds += time.monotonic() - began
         part.steady = _steady(result)
         _keep(part_path, part)
-        yield result
     for job in mixed:
-        yield one(job)
+        one(job)
 
 
 def _steady(result: FioResult) -> SteadyState:
@@ -212,13 +242,14 @@ def _steady(result: FioResult) -> SteadyState:
     )
 
 
-def _precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
+def precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
     """Random writes of 4 KiB over the file, until they settle or the time is up; bytes written."""
     progress("preconditioning: random 4 KiB writes over the file")
     rule = grid.steady_job(wanted.mode, file, wanted.point_s).steady
+    longest = _PRECONDITION_S[wanted.mode] * min(1.0, wanted.point_s / grid.POINT_S[wanted.mode])
     job = FioJob(
-        file=file, block_bytes=4096, depth=32, engine=best_engine(), seconds=_PRECONDITION_S[wanted.mode],
-        write_percent=100, steady=rule,
+        file=file, block_bytes=4096, depth=32, engine=best_engine(), seconds=max(3.0, longest), write_percent=100,
+        steady=rule,
     )  # fmt: skip
     return run_fio([job])[0].bytes_read
 

@@ -43,6 +43,21 @@ def tables(comparison: Comparison) -> list[Table]:
     return found
 
 
+def matrix(comparison: Comparison) -> Table:
+    """Epoch seconds, a row a system and a column a drive; P: predicted. Last, the slowest drive over the fastest."""
+    growth = {system: ratio for system, ratio, *_ in comparison.growth()}
+    rows = []
+    for system in comparison.systems:
+        cells = [comparison.cell(side.device.name, system) for side in comparison.sides]
+        shown = [f"{cell.epoch_s:.3g}{' P' if cell.predicted else ''}" if cell else "–" for cell in cells]
+        amplification = next((cell.read_amplification for cell in cells if cell and cell.read_amplification), None)
+        rows.append(
+            (system, *shown, _times(growth[system]) if system in growth else "–", _scaled(amplification, 1, ".2f"))
+        )
+    heads = ("system", *(side.device.name for side in comparison.sides), "slowest / fastest", "read ampl.")
+    return Table("Epoch seconds (P: predicted)", heads, tuple(rows))
+
+
 def sentences(comparison: Comparison) -> list[str]:
     """What the comparison says, in a sentence a system."""
     said = []
@@ -183,15 +198,16 @@ def _pdf(comparison: Comparison) -> Canvas:
         page.text(0.06, top, line, fontsize=13, weight="bold", va="top")
         top -= 0.022
     words = [f"Workload: {comparison.workload}." if comparison.workload else "No epochs: compared by fio alone."]
-    top = _write(page, top - 0.002, [*words, *sentences(comparison)], size=7.5)
-    for table in tables(comparison):
+    top = _write(page, top - 0.002, words, size=7.5)
+    shown = [tables(comparison)[0], *([matrix(comparison)] if comparison.cells else [])]
+    for table in shown:
         top = _table(page, top - 0.006, table)
     notes_height = 0.012 * sum(len(textwrap.wrap(note, _LINES + 22)) for note in comparison.notes) + 0.02
     drawings = panels_of(comparison)
     rows = -(-len(drawings) // 2)
     bottom = 0.035 + notes_height
     grid = page.add_gridspec(
-        rows, 2, left=0.09, right=0.97, top=max(top - 0.03, bottom + 0.2), bottom=bottom + 0.035, hspace=0.42,
+        rows, 2, left=0.09, right=0.97, top=max(top - 0.03, bottom + 0.2), bottom=bottom + 0.075, hspace=0.62,
         wspace=0.24,
     )  # fmt: skip
     for index, (_, draw) in enumerate(drawings):

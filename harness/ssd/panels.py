@@ -16,7 +16,9 @@ from harness.ssd.compare import DEEP, Comparison, latencies
 
 PERCENTILES = ("50", "90", "99", "99.9", "99.99")
 Panel = Callable[[Comparison, Any], pd.DataFrame]
-_LEGEND = {"fontsize": 5.5, "handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25}
+_LEGEND = {"fontsize": 5.5, "handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "columnspacing": 1.0}
+# Under the axis and its label, so that no entry lies on a bar or a line.
+_BELOW = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncols": 5}
 
 
 def panels_of(comparison: Comparison) -> list[tuple[str, Panel]]:
@@ -65,7 +67,7 @@ def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
     shown = [size for size in sizes if least / 2 <= size <= most * 2]
     axes.set_xticks(shown)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v / 1024:g}K" if v >= 1024 else f"{v:g}"))
-    axes.legend(**_LEGEND, loc="best")
+    axes.legend(**_BELOW)
     return pd.DataFrame(rows)
 
 
@@ -146,8 +148,8 @@ def _bars(
     low, high = axes.get_ylim()
     if log:
         plain_log(axes.yaxis)
-        axes.set_ylim(low, high * (high / low) ** 0.18)
-    axes.legend(**_LEGEND, loc="upper right", ncols=min(3, max(1, len(comparison.systems))))
+        axes.set_ylim(low, high * (high / low) ** 0.05)
+    axes.legend(**_BELOW)
     return data
 
 

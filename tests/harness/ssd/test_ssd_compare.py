@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.record import Record
 from harness.ssd.compare import Comparison, compare
 from harness.ssd.drive import save_drive
-from harness.ssd.page import sentences, tables, write_page
+from harness.ssd.page import matrix, sentences, tables, write_page
 from harness.ssd.prices import load_prices, price_of
 from harness.ssd.whatif import Device, device_from, device_of
 from tests.harness.records import save
@@ -188,3 +188,15 @@ def test_a_wrong_price_list_is_refused_with_its_place(tmp_path: Path, name: str,
     path.write_text(text)
     with pytest.raises(InputError, match=said):
         load_prices(path)
+
+
+def test_the_matrix_marks_what_is_predicted() -> None:
+    table = matrix(compare(classes("aws-nvme/16", "intel-s3510/4"), runs()))
+    assert table.heads == ("system", "aws-nvme/16", "intel-s3510/4", "slowest / fastest", "read ampl.")
+    assert table.rows == (("ginex", "2.6", "5.88 P", "2.26x", "1.50"), ("diskgnn", "0.6", "0.839 P", "1.40x", "1.50"))
+
+
+def test_the_workload_measured_on_the_most_drives_is_shown() -> None:
+    many = [counted(system, 1.0, dim=64) for system in ("pyg+", "ginex", "ginex-pg", "ali+pg", "gnndrive")]
+    found = compare(classes("aws-nvme/16", "aws-gp3/16"), [*runs(), *many])
+    assert found.systems == ("ginex", "diskgnn")
