@@ -101,7 +101,8 @@ def plan_sizes(
     if runtime.stages == "sample":
         single = False
     wanted = options.queue + 2 if options.pipeline else 1
-    usual = wanted + (options.queue if on_device and options.pipeline else 0)
+    staging = (options.queue + 1 if options.pipeline else 1) if on_device else 0
+    usual = wanted + (staging if options.pipeline else 0)
     ahead = options.read_ahead_bytes // row if options.pipeline else 0
     graphs = _graphs(usual, usual + (_AHEAD if ahead else 0), graph_bytes, budget.host)
     items = [
@@ -122,7 +123,6 @@ def plan_sizes(
         table_rows, host_rows, buffers, staging = 0, 0, 0, 0
     elif on_device:
         buffers = max(1, options.queue if options.pipeline else 1)
-        staging = max(1, options.queue + 1 if options.pipeline else 1)
         table_rows, direct = _device_rows(runtime, budget, options, bounds, row, nodes, buffers)
         items += [
             PlanItem("device table", table_rows * row, "device"),
@@ -130,7 +130,7 @@ def plan_sizes(
         host_rows, host_cache = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, staging, 1)
         items.append(PlanItem("host cache and staging buffers", rounded_up(host_rows * row, _PAGE)))
     else:
-        buffers, staging = min(wanted, graphs), 0
+        buffers = min(wanted, graphs)
         host_rows = 0
         table_rows, direct = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, buffers, align)
         items.append(PlanItem("host cache and buffers", rounded_up(table_rows * row, _PAGE)))

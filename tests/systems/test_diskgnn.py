@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from harness.check.case import Case
 from harness.check.data import make_dataset
@@ -15,9 +16,10 @@ from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.system import DiskGnn
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 from tests.systems.support_systems import reference, run, workload_of
-from workloads.accelerator import make_accelerator
+from workloads.accelerator import Event, make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
+from workloads.feature_table import SplitTable
 from workloads.workload import Workload
 
 # Of a table of 3000 rows of 508 bytes, which straddle blocks and pages.
@@ -118,6 +120,28 @@ def test_caches_hold_the_rows_that_are_asked_for_most(workload: Workload, tmp_pa
         cached = (64 << 10) // 508
         best = sum(sorted(times.values(), reverse=True)[:cached])
         assert system.counters().hits["host"] == best
+
+
+def test_the_device_reads_the_host_caches_rows_itself_and_only_rows_from_disk_are_copied(
+    workload: Workload, tmp_path: Path
+) -> None:
+    with prepared(workload, tmp_path, device="emulated:null", epochs=1, host_cache="64KiB") as system:
+        copied = []
+        copy = system.runtime.accelerator.copy
+
+        def counted(dst: torch.Tensor, src: torch.Tensor, *rest: Any, **named: Any) -> Event:
+            copied.append(len(src))
+            return copy(dst, src, *rest, **named)
+
+        system.runtime.accelerator.copy = counted  # type: ignore[method-assign]
+        by_zero_copy = 0
+        for batch in system.epoch(0):
+            assert isinstance(batch.table, SplitTable) and batch.rows is not None
+            by_zero_copy += batch.table.split(batch.rows)[1]
+            batch.release()
+        counters = system.counters()
+        assert by_zero_copy == counters.hits["host"] > 0
+        assert sum(copied) == counters.misses + counters.hits["disk_cache"] > 0
 
 
 def test_minhash_order_reads_less_than_the_order_of_ids(workload: Workload, tmp_path: Path) -> None:

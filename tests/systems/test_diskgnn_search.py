@@ -14,12 +14,16 @@ from hypothesis import strategies as st
 
 from harness.check.case import Case
 from harness.check.data import make_dataset
+from systems.diskgnn.fit import fit
 from systems.diskgnn.layout import ColdSamples, Shape, segments
+from systems.diskgnn.planner import Sizes
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of
 from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of
 from systems.engine.batch_store import BatchReader, BatchWriter
+from systems.engine.bounds import Bounds
 from systems.engine.minhash import simulate_reads
 from systems.engine.reader import ReadStats
+from systems.interface import Plan
 from tests.systems.support_systems import workload_of
 from tests.systems.test_diskgnn import prepared
 from workloads.errors import BudgetError
@@ -160,3 +164,31 @@ def test_the_cache_leaves_room_for_the_buffers(lists: Lists, ranked: int, buffer
     if cached >= 0:
         assert cached <= ranked
         assert up(cached) + buffers * up(most + 2) <= rows
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    LISTS, st.integers(0, NODES), st.integers(40, 300), st.integers(60, 300), st.integers(1, 3), st.integers(1, 5),
+    st.none() | st.integers(0, 20), st.none() | st.integers(0, 20),
+)  # fmt: skip
+def test_what_lies_on_a_device_and_beside_it_fits_both(
+    lists: Lists, ranked: int, table: int, host: int, buffers: int, staging: int, direct: int | None, cache: int | None
+) -> None:
+    order = np.random.default_rng(0).permutation(NODES)[:ranked].astype(np.int64)
+    curve = miss_curve([np.array(nodes, dtype=np.int64) for nodes in lists], slots_of(order, NODES), ranked)
+    most = int(curve.misses[0])
+    # As the planner bounds them: at least the largest mini-batch has room beside what the user wants cached.
+    table, host = max(table, most + (direct or 0)), max(host, most + 2 + (cache or 0))
+    sizes = Sizes(
+        True, table, direct, host, cache, buffers, staging, 0, buffers + staging, 0, 2, 1, 0, False,
+        Bounds(most, 0, 0, 0, 0), Plan(()),
+    )  # fmt: skip
+    found = fit(sizes, curve)
+    assert found.levels.direct + found.buffers * found.buffer_rows <= table
+    assert found.levels.host + found.staging * found.staging_rows <= host
+    assert found.levels.cached <= ranked
+    hot = set(order[: found.levels.cached].tolist())
+    left = max(len(set(nodes) - hot) for nodes in lists)
+    assert found.buffer_rows >= left and found.staging_rows >= left + 2
+    assert direct is None or found.levels.direct <= direct
+    assert cache is None or found.levels.host <= cache
