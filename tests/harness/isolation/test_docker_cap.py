@@ -224,6 +224,7 @@ def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path)
         pytest.skip("this engine's socket is for root alone")
     theirs = folder / "theirs"
     theirs.mkdir()
+    folder.chmod(0o755)
     os.chown(theirs, 65534, 65534)
     code = (
         "import json, os, subprocess, sys\nfrom pathlib import Path\nfrom harness.isolation import Limits\n"
