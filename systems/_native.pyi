@@ -318,3 +318,29 @@ class SlotPlanner:
     def clear(self) -> None: ...
     @staticmethod
     def bytes(slots: int, batches: int, accesses: int) -> int: ...
+
+class StopFlag:
+    def __init__(self) -> None: ...
+    def set(self) -> None: ...
+
+def distribute(
+    *,
+    path: str,
+    data_offset: int,
+    num_rows: int,
+    row_bytes: int,
+    file: str,
+    chunks: Ids,
+    ids: NDArray[np.uint32],
+    region_bytes: int,
+    regions: int,
+    depth: int,
+    gap_bytes: int,
+    buffer_bytes: int,
+    writers: int,
+    mode: str,
+    stop: StopFlag,
+) -> tuple[dict[str, Any], int, int, NDArray[np.uint64], tuple[int, bool, int] | None]: ...
+def distribute_bytes(
+    *, row_bytes: int, chunks: int, region_bytes: int, regions: int, buffer_bytes: int, writers: int
+) -> int: ...

@@ -12,6 +12,7 @@
 
 #include "bind.hpp"
 #include "bind_io.hpp"
+#include "distribute.hpp"
 #include "external_sampler.hpp"
 #include "slot_plan.hpp"
 
@@ -35,6 +36,51 @@ nb::tuple take(ExternalSampler& self, std::size_t i) {
     for (auto hop = batch.hops.rbegin(); hop != batch.hops.rend(); ++hop)
         hops.append(nb::make_tuple(numpy_of(std::move(hop->indptr)), numpy_of(std::move(hop->indices)), hop->num_src, hop->num_dst));
     return nb::make_tuple(numpy_of(std::move(batch.nodes)), hops, batch.edge_reads, batch.list_reads);
+}
+
+struct StopFlag {
+    std::atomic<bool> value{false};
+};
+
+DistributeOptions distribute_options(std::uint32_t region_bytes, std::uint32_t regions, std::uint32_t depth, std::uint64_t gap_bytes,
+                                     std::uint32_t buffer_bytes, std::uint32_t writers, const std::string& mode) {
+    return {region_bytes, regions, depth, gap_bytes, buffer_bytes, writers, mode != "pread", mode == "io_uring"};
+}
+
+nb::dict dict_of(const PieceReads& reads) {
+    nb::dict sizes;
+    for (const auto& [size, count] : reads.by_size) sizes[nb::int_(size)] = count;
+    nb::dict result;
+    result["requests"] = reads.requests;
+    result["bytes_read"] = reads.bytes_read;
+    result["bytes_useful"] = reads.bytes_useful;
+    result["requests_by_size"] = sizes;
+    return result;
+}
+
+using Chunks = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // [n, 3]: offset, begin, end
+
+nb::tuple distribute_rows(const std::string& path, std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes,
+                          const std::string& file, const Chunks& chunks, const In<std::uint32_t>& ids, std::uint32_t region_bytes,
+                          std::uint32_t regions, std::uint32_t depth, std::uint64_t gap_bytes, std::uint32_t buffer_bytes,
+                          std::uint32_t writers, const std::string& mode, const StopFlag& stop) {
+    if (chunks.shape(1) != 3) throw std::invalid_argument("chunks have three columns");
+    std::vector<DistributeChunk> list(chunks.shape(0));
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        const std::int64_t* row = chunks.data() + 3 * i;
+        list[i] = {static_cast<std::uint64_t>(row[0]), static_cast<std::uint64_t>(row[1]), static_cast<std::uint64_t>(row[2])};
+    }
+    DistributeResult result;
+    try {
+        const nb::gil_scoped_release release;
+        result = distribute({path, data_offset, num_rows, row_bytes}, file, list, in(ids),
+                            distribute_options(region_bytes, regions, depth, gap_bytes, buffer_bytes, writers, mode), stop.value);
+    } catch (const std::system_error& error) {
+        raise_os_error(error, path);
+    }
+    std::optional<std::tuple<int, bool, std::uint64_t>> failure;
+    if (result.failure) failure = std::tuple{result.failure->code, result.failure->writing, result.failure->offset};
+    return nb::make_tuple(dict_of(result.reads), result.writes, result.bytes_written, numpy_of(std::move(result.digests)), failure);
 }
 
 }  // namespace
@@ -77,17 +123,19 @@ void bind_external(nb::module_& m) {
         .def("take", &take, nb::arg("i"))
         .def("stop", &ExternalSampler::stop)
         .def_prop_ro("memory_bytes", &ExternalSampler::memory_bytes)
-        .def("reads", [](const ExternalSampler& self) {
-            const ExternalReads& reads = self.reads();
-            nb::dict sizes;
-            for (const auto& [size, count] : reads.by_size) sizes[nb::int_(size)] = count;
-            nb::dict result;
-            result["requests"] = reads.requests;
-            result["bytes_read"] = reads.bytes_read;
-            result["bytes_useful"] = reads.bytes_useful;
-            result["requests_by_size"] = sizes;
-            return result;
-        });
+        .def("reads", [](const ExternalSampler& self) { return dict_of(self.reads()); });
+    nb::class_<StopFlag>(m, "StopFlag").def(nb::init<>()).def("set", [](StopFlag& self) { self.value = true; });
+    m.def("distribute", &distribute_rows, nb::kw_only(), nb::arg("path"), nb::arg("data_offset"), nb::arg("num_rows"),
+          nb::arg("row_bytes"), nb::arg("file"), nb::arg("chunks"), nb::arg("ids"), nb::arg("region_bytes"), nb::arg("regions"),
+          nb::arg("depth"), nb::arg("gap_bytes"), nb::arg("buffer_bytes"), nb::arg("writers"), nb::arg("mode"), nb::arg("stop"));
+    m.def(
+        "distribute_bytes",
+        [](std::uint64_t row_bytes, std::uint64_t chunks, std::uint32_t region_bytes, std::uint32_t regions, std::uint32_t buffer_bytes,
+           std::uint32_t writers) {
+            return distribute_bytes(distribute_options(region_bytes, regions, 1, 0, buffer_bytes, writers, "auto"), row_bytes, chunks);
+        },
+        nb::kw_only(), nb::arg("row_bytes"), nb::arg("chunks"), nb::arg("region_bytes"), nb::arg("regions"), nb::arg("buffer_bytes"),
+        nb::arg("writers"));
     nb::class_<SlotPlanner>(m, "SlotPlanner")
         .def(nb::init<std::uint32_t, std::uint32_t, bool>(), nb::arg("slots"), nb::arg("window"), nb::arg("keep"))
         .def(

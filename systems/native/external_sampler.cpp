@@ -13,90 +13,25 @@
 namespace outcore {
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
 constexpr std::uint32_t nobody = UINT32_MAX;
 constexpr std::size_t most_wants = 8192;  // of one piece, before it is read
 
-// A bit for each page.
-void mark(std::vector<std::uint64_t>& pages, std::uint64_t page) { pages[page / 64] |= std::uint64_t{1} << (page % 64); }
-bool marked(const std::vector<std::uint64_t>& pages, std::uint64_t page) { return (pages[page / 64] >> (page % 64) & 1) != 0; }
-
-}  // namespace
+PieceFileOptions file_options(const GraphFile& file, const ExternalOptions& options, std::uint32_t extra, std::uint32_t pieces) {
+    return {options.piece_bytes + extra, pieces, options.depth, file.end(), options.gap_bytes, options.want_ring, options.need_ring};
+}
 
 // Carries the failure of a read through a hop.
 struct ReadFailed {
     ExternalFailure failure;
 };
 
-// A file read in pieces: of each only the runs of wanted pages, joined where the gap costs less than a request.
-class ExternalSampler::File {
-public:
-    struct Read {
-        std::uint64_t base = 0;  // byte of the file at which the piece's memory begins
-        std::byte* memory = nullptr;
-        std::vector<RangeQueue::Ticket> tickets;
-    };
+void wait_for(PieceFile& file, const PieceFile::Read& read, bool in_indices) {
+    const auto failure = file.wait(read);
+    if (failure) throw ReadFailed{{failure->code, in_indices, failure->offset}};
+}
 
-    File(const GraphFile& file, const ExternalOptions& options, std::uint32_t extra, bool in_indices)
-        : end_(file.end()),
-          gap_pages_(options.gap_bytes / page_bytes),
-          in_indices_(in_indices),
-          one_(options.piece_bytes + extra),
-          memory_(static_cast<std::size_t>(options.pieces) * one_),
-          queue_(file.path, {options.depth, std::max<std::uint32_t>(one_, 1 << 20), options.want_ring, options.need_ring}) {
-        for (std::uint32_t i = 0; i < options.pieces; ++i) free_.push_back(memory_.data() + std::size_t{i} * one_);
-    }
-
-    bool has_room() const { return !free_.empty(); }
-    std::uint64_t bytes() const { return memory_.size(); }
-
-    Read begin(std::uint64_t base, const std::vector<std::uint64_t>& pages, ExternalReads& reads) {
-        Read read{base, free_.back(), {}};
-        free_.pop_back();
-        const std::uint64_t count = std::min<std::uint64_t>(one_ / page_bytes, (end_ - base + page_bytes - 1) / page_bytes);
-        for (std::uint64_t page = 0; page < count;) {
-            if (!marked(pages, page)) {
-                ++page;
-                continue;
-            }
-            std::uint64_t stop = page + 1, wanted = 1;
-            for (std::uint64_t next = stop; next < count && next - stop <= gap_pages_; ++next) {
-                if (!marked(pages, next)) continue;
-                stop = next + 1;
-                ++wanted;
-            }
-            const std::uint64_t offset = base + page * page_bytes;
-            const std::uint64_t need = std::min(base + stop * page_bytes, end_) - offset;
-            read.tickets.push_back(queue_.submit(offset, need, {read.memory + page * page_bytes, one_ - page * page_bytes}));
-            ++reads.requests;
-            reads.bytes_read += (stop - page) * page_bytes;
-            reads.bytes_useful += wanted * page_bytes;
-            ++reads.by_size[(stop - page) * page_bytes];
-            page = stop;
-        }
-        return read;
-    }
-
-    void wait(const Read& read) {
-        std::optional<ReadFailure> first;
-        for (const auto ticket : read.tickets) {
-            const auto failure = queue_.wait(ticket).failure;
-            if (failure && (!first || failure->offset < first->offset)) first = failure;
-        }
-        if (first) throw ReadFailed{{first->code, in_indices_, first->offset}};
-    }
-
-    void give_back(const Read& read) { free_.push_back(read.memory); }
-
-private:
-    std::uint64_t end_;
-    std::uint64_t gap_pages_;
-    bool in_indices_;
-    std::uint32_t one_;
-    AlignedMemory memory_;
-    std::vector<std::byte*> free_;
-    RangeQueue queue_;  // after the memory that it reads into
-};
+}  // namespace
 
 struct ExternalSampler::Part {
     struct Run {
@@ -172,7 +107,7 @@ struct ExternalSampler::Labels {
 
 struct ExternalSampler::Flight {
     Bucket bucket;
-    File::Read read;
+    PieceFile::Read read;
 };
 
 ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
@@ -184,8 +119,8 @@ ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indic
         indices_.offset % indices_.item_bytes != 0)
         throw std::invalid_argument("index pointers have 8 bytes, indices 4 or 8, at multiples of that");
     // Behind a piece of index pointers comes one more page, for where the last node's list ends.
-    pointer_file_ = std::make_unique<File>(indptr_, options_, page_bytes, false);
-    index_file_ = std::make_unique<File>(indices_, options_, 0, true);
+    pointer_file_ = std::make_unique<PieceFile>(indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
+    index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
 }
 
 ExternalSampler::~ExternalSampler() = default;
@@ -258,8 +193,8 @@ std::optional<ExternalFailure> ExternalSampler::sample(std::uint64_t epoch, std:
 
 void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
     if (pointer_file_ == nullptr) {
-        pointer_file_ = std::make_unique<File>(indptr_, options_, page_bytes, false);
-        index_file_ = std::make_unique<File>(indices_, options_, 0, true);
+        pointer_file_ = std::make_unique<PieceFile>(indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
+        index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
     }
     for (Part& part : parts_) {
         const std::size_t count = part.nodes.size();
@@ -277,7 +212,7 @@ void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
     const auto node_at = [&](std::uint64_t at) {
         return at <= indptr_.offset ? 0 : std::min(num_nodes_, (at - indptr_.offset) / 8);
     };
-    std::deque<std::pair<std::uint64_t, File::Read>> asked;
+    std::deque<std::pair<std::uint64_t, PieceFile::Read>> asked;
     std::uint64_t next = first_piece;
     std::vector<std::uint64_t> pages(piece / page_bytes / 64 + 2);
     for (;;) {
@@ -291,8 +226,8 @@ void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
                     auto& run = part.runs[r];
                     for (; run.marked < run.end && part.node(r, run.marked) < stop; ++run.marked) {
                         const std::uint64_t at = indptr_.offset + 8 * std::uint64_t{part.node(r, run.marked)} - base;
-                        mark(pages, at / page_bytes);
-                        mark(pages, (at + 8) / page_bytes);
+                        PieceFile::mark(pages, at / page_bytes);
+                        PieceFile::mark(pages, (at + 8) / page_bytes);
                         any = true;
                     }
                 }
@@ -303,7 +238,7 @@ void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
         if (asked.empty()) break;
         auto [number, read] = std::move(asked.front());
         asked.pop_front();
-        pointer_file_->wait(read);
+        wait_for(*pointer_file_, read, false);
         // The more destinations at once, the more edges are noted before they are read: so few nodes at a time.
         std::uint64_t first = node_at(number * piece);
         const std::uint64_t stop = node_at((number + 1) * piece);
@@ -403,7 +338,7 @@ void ExternalSampler::want(std::uint64_t edge, std::uint32_t part, std::uint32_t
     }
     Bucket& bucket = buckets_[piece - front_];
     const auto inside = static_cast<std::uint32_t>(at % options_.piece_bytes);
-    mark(bucket.pages, inside / page_bytes);
+    PieceFile::mark(bucket.pages, inside / page_bytes);
     bucket.wants.push_back({inside, part, place});
     // Where so many want the same few nodes, the piece is read more than once rather than all of that held.
     if (bucket.wants.size() >= most_wants) {
@@ -442,7 +377,7 @@ void ExternalSampler::send(Bucket bucket, std::uint64_t base) {
 void ExternalSampler::land() {
     Flight flight = std::move(flights_.front());
     flights_.pop_front();
-    index_file_->wait(flight.read);
+    wait_for(*index_file_, flight.read, true);
     const std::byte* memory = flight.read.memory;
     const bool wide = indices_.item_bytes == 8;
     for (const Want& wanted : flight.bucket.wants) {

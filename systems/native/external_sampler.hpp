@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,7 +16,7 @@
 
 #include "aligned_memory.hpp"
 #include "draw_lanes.hpp"
-#include "range_queue.hpp"
+#include "piece_file.hpp"
 
 namespace outcore {
 
@@ -42,14 +41,6 @@ struct ExternalOptions {
     std::uint32_t group_nodes = 8192;    // destinations that are drawn for before their edges are read, about
     bool want_ring = true;
     bool need_ring = false;
-};
-
-// What was asked of the disk.
-struct ExternalReads {
-    std::uint64_t requests = 0;
-    std::uint64_t bytes_read = 0;
-    std::uint64_t bytes_useful = 0;  // of pages that hold something wanted
-    std::map<std::uint64_t, std::uint64_t> by_size;
 };
 
 // Where a read failed; code 0: the file ended.
@@ -86,13 +77,12 @@ public:
     // Has a `sample` under way end soon.
     void stop();
 
-    const ExternalReads& reads() const { return reads_; }
+    const PieceReads& reads() const { return reads_; }
     std::uint64_t memory_bytes() const;  // beside the mini-batches
 
 private:
     struct Part;
     struct Labels;  // working memory of relabelling
-    class File;
     struct Want {
         std::uint32_t at;     // byte in the piece
         std::uint32_t part;
@@ -121,7 +111,7 @@ private:
     ExternalOptions options_;
     std::uint64_t num_nodes_;
     std::vector<Part> parts_;
-    std::unique_ptr<File> pointer_file_, index_file_;
+    std::unique_ptr<PieceFile> pointer_file_, index_file_;
     std::deque<Bucket> buckets_;      // of successive pieces of `indices`, from front_ on
     std::vector<Bucket> spare_;
     std::uint64_t front_ = 0;         // piece number of the first bucket
@@ -129,7 +119,7 @@ private:
     std::deque<Flight> flights_;
     LaneDrawer drawer_;
     std::vector<std::uint64_t> positions_;
-    ExternalReads reads_;
+    PieceReads reads_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Labels>> idle_;
     std::atomic<bool> stop_{false};

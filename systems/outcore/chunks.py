@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +17,12 @@ import xxhash
 from systems import _native
 from systems.engine.arrays import Array
 from systems.engine.changeset import copy_rows
-from systems.engine.direct_files import io_failed
+from systems.engine.direct_files import io_failed, padded
 from systems.engine.memory import aligned_empty
-from systems.engine.packed_layout import load_index, parse
+from systems.engine.packed_layout import parse
 from systems.engine.packed_store import slot_rows
 from systems.engine.reader import ReadStats
+from systems.outcore.distribute import ChunkIndex
 from workloads.errors import DataIOError
 
 Rows = npt.NDArray[np.uint8]
@@ -57,7 +57,7 @@ class Chunks:
     """Reads a group's chunks, first to last, once.
 
     Args:
-        folder: as `PackedWriter.pack` left it.
+        index: as `ChunkWriter.distribute` returned it.
         memory: uint8, page-aligned, for the pieces.
         piece_bytes: whole rows and whole pages.
         lists: address lists in flight.
@@ -66,13 +66,8 @@ class Chunks:
         DataIOError: a file is missing, cut or damaged.
     """
 
-    def __init__(self, folder: Path, memory: Rows, piece_bytes: int, lists: int) -> None:
-        self._path = folder / "packed.bin"
-        index = load_index(folder)
-        self._row = int(index["row_bytes"])
-        self._offsets, self._counts = index["offset"], index["num_rows"]
-        self._list_bytes = index["structure_bytes"]
-        self._digests = {"features": index["feature_digest"], "structure": index["structure_digest"]}
+    def __init__(self, index: ChunkIndex, memory: Rows, piece_bytes: int, lists: int) -> None:
+        self._path, self._index, self._row = index.path, index, index.row_bytes
         self._piece_bytes, self._lists = piece_bytes, lists
         self._piece_rows = piece_bytes // self._row
         assert self._piece_rows % slot_rows(self._row) == 0
@@ -94,7 +89,7 @@ class Chunks:
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
         """(mini-batch, first row) of every piece, the address list (-1) before them."""
-        for batch, count in enumerate(self._counts.tolist()):
+        for batch, count in enumerate(self._index.rows[:, 1].tolist()):
             yield batch, -1
             for first in range(0, count, self._piece_rows):
                 yield batch, first
@@ -102,19 +97,18 @@ class Chunks:
     def _ask(self) -> None:
         while self._next is not None and self._queue is not None:
             batch, first = self._next
-            offset, count = int(self._offsets[batch]), int(self._counts[batch])
-            features = -(-count * self._row // 4096) * 4096
             if first < 0:
                 if self._lists_asked >= self._lists:
                     return
                 self._lists_asked += 1
-                nbytes = int(self._list_bytes[batch])
-                room, offset = aligned_empty(nbytes), offset + features
+                offset, nbytes = self._index.lists[batch].tolist()
+                room = aligned_empty(nbytes)
             else:
                 if not self._free:
                     return
                 room = self._free.pop()
-                nbytes = min(self._piece_bytes, features - first * self._row)
+                offset, count = self._index.rows[batch].tolist()
+                nbytes = min(self._piece_bytes, padded((count - first) * self._row))
                 offset += first * self._row
             memory = room[:nbytes]
             self._asked.append(_Piece(batch, self._queue.submit(offset, nbytes, memory), memory, first, room))
@@ -137,7 +131,7 @@ class Chunks:
     def addresses(self) -> Addresses:
         """The next mini-batch's address list."""
         piece = self._take()
-        self._check("structure", piece.batch, xxhash.xxh3_64_intdigest(piece.memory.data))
+        self._check(self._index.list_digests, "address list", piece.batch, xxhash.xxh3_64_intdigest(piece.memory.data))
         self._lists_asked -= 1
         arrays = parse(piece.memory)
         ids: npt.NDArray[np.int64] = arrays.get("ids", np.empty(0, dtype=np.int64))
@@ -156,15 +150,15 @@ class Chunks:
             self._free.append(piece.room)
             self._ask()
         if batch >= 0:
-            self._check("features", batch, digest.intdigest())
+            self._check(self._index.row_digests, "rows", batch, digest.intdigest())
 
-    def _check(self, part: str, batch: int, digest: int) -> None:
-        if digest == int(self._digests[part][batch]):
+    def _check(self, digests: npt.NDArray[np.uint64], part: str, batch: int, digest: int) -> None:
+        if digest == int(digests[batch]):
             return
-        offset = int(self._offsets[batch])
+        offset = int(self._index.rows[batch, 0] if part == "rows" else self._index.lists[batch, 0])
         raise DataIOError(
-            f"the {'rows' if part == 'features' else 'address list'} of chunk {batch} in {self._path}, at offset "
-            f"{offset}, are corrupted: their XXH3 is not that of what was written",
+            f"the {part} of chunk {batch} in {self._path}, at offset {offset}, are corrupted: their XXH3 is not that "
+            f"of what was written",
             path=str(self._path), offset=offset, fix="check the device of the results folder",
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ at its end is known, so the next group, and the next epoch, begins with it.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,14 +19,15 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.batch_store import BatchIndex, BatchWriter
 from systems.engine.memory import give_back_free_memory
-from systems.engine.packed_store import PackedWriter, PackStats, RowTable
+from systems.engine.packing import RowTable
 from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.reader import ReadStats
 from systems.engine.topology import mapped_sampler, row_bytes
 from systems.interface import Runtime, StageClock
 from systems.outcore.cost import Prediction, gap_bytes, predict
+from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.planner import NAME, PACK_THREADS, Sizes
+from systems.outcore.planner import NAME, Sizes
 from systems.outcore.sampling import ExternalSampler
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
@@ -51,8 +53,9 @@ class Group:
     """A prepared group.
 
     Attributes:
-        folder: `samples`, and, where rows are extracted, the packed store with chunks and address lists.
-        index: of `samples`.
+        folder: `samples`, and, where rows are extracted, `chunks`.
+        index: of `samples`, and
+        chunks: of `chunks`.
         strategy: how its misses are brought.
         uses: rows asked for, and
         hits: of them those that are in memory, and
@@ -66,18 +69,15 @@ class Group:
     job: Job
     folder: Path
     index: BatchIndex
+    chunks: ChunkIndex | None = None
     strategy: Strategy = "distribute"
     uses: int = 0
     hits: int = 0
     carried: int = 0
     reads: ReadStats = field(default_factory=ReadStats)
-    pack: PackStats = field(default_factory=PackStats)
+    pack: PassStats = field(default_factory=PassStats)
     prediction: Prediction | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-
-    def remove(self) -> None:
-        """Its files are not needed any more."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Preparer:
@@ -104,32 +104,39 @@ class Preparer:
         else:
             self._online = mapped_sampler(workload)
         self._pipe: Pipeline | None = None
-        self._number = 0
+        self._folders: list[Path] = []
+        self._free: list[Path] = []
+        self._stop = _native.StopFlag()
         self._stopped = False
 
     def prepare(self, job: Job) -> Group:
         """Make a group; by one thread at a time, in the order of the groups.
 
         Raises:
-            DataIOError: a disk is full or fails; what was written of the group is removed.
+            DataIOError: a disk is full or fails; `close` removes what was written.
             InterruptedError: `stop` was called.
         """
-        self._number += 1
-        folder = self._runtime.scratch / f"{NAME}-{self._runtime.rank}-{self._number}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        try:
-            return self._make(folder, job)
-        except BaseException:
+        if not self._free:
+            folder = self._runtime.scratch / f"{NAME}-{self._runtime.rank}-{len(self._folders)}"
             shutil.rmtree(folder, ignore_errors=True)
-            raise
+            folder.mkdir(parents=True)
+            self._folders.append(folder)
+            self._free.append(folder)
+        start = time.monotonic()
+        group = self._make(self._free.pop(), job)
+        group.seconds["prepare"] = time.monotonic() - start
+        return group
+
+    def release(self, group: Group) -> None:
+        """A group's files are not needed any more; a later one's overwrite them."""
+        self._free.append(group.folder)
 
     def _make(self, folder: Path, job: Job) -> Group:
         keep = self._slots is not None
         nodes = np.empty(self._sizes.group_uses if keep else 0, dtype=np.uint32)
         offsets, seeds = np.zeros(job.count + 1, dtype=np.int64), np.zeros(job.count, dtype=np.int64)
         before = self._sampler.reads() if self._sampler is not None else ReadStats()
-        writer = BatchWriter(folder / "samples", fix=_FIX)
+        graphs = BatchWriter(folder / "samples", fix=_FIX)
         try:
             for i, batch in enumerate(self._sampled(job)):
                 seeds[i], offsets[i + 1] = batch.num_seeds, offsets[i] + batch.num_nodes
@@ -140,20 +147,27 @@ class Preparer:
                             "report this: the bound of the largest mini-batch is wrong",
                         )
                     nodes[offsets[i] : offsets[i + 1]] = batch.nodes
-                writer.append(batch)
-            group = Group(job, folder, writer.close(save_index=False, sync=False))
+                graphs.append(batch)
+            group = Group(job, folder, graphs.close(save_index=False, sync=False))
         except BaseException:
-            writer.abandon()
+            graphs.abandon()
             raise
-        del writer
+        del graphs
         if self._sampler is not None:
             group.reads = difference(self._sampler.reads(), before)
         give_back_free_memory()
         group.uses = int(offsets[-1])
         if self._slots is not None:
             self._place(group, self._slots, nodes[: group.uses], offsets, seeds)
-            self._distribute(group, self._slots)  # looks at the nodes
-            del nodes
+            writer = self._writer(group)
+            try:
+                self._lists(group, self._slots, writer)  # looks at the nodes for the last time
+                del nodes
+                give_back_free_memory()
+                with self._clock.stage("pack", group.job.first):
+                    group.chunks, group.pack = writer.distribute()
+            finally:
+                writer.close()
         return group
 
     def _sampled(self, job: Job) -> Iterator[SampledBatch]:
@@ -204,17 +218,17 @@ class Preparer:
     def _single_block(self) -> int:
         return max(self._block_bytes, 4096 if self._options.io_granularity == "4096" else 0)
 
-    def _distribute(self, group: Group, planner: _native.SlotPlanner) -> None:
-        """Address lists of all mini-batches, then one pass over the table for the rows that miss."""
+    def _writer(self, group: Group) -> ChunkWriter:
+        return ChunkWriter(
+            group.folder / "chunks", RowTable.of(self._workload.dataset), memory_bytes=self._sizes.packing_bytes,
+            gap_bytes=gap_bytes(self._runtime.disk), stop=self._stop,
+        )  # fmt: skip
+
+    def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter) -> None:
+        """Address lists of all mini-batches, and which rows each chunk is to have."""
         packed = group.strategy == "distribute"
         none = np.empty(0, dtype=np.int64)
-        memory = self._sizes.packing_bytes or PackedWriter.least_bytes(
-            row_bytes=row_bytes(self._workload), longest=0, threads=PACK_THREADS
-        )
-        writer = PackedWriter(
-            group.folder, RowTable.of(self._workload.dataset), memory_bytes=memory, threads=PACK_THREADS,
-        )  # fmt: skip
-        with writer, self._clock.stage("pack", group.job.first):
+        with self._clock.stage("inspect", group.job.first):
             for i in range(group.job.count):
                 ids, to = planner.misses(i)
                 arrays: Mapping[str, npt.NDArray[Any]] = {"slots": planner.slots(i), "to": to}
@@ -224,21 +238,23 @@ class Preparer:
                 if self._stopped:
                     raise InterruptedError("preparing was stopped")
             planner.clear()
-            give_back_free_memory()
-            group.pack = writer.pack()
 
     def stop(self) -> None:
         """Have what another thread prepares end soon, with InterruptedError."""
         self._stopped = True
+        self._stop.set()
         if self._sampler is not None:
             self._sampler.stop()
         if self._pipe is not None:
             self._pipe.stop()
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files and remove what was prepared."""
         if self._sampler is not None:
             self._sampler.close()
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._folders.clear()
 
 
 def difference(after: ReadStats, before: ReadStats) -> ReadStats:

@@ -14,10 +14,10 @@ from systems import _native
 from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.packed_layout import slot_rows
-from systems.engine.packed_store import PackedWriter
 from systems.engine.reader import RowReader
 from systems.engine.topology import indptr_item, row_bytes
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.outcore.distribute import least_bytes
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler
 from workloads.errors import BudgetError
@@ -27,7 +27,6 @@ from workloads.workload import Workload
 
 NAME = "outcore"
 FIX = "raise memory, or lower batch size, fan-out, group or window"
-PACK_THREADS = 8
 LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
 _PAGE = 4096
 BOUNCE = 512 << 10  # of the two buffers by way of which rows go to a device
@@ -97,7 +96,7 @@ class _Planner:
         self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
         host = budget.host
         small = host is not None and host < 256 << 20
-        self.graph_piece = (64 << 10 if small else 512 << 10) if host is None or host >= 32 << 20 else 16 << 10
+        self.graph_piece = (128 << 10 if small else 512 << 10) if host is None or host >= 32 << 20 else 16 << 10
         self.graph_nodes = 2048 if small else 8192
         unit = slot_rows(self.row) * self.row
         ahead = options.read_ahead_bytes if host is None else max(4 * unit, min(options.read_ahead_bytes, host // 16))
@@ -194,7 +193,7 @@ class _Planner:
         each = self.row + self._slot_bytes()
         while True:
             least = min(nodes, self.uses(window))
-            need = least * each + self._preparing(1, self._least_packing())
+            need = least * each + self._preparing(1, self._packing_floor(1))
             if left is None or need <= left:
                 return window, least
             if window == 1:
@@ -205,11 +204,6 @@ class _Planner:
                 )
             window -= 1
 
-    def _least_packing(self) -> int:
-        if self.sampling_only or self.options.packing == "off":
-            return 0
-        return PackedWriter.least_bytes(row_bytes=self.row, longest=self.bounds.max_nodes, threads=PACK_THREADS)
-
     def _group(self, held: list[PlanItem], least: int) -> int:
         """As many mini-batches as leave room for the least slots; all of the epoch where they fit."""
         batches = min(self.bounds.num_batches, _MOST_GROUP)
@@ -219,7 +213,7 @@ class _Planner:
             return wanted
         # A pass over the table is worth far more than the slots that its preparation takes.
         limit = left - least * (self.row + self._slot_bytes())
-        while wanted > 1 and self._preparing(wanted, self._least_packing()) > limit:
+        while wanted > 1 and self._preparing(wanted, self._packing_floor(wanted)) > limit:
             wanted -= 1
         if self.options.group and wanted < min(self.options.group, batches):
             raise BudgetError(
@@ -231,16 +225,16 @@ class _Planner:
 
     def _packing_bytes(self, held: list[PlanItem], least: int, group: int) -> int:
         """As much as the other phases of preparation have anyway."""
-        if self.sampling_only or self.options.packing == "off":
-            return 0
         floor = self._packing_floor(group)
         if self.budget.host is None:
-            return max(floor, _GOOD_PACKING)
-        return max(floor, max(self._phases(group)) - 4 * self.uses(group) - _PACKING_THREADS)
+            return max(floor, _GOOD_PACKING if floor else 0)
+        return max(floor, max(self._phases(group)) - _PACKING_THREADS)
 
     def _packing_floor(self, group: int) -> int:
-        # A chunk's page and its ids for all chunks of the group, as far as a quarter of the mini-batches' rows goes.
-        return self._least_packing() + 2 * _PAGE * group + self.uses(group)
+        # Ids of the rows that miss, once by chunk and once for the pass: all of its uses at most.
+        if self.sampling_only:
+            return 0
+        return least_bytes(self.row) + 8 * self.uses(group)
 
     def _phases(self, group: int) -> tuple[int, int]:
         bounds = self.bounds
@@ -256,10 +250,11 @@ class _Planner:
         if self.sampling_only:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses)
-        return sampling + nodes, planning + nodes + 40 * bounds.max_nodes
+        # While address lists are made, the ids that miss are there too.
+        return sampling + nodes, planning + 2 * nodes + 40 * bounds.max_nodes
 
     def _preparing(self, group: int, packing: int) -> int:
-        return max(*self._phases(group), packing + 4 * self.uses(group) + _PACKING_THREADS if packing else 0)
+        return max(*self._phases(group), packing + _PACKING_THREADS if packing else 0)
 
     def _slots(self, items: list[PlanItem], least: int, each: int) -> int:
         nodes, left = self.workload.dataset.num_nodes, self._left(items)

@@ -36,8 +36,8 @@ class Report:
         found = {
             "strategy": ", ".join(f"{name} {self._strategies.count(name)}" for name in sorted(set(self._strategies))),
             "last_group": f"{group.uses} uses, {group.hits} hits, {group.carried} of them from the group before",
-            "pack_s": f"{group.pack.seconds:.3f}",
-            "pack_passes": str(group.pack.passes),
+            "prepared_s": f"{group.seconds.get('prepare', 0.0):.3f}",
+            "passes": str(group.pack.passes),
         }
         if group.prediction is not None:
             found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in asdict(group.prediction).items())

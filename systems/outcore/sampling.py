@@ -23,7 +23,7 @@ from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 _PIECE = 512 << 10
-_PIECES = 8
+_PIECES = 16
 _DEPTH = 32
 _GROUP_NODES = 8192
 _LABEL_DEPTH = 128
@@ -79,7 +79,8 @@ class ExternalSampler:
     def fixed_bytes(piece_bytes: int, group_nodes: int, fanout: int) -> int:
         """Host memory beside the mini-batches: pieces of both files, edges noted, the labels' reader."""
         noted = 3 * 12 * max(fanout, 32) * group_nodes
-        return 2 * _PIECES * (piece_bytes + PAGE) + noted + RowReader.plan_bytes(row_bytes=8, depth=_LABEL_DEPTH)
+        pieces = _PIECES * piece_bytes + max(2, _PIECES // 4) * (piece_bytes + PAGE)
+        return pieces + noted + RowReader.plan_bytes(row_bytes=8, depth=_LABEL_DEPTH)
 
     @staticmethod
     def batch_bytes(bounds: Bounds) -> int:

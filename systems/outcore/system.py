@@ -126,7 +126,8 @@ class Outcore(System):
             if self.options.look_ahead:
                 self._ask(following)
             yield from self._train(group, trainer, tally)
-            group.remove()
+            if self._preparer is not None:
+                self._preparer.release(group)
         if self._next is not None:
             # What was begun in this epoch is part of it.
             with self.clock.stage("wait"):
@@ -179,11 +180,9 @@ class Outcore(System):
             pool.shutdown(wait=True, cancel_futures=True)
         if asked is not None:
             with suppress(BaseException):
-                asked[1].result().remove()
+                asked[1].result()
         if preparer is not None:
             preparer.close()
-        for group in self._kept:
-            group.remove()
         self._kept = ()
         if self._trainer is not None:
             self._trainer.restart()

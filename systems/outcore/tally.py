@@ -17,12 +17,11 @@ class Tally:
         row_bytes: of a feature row.
         index_bytes: of an entry of a neighbour list.
         depth: reads in flight.
-        request_bytes: of a read that streams the feature table.
     """
 
-    def __init__(self, *, row_bytes: int, index_bytes: int, depth: int, request_bytes: int = 1 << 20) -> None:
+    def __init__(self, *, row_bytes: int, index_bytes: int, depth: int) -> None:
         self._lock = threading.Lock()
-        self._row, self._index, self._depth, self._request = row_bytes, index_bytes, depth, request_bytes
+        self._row, self._index, self._depth = row_bytes, index_bytes, depth
         self._rows = self._misses = self._edges = self._carried = self._groups = 0
         self._reads = ReadStats()
         self._observed: dict[str, float] = {}
@@ -33,15 +32,9 @@ class Tally:
             self._groups += 1
             self._reads.add(group.reads)
             pack = group.pack
-            self._reads.requests += pack.requests
-            self._reads.bytes_read += pack.bytes_read
-            # Partitions are read in requests of this size; what is left of each partition is a smaller one.
-            if pack.requests:
-                each = pack.bytes_read // pack.requests
-                sizes = self._reads.requests_by_size
-                sizes[each] = sizes.get(each, 0) + pack.requests
+            self._reads.add(pack.reads)
             self._add("graph_bytes_read", group.reads.bytes_read)
-            self._add("table_bytes_read", pack.bytes_read)
+            self._add("table_bytes_read", pack.reads.bytes_read)
             self._add("packed_bytes_written", pack.bytes_written)
             self._add("graph_bytes_written", group.index.nbytes)
             self._add("carried_rows", group.carried)

@@ -118,8 +118,8 @@ class Trainer:
         reader = BatchReader(group.folder / "samples", index=group.index)
         chunks: Chunks | None = None
         try:
-            if self._slots is not None:
-                chunks = Chunks(group.folder, self._pieces, self._sizes.piece_bytes, LISTS_AHEAD)
+            if self._slots is not None and group.chunks is not None:
+                chunks = Chunks(group.chunks, self._pieces, self._sizes.piece_bytes, LISTS_AHEAD)
                 self.mode = chunks.mode
             with Pipeline(NAME) as pipe:
                 pipe.on_stop(self._window.wake)

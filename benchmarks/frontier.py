@@ -1,0 +1,115 @@
+"""`outcore` against the systems that read online, with fresh samples every epoch and all preparation counted.
+
+    python -m benchmarks.frontier [--disk-class none|CLASS] [--rounds N] [--data FOLDER] [SYSTEM ...]
+
+Runs `outcore run SYSTEM` under one cap, the systems taking turns, and reads epoch times from the records: of each run
+the median of its measured epochs, over the rounds the median of these. Exit 1 where `outcore` misses a target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
+ONLINE = ["pyg+", "ali+pg", "ginex", "gnndrive"]
+OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"], "diskgnn": ["resample_every=1"]}
+#: How many times faster than the best of the online systems, by the kind of disk.
+TARGETS = {"none": 3.0, "aws-gp3": 8.0, "aws-nvme": 1.0}
+EFFICIENCY, DISTANCE = 0.85, 1.25
+
+
+def outcore(*arguments: str, environment: dict[str, str]) -> dict[str, Any]:
+    """What the command prints as JSON."""
+    done = subprocess.run(
+        [*OUTCORE, *arguments, "--json"], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    if not done.stdout.strip():
+        sys.exit(f"outcore {' '.join(arguments)} printed nothing; stderr: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def run(system: str, chosen: argparse.Namespace, seed: int, environment: dict[str, str]) -> dict[str, Any]:
+    """One run's record."""
+    options = [word for option in OPTIONS.get(system, []) for word in ("-o", option)]
+    return outcore(
+        "run", system, "--dataset", chosen.dataset, "--memory", chosen.memory, "--device", chosen.device,
+        "--device-memory", "32MiB", "--batch-size", str(chosen.batch_size), "--max-batches", str(chosen.max_batches),
+        "--epochs", str(chosen.epochs), "--disk-class", chosen.disk_class, "--seed", str(seed), *options,
+        environment=environment,
+    )  # fmt: skip
+
+
+def shown(system: str, number: int, record: dict[str, Any]) -> float | None:
+    """Print one run; the median of its measured epochs."""
+    summary = record["summary"]
+    epoch = (summary.get("epoch_s") or {}).get("median")
+    if record["status"] != "ok" or epoch is None:
+        print(f"{system:10} {number:5}  {record['status']}: {record.get('reason', '')}", flush=True)
+        return None
+    efficiency, distance = summary.get("engine_efficiency"), summary.get("distance_to_limit")
+    print(
+        f"{system:10} {number:5} {epoch:8.2f} s  efficiency {efficiency or float('nan'):.2f}  limit/epoch "
+        f"{distance or float('nan'):.2f}  prepared before {record['preprocess'].get('seconds', 0.0):.2f} s  "
+        f"{record['verdict']}, {record['class']}",
+        flush=True,
+    )
+    return float(epoch)
+
+
+def main() -> int:
+    """Run, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"compared with; default: {' '.join(ONLINE)}")
+    parser.add_argument("--disk-class", default="none")
+    parser.add_argument("--device", default="emulated:null")
+    parser.add_argument("--memory", default="+64MiB")
+    parser.add_argument("--batch-size", type=int, default=50)
+    parser.add_argument("--max-batches", type=int, default=80)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--data", type=Path, help="a data root that holds the dataset; default: one is made and removed"
+    )
+    parser.add_argument("--dataset", default="kron-2m")
+    parser.add_argument("--folder", type=Path, default=Path("build"), help="where data and results go meanwhile")
+    chosen = parser.parse_args()
+    systems = ["outcore", *(chosen.systems or ONLINE)]
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    times: dict[str, list[float]] = {system: [] for system in systems}
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
+        environment = {
+            "OUTCORE_DATA": str(chosen.data or Path(name) / "data"), "OUTCORE_RESULTS": str(Path(name) / "results")
+        }  # fmt: skip
+        if chosen.data is None:
+            outcore("data", "make", chosen.dataset, "--kind", "kronecker", "--nodes", "2M", "--edges", "40M", "--dim",
+                    "128", environment=environment)  # fmt: skip
+        for number in range(chosen.rounds):
+            for system in systems:
+                epoch = shown(system, number, run(system, chosen, number, environment))
+                if epoch is not None:
+                    times[system].append(epoch)
+    medians = {system: statistics.median(found) for system, found in times.items() if found}
+    for system, median in sorted(medians.items(), key=lambda item: item[1]):
+        print(f"{system:10} median {median:8.2f} s")
+    others = {system: median for system, median in medians.items() if system != "outcore"}
+    if "outcore" not in medians or not others:
+        print("nothing to compare")
+        return 1
+    best = min(others, key=lambda system: others[system])
+    ratio = others[best] / medians["outcore"]
+    target = next((value for kind, value in TARGETS.items() if chosen.disk_class.startswith(kind)), 1.0)
+    print(f"outcore is {ratio:.2f} times as fast as {best}, the best of the others (target {target})")
+    return int(ratio < target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+// One thread walks the table and fills buffers; others write full ones, so that reads, copies and writes go on together.
+#include "distribute.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include "xxh3.hpp"
+
+namespace outcore {
+namespace {
+
+constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
+constexpr std::uint64_t first_writes = 8;  // different lengths, so that chunks of one size do not fill at the same time
+
+std::uint64_t padded(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
+
+// Writes buffers that others filled; each goes back to the free ones afterwards.
+class Writers {
+public:
+    Writers(const std::string& path, std::uint32_t threads, std::uint32_t buffer_bytes, std::uint64_t buffers)
+        : memory_(buffers * buffer_bytes) {
+        fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
+        if (fd_ < 0 && errno == EINVAL) fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);  // a file system without O_DIRECT
+        if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
+        for (std::uint64_t i = 0; i < buffers; ++i) free_.push_back(memory_.data() + i * buffer_bytes);
+        for (std::uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+    }
+    Writers(const Writers&) = delete;
+    Writers& operator=(const Writers&) = delete;
+    ~Writers() {
+        finish();
+        close(fd_);
+    }
+
+    std::byte* take() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return !free_.empty(); });
+        std::byte* buffer = free_.back();
+        free_.pop_back();
+        return buffer;
+    }
+
+    void write(std::byte* buffer, std::uint64_t bytes, std::uint64_t offset) {
+        const std::lock_guard lock(mutex_);
+        waiting_.push_back({buffer, bytes, offset});
+        changed_.notify_all();
+    }
+
+    // Waits for all that was given; the first failure.
+    std::optional<DistributeFailure> finish() {
+        {
+            const std::lock_guard lock(mutex_);
+            ending_ = true;
+            changed_.notify_all();
+        }
+        for (auto& thread : threads_) thread.join();
+        threads_.clear();
+        return failure_;
+    }
+
+    bool failed() {
+        const std::lock_guard lock(mutex_);
+        return failure_.has_value();
+    }
+
+private:
+    struct Write {
+        std::byte* buffer;
+        std::uint64_t bytes, offset;
+    };
+
+    void run() {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+            if (waiting_.empty()) return;
+            const Write write = waiting_.front();
+            waiting_.pop_front();
+            const bool skip = failure_.has_value();
+            lock.unlock();
+            std::uint64_t offset = write.offset;
+            const int code = skip ? 0 : whole(write, offset);
+            lock.lock();
+            if (code != 0 && !failure_) failure_ = DistributeFailure{code, true, offset};
+            free_.push_back(write.buffer);
+            changed_.notify_all();
+        }
+    }
+
+    int whole(const Write& write, std::uint64_t& offset) const {
+        const std::byte* data = write.buffer;
+        for (std::uint64_t left = write.bytes; left > 0;) {
+            const ssize_t done = pwrite(fd_, data, left, static_cast<off_t>(offset));
+            if (done < 0 && errno == EINTR) continue;
+            if (done <= 0) return done < 0 ? errno : EIO;
+            // A direct write goes on at a page: a short one that ends inside is repeated from the page's start.
+            const std::uint64_t got = static_cast<std::uint64_t>(done) == left ? left : static_cast<std::uint64_t>(done) / page_bytes * page_bytes;
+            if (got == 0) return ENOSPC;
+            data += got;
+            offset += got;
+            left -= got;
+        }
+        return 0;
+    }
+
+    int fd_ = -1;
+    AlignedMemory memory_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::byte*> free_;
+    std::deque<Write> waiting_;
+    bool ending_ = false;
+    std::optional<DistributeFailure> failure_;
+    std::vector<std::thread> threads_;
+};
+
+struct State {
+    std::uint64_t marked, cursor;  // next ids: to be asked for, to be copied
+    std::uint64_t at;              // of the file, where the buffer will go
+    std::byte* buffer = nullptr;
+    std::uint64_t fill = 0, room = 0;
+    Xxh3Stream digest;
+};
+
+std::uint64_t region_rows(const DistributeOptions& options, std::uint64_t row_bytes) {
+    const std::uint64_t rows = std::max<std::uint64_t>(1, options.region_bytes / row_bytes);
+    // Regions that begin at pages share none.
+    const std::uint64_t whole = page_bytes % row_bytes == 0 ? page_bytes / row_bytes : 1;
+    return std::max<std::uint64_t>(1, rows / whole) * whole;
+}
+
+std::uint64_t region_memory(const DistributeOptions& options, std::uint64_t row_bytes) {
+    return padded(region_rows(options, row_bytes) * row_bytes) + 2 * page_bytes;
+}
+
+}  // namespace
+
+std::uint64_t distribute_bytes(const DistributeOptions& options, std::uint64_t row_bytes, std::uint64_t chunks) {
+    return options.regions * region_memory(options, row_bytes) + (chunks + 2 * options.writers) * std::uint64_t{options.buffer_bytes} +
+           chunks * sizeof(State) + options.writers * (std::uint64_t{128} << 10);
+}
+
+DistributeResult distribute(const DistributeTable& table, const std::string& file, std::span<const DistributeChunk> chunks,
+                            std::span<const std::uint32_t> ids, const DistributeOptions& options, const std::atomic<bool>& stop) {
+    if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0 || options.regions == 0 || table.row_bytes == 0)
+        throw std::invalid_argument("buffers are whole pages; there are writers, regions and bytes in a row");
+    DistributeResult result;
+    std::vector<State> states(chunks.size());
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+        const DistributeChunk& chunk = chunks[c];
+        if (chunk.begin > chunk.end || chunk.end > ids.size() || chunk.offset % page_bytes != 0)
+            throw std::invalid_argument("a chunk lies outside its ids, or is not aligned");
+        for (std::uint64_t i = chunk.begin; i < chunk.end; ++i) {
+            if (ids[i] >= table.num_rows) throw std::out_of_range("row " + std::to_string(ids[i]) + " of a table of " + std::to_string(table.num_rows) + " rows");
+            if (i > chunk.begin && ids[i] <= ids[i - 1]) throw std::invalid_argument("the ids of a chunk do not ascend");
+        }
+        State& state = states[c];
+        state.marked = state.cursor = chunk.begin;
+        state.at = chunk.offset;
+        const std::uint64_t bytes = padded((chunk.end - chunk.begin) * table.row_bytes);
+        if (bytes > 0) state.digest = Xxh3Stream(bytes);
+        state.room = std::min<std::uint64_t>(bytes, options.buffer_bytes);
+        if (bytes > options.buffer_bytes) state.room = padded(options.buffer_bytes * (1 + c % first_writes) / first_writes);
+    }
+    const std::uint64_t rows = region_rows(options, table.row_bytes), memory = region_memory(options, table.row_bytes);
+    const auto row_at = [&](std::uint64_t row) { return table.data_offset + row * table.row_bytes; };
+    PieceFile source(table.path, {static_cast<std::uint32_t>(memory), options.regions, options.depth, row_at(table.num_rows),
+                                  options.gap_bytes, options.want_ring, options.need_ring});
+    Writers writers(file, options.writers, options.buffer_bytes, chunks.size() + 2 * std::uint64_t{options.writers});
+    const auto flush = [&](State& state, std::uint64_t bytes) {
+        state.digest.update(state.buffer, bytes);
+        writers.write(state.buffer, bytes, state.at);
+        ++result.writes;
+        result.bytes_written += bytes;
+        state.at += bytes;
+        state.buffer = nullptr;
+        state.fill = 0;
+        state.room = options.buffer_bytes;
+    };
+    struct Asked {
+        std::uint64_t last;  // row behind the region
+        PieceFile::Read read;
+    };
+    std::deque<Asked> asked;
+    std::uint64_t next = 0;  // row
+    PieceFile::Pages pages(memory / page_bytes / 64 + 1);
+    for (;;) {
+        while (next < table.num_rows && source.has_room()) {
+            // The next region that anybody wants a row of.
+            std::uint64_t first = table.num_rows;
+            for (std::size_t c = 0; c < chunks.size(); ++c)
+                if (states[c].marked < chunks[c].end) first = std::min<std::uint64_t>(first, ids[states[c].marked]);
+            if (first == table.num_rows) {
+                next = first;
+                break;
+            }
+            next = first / rows * rows;
+            const std::uint64_t last = std::min(table.num_rows, next + rows), base = row_at(next) / page_bytes * page_bytes;
+            std::fill(pages.begin(), pages.end(), 0);
+            for (std::size_t c = 0; c < chunks.size(); ++c) {
+                State& state = states[c];
+                for (; state.marked < chunks[c].end && ids[state.marked] < last; ++state.marked) {
+                    const std::uint64_t at = row_at(ids[state.marked]) - base;
+                    for (std::uint64_t page = at / page_bytes; page <= (at + table.row_bytes - 1) / page_bytes; ++page) PieceFile::mark(pages, page);
+                }
+            }
+            asked.push_back({last, source.begin(base, pages, result.reads)});
+            next = last;
+        }
+        if (asked.empty()) break;
+        const Asked region = std::move(asked.front());
+        asked.pop_front();
+        const auto failure = source.wait(region.read);
+        if (failure) {
+            result.failure = DistributeFailure{failure->code, false, failure->offset};
+            break;
+        }
+        if (stop) throw std::runtime_error("distributing was stopped");
+        if (writers.failed()) break;
+        for (std::size_t c = 0; c < chunks.size(); ++c) {
+            State& state = states[c];
+            while (state.cursor < chunks[c].end && ids[state.cursor] < region.last) {
+                const std::byte* row = region.read.memory + (row_at(ids[state.cursor++]) - region.read.base);
+                for (std::uint64_t done = 0; done < table.row_bytes;) {
+                    if (state.buffer == nullptr) state.buffer = writers.take();
+                    const std::uint64_t part = std::min(table.row_bytes - done, state.room - state.fill);
+                    std::memcpy(state.buffer + state.fill, row + done, part);
+                    done += part;
+                    state.fill += part;
+                    if (state.fill == state.room) flush(state, state.fill);
+                }
+                if (state.cursor == chunks[c].end && state.fill > 0) {
+                    const std::uint64_t bytes = padded(state.fill);
+                    std::memset(state.buffer + state.fill, 0, bytes - state.fill);
+                    flush(state, bytes);
+                }
+            }
+        }
+        source.give_back(region.read);
+    }
+    const auto failure = writers.finish();
+    if (!result.failure) result.failure = failure;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+        const bool empty = chunks[c].begin == chunks[c].end;
+        result.digests.push_back(empty || result.failure ? 0 : states[c].digest.value());
+    }
+    return result;
+}
+
+}  // namespace outcore

@@ -1,0 +1,112 @@
+// A file read in pieces in the order of its bytes, several in flight: of each piece only the runs of wanted pages, joined
+// where the gap between two costs less than another request would.
+#pragma once
+
+#include <cstdint>
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "aligned_memory.hpp"
+#include "range_queue.hpp"
+
+namespace outcore {
+
+// What was asked of the disk.
+struct PieceReads {
+    std::uint64_t requests = 0;
+    std::uint64_t bytes_read = 0;
+    std::uint64_t bytes_useful = 0;  // of pages that hold something wanted
+    std::map<std::uint64_t, std::uint64_t> by_size;
+};
+
+struct PieceFileOptions {
+    std::uint32_t piece_bytes;  // whole pages
+    std::uint32_t pieces;       // in memory
+    std::uint32_t depth;        // requests in flight
+    std::uint64_t end;          // of the file's bytes that may be read
+    std::uint64_t gap_bytes;    // unwanted bytes that are read rather than begin another request
+    bool want_ring = true;
+    bool need_ring = false;
+};
+
+class PieceFile {
+public:
+    static constexpr std::uint64_t page_bytes = 4096;
+    using Pages = std::vector<std::uint64_t>;  // a bit for each page of a piece
+
+    struct Read {
+        std::uint64_t base = 0;       // byte of the file at which the piece's memory begins
+        std::byte* memory = nullptr;
+        std::vector<RangeQueue::Ticket> tickets;
+    };
+
+    // Throws std::system_error, std::invalid_argument, std::runtime_error (need_ring).
+    PieceFile(const std::string& path, const PieceFileOptions& options)
+        : options_(options),
+          memory_(static_cast<std::size_t>(options.pieces) * options.piece_bytes),
+          queue_(path, {options.depth, std::max<std::uint32_t>(options.piece_bytes, 1 << 20), options.want_ring, options.need_ring}) {
+        for (std::uint32_t i = 0; i < options.pieces; ++i) free_.push_back(memory_.data() + std::size_t{i} * options.piece_bytes);
+    }
+
+    static void mark(Pages& pages, std::uint64_t page) { pages[page / 64] |= std::uint64_t{1} << (page % 64); }
+    static bool marked(const Pages& pages, std::uint64_t page) { return (pages[page / 64] >> (page % 64) & 1) != 0; }
+
+    bool has_room() const { return !free_.empty(); }
+    std::uint64_t bytes() const { return memory_.size(); }
+    const std::string& mode() const { return queue_.mode(); }
+
+    // Begins to read the wanted pages from byte `base` of the file on, which is a page's.
+    Read begin(std::uint64_t base, const Pages& pages, PieceReads& reads) {
+        Read read{base, free_.back(), {}};
+        free_.pop_back();
+        const std::uint64_t one = options_.piece_bytes;
+        const std::uint64_t count = std::min<std::uint64_t>(one / page_bytes, (options_.end - base + page_bytes - 1) / page_bytes);
+        const std::uint64_t gap = options_.gap_bytes / page_bytes;
+        for (std::uint64_t page = 0; page < count;) {
+            if (!marked(pages, page)) {
+                ++page;
+                continue;
+            }
+            std::uint64_t stop = page + 1, wanted = 1;
+            for (std::uint64_t next = stop; next < count && next - stop <= gap; ++next) {
+                if (!marked(pages, next)) continue;
+                stop = next + 1;
+                ++wanted;
+            }
+            const std::uint64_t offset = base + page * page_bytes;
+            const std::uint64_t need = std::min(base + stop * page_bytes, options_.end) - offset;
+            read.tickets.push_back(queue_.submit(offset, need, {read.memory + page * page_bytes, one - page * page_bytes}));
+            ++reads.requests;
+            // The last page of a file is read as far as the file goes, in blocks of the device.
+            const std::uint64_t bytes = (need + queue_.block_bytes() - 1) / queue_.block_bytes() * queue_.block_bytes();
+            reads.bytes_read += bytes;
+            reads.bytes_useful += wanted * page_bytes;
+            ++reads.by_size[bytes];
+            page = stop;
+        }
+        return read;
+    }
+
+    // Waits for the piece; the first failure in the order of the file.
+    std::optional<ReadFailure> wait(const Read& read) {
+        std::optional<ReadFailure> first;
+        for (const auto ticket : read.tickets) {
+            const auto failure = queue_.wait(ticket).failure;
+            if (failure && (!first || failure->offset < first->offset)) first = failure;
+        }
+        return first;
+    }
+
+    void give_back(const Read& read) { free_.push_back(read.memory); }
+
+private:
+    PieceFileOptions options_;
+    AlignedMemory memory_;
+    std::vector<std::byte*> free_;
+    RangeQueue queue_;  // after the memory that it reads into
+};
+
+}  // namespace outcore

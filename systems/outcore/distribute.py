@@ -1,0 +1,248 @@
+"""Chunks of a group's mini-batches on disk: address lists, then the rows that miss, by passes over the table.
+
+A pass holds a write buffer for each of its chunks; where those of all chunks would not fit, there are several passes.
+Gaps between wanted rows of the table are skipped where reading them would take longer than another request.
+The files are kept and overwritten from group to group, since a file system has less to do for blocks that it has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from systems import _native
+from systems.engine.direct_files import PAGE, io_failed, open_direct, padded, write_at
+from systems.engine.memory import aligned_empty
+from systems.engine.packed_layout import lay_out
+from systems.engine.packing import RowTable
+from systems.engine.reader import ReadStats
+from workloads.errors import BudgetError, InputError
+from workloads.units import format_bytes
+
+Ids = npt.NDArray[np.int64]
+WRITERS = 4
+_LIST_BUFFER = 1 << 20
+_LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 1 << 20
+_DEPTH = 32
+
+
+@dataclass
+class ChunkIndex:
+    """Where each chunk lies, and the XXH3 of its parts.
+
+    Attributes:
+        row_bytes: of a row.
+        lists: int64 [n, 2], offset and bytes of each address list.
+        rows: int64 [n, 2], offset of each chunk's rows, and how many.
+        list_digests: uint64 [n].
+        row_digests: uint64 [n].
+    """
+
+    path: Path
+    row_bytes: int
+    lists: Ids
+    rows: Ids
+    list_digests: npt.NDArray[np.uint64]
+    row_digests: npt.NDArray[np.uint64]
+
+
+@dataclass
+class PassStats:
+    """What distributing did; all but `seconds` is the same on every machine."""
+
+    passes: int = 0
+    reads: ReadStats = field(default_factory=ReadStats)
+    writes: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """Memory of a pass.
+
+    Attributes:
+        region_bytes: of the table that are read at a time, and
+        regions: of them in flight.
+        buffer_bytes: of a chunk's write buffer.
+        chunks: in one pass.
+    """
+
+    region_bytes: int
+    regions: int
+    buffer_bytes: int
+    chunks: int
+
+    def memory_bytes(self, row_bytes: int, chunks: int) -> int:
+        """Host memory of a pass over so many chunks, beside their ids."""
+        return _native.distribute_bytes(
+            row_bytes=row_bytes, chunks=chunks, region_bytes=self.region_bytes, regions=self.regions,
+            buffer_bytes=self.buffer_bytes, writers=WRITERS,
+        )  # fmt: skip
+
+
+def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
+    """As few passes as memory allows, then write buffers as long as it allows.
+
+    Raises:
+        BudgetError: it does not suffice for one chunk at a time.
+    """
+    region = 256 << 10
+    regions = 8 if memory_bytes >= 16 << 20 else 4
+    if memory_bytes < 6 << 20:
+        region, regions = 64 << 10, 4
+    passes = 1
+    while True:
+        each = -(-chunks // passes)
+        for size in (_LONGEST_WRITE, 512 << 10, 256 << 10, 128 << 10, 64 << 10, 32 << 10, _LEAST_WRITE):
+            plan = PassPlan(region, regions, size, each)
+            if plan.memory_bytes(row_bytes, each) <= memory_bytes:
+                return plan
+        if each <= 1:
+            raise BudgetError(
+                f"distributing needs {format_bytes(plan.memory_bytes(row_bytes, 1))}, it has "
+                f"{format_bytes(memory_bytes)}",
+                "raise memory",
+            )
+        passes += 1
+
+
+def least_bytes(row_bytes: int) -> int:
+    """Smallest memory of distributing."""
+    return PassPlan(64 << 10, 4, _LEAST_WRITE, 1).memory_bytes(row_bytes, 1) + _LIST_BUFFER
+
+
+class ChunkWriter:
+    """Writes the chunks of one group: `append` each mini-batch's address list, then `distribute` once.
+
+    Args:
+        path: the file; one that is there is overwritten in place.
+        memory_bytes: of distributing.
+        gap_bytes: unwanted bytes of the table that are read rather than begin another request.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+    """
+
+    def __init__(
+        self, path: Path, table: RowTable, *, memory_bytes: int, gap_bytes: int, stop: _native.StopFlag
+    ) -> None:  # fmt: skip
+        self._path, self._table = path, table
+        self._memory, self._gap, self._stop = memory_bytes, gap_bytes, stop
+        self._handle = open_direct(path, os.O_RDWR | os.O_CREAT)
+        self._buffer = aligned_empty(_LIST_BUFFER)
+        self._fill = self._end = 0
+        self._lists: list[tuple[int, int]] = []
+        self._digests: list[int] = []
+        self._wanted: list[npt.NDArray[np.uint32]] = []
+
+    def append(self, ids: Ids, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """The next mini-batch.
+
+        Args:
+            ids: int64 [n], ascending and unique: the rows of its chunk.
+            arrays: its address list.
+
+        Raises:
+            DataIOError: the disk is full or failed.
+        """
+        header, starts, nbytes = lay_out(arrays)
+        if self._fill + nbytes > self._buffer.nbytes:
+            self._flush()
+            if nbytes > self._buffer.nbytes:
+                self._buffer = aligned_empty(nbytes)
+        region = self._buffer[self._fill : self._fill + nbytes]
+        region[:] = 0
+        region[: len(header)] = np.frombuffer(header, np.uint8)
+        for start, array in zip(starts, arrays.values(), strict=True):
+            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            region[start : start + flat.nbytes] = flat
+        self._lists.append((self._end + self._fill, nbytes))
+        self._digests.append(xxhash.xxh3_64_intdigest(region.data))
+        self._wanted.append(ids.astype(np.uint32))
+        self._fill += nbytes
+
+    def _flush(self) -> None:
+        if self._fill:
+            write_at(self._handle, self._buffer[: self._fill], self._end, self._path)
+            self._end += self._fill
+            self._fill = 0
+
+    def distribute(self) -> tuple[ChunkIndex, PassStats]:
+        """Bring all rows to their chunks. The writer is closed then.
+
+        Raises:
+            DataIOError: a read or write failed, the disk is full; names file and offset.
+            InterruptedError: the flag was set.
+        """
+        self._flush()
+        self._buffer = aligned_empty(0)
+        counts = np.array([len(ids) for ids in self._wanted], dtype=np.int64)
+        sizes = -(-counts * self._table.row_bytes // PAGE) * PAGE
+        offsets = self._end + np.concatenate([[0], np.cumsum(sizes)])
+        self._reserve(int(offsets[-1]))
+        digests = np.zeros(len(counts), dtype=np.uint64)
+        stats = PassStats()
+        wanted = np.flatnonzero(counts)
+        if len(wanted):
+            plan = plan_pass(self._table.row_bytes, len(wanted), self._memory - 8 * int(counts.sum()))
+            for first in range(0, len(wanted), plan.chunks):
+                part = wanted[first : first + plan.chunks]
+                digests[part] = self._pass(part, offsets, plan, stats)
+        self.close()
+        index = ChunkIndex(
+            self._path, self._table.row_bytes, np.array(self._lists, dtype=np.int64).reshape(-1, 2),
+            np.stack([offsets[:-1], counts], axis=1), np.array(self._digests, dtype=np.uint64), digests,
+        )  # fmt: skip
+        return index, stats
+
+    def _pass(self, part: Ids, offsets: Ids, plan: PassPlan, stats: PassStats) -> npt.NDArray[np.uint64]:
+        table = self._table
+        ends = np.cumsum([len(self._wanted[i]) for i in part])
+        chunks = np.stack([offsets[part], np.concatenate([[0], ends[:-1]]), ends], axis=1).astype(np.int64)
+        ids = np.concatenate([self._wanted[i] for i in part])
+        for i in part:
+            self._wanted[i] = ids[:0]
+        try:
+            reads, writes, written, digests, failure = _native.distribute(
+                path=str(table.path), data_offset=table.data_offset, num_rows=table.num_rows, row_bytes=table.row_bytes,
+                file=str(self._path), chunks=np.ascontiguousarray(chunks), ids=ids, region_bytes=plan.region_bytes,
+                regions=plan.regions, depth=_DEPTH, gap_bytes=self._gap, buffer_bytes=plan.buffer_bytes,
+                writers=WRITERS, mode="auto", stop=self._stop,
+            )  # fmt: skip
+        except OSError as error:
+            raise io_failed(table.path, 0, error.errno or 0) from error
+        except IndexError as error:
+            raise InputError(f"distributing {table.path}: {error}", "report this: a node of no graph") from error
+        except RuntimeError as error:
+            raise InterruptedError(str(error)) from None
+        if failure is not None:
+            code, writing, offset = failure
+            raise io_failed(self._path if writing else table.path, offset, code, writing=writing)
+        stats.passes += 1
+        stats.reads.add(ReadStats(**reads))
+        stats.writes += writes
+        stats.bytes_written += written
+        return digests
+
+    def _reserve(self, nbytes: int) -> None:
+        """Room beforehand: a full disk is found now, and the file lies in few pieces."""
+        held = os.fstat(self._handle).st_size
+        if nbytes > held:
+            try:
+                # A little more, so that the next group finds room that it need not ask for.
+                os.posix_fallocate(self._handle, held, padded(nbytes + nbytes // 16) - held)
+            except OSError as error:
+                raise io_failed(self._path, held, error.errno or 0, writing=True) from error
+
+    def close(self) -> None:
+        """Close the file. May be called more than once."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)

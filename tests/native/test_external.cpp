@@ -1,0 +1,138 @@
+// Distributing rows, sampling out of core and planning slots, over files of known content and in many sizes.
+#include <cstring>
+#include <numeric>
+#include <set>
+
+#include "check.hpp"
+#include "distribute.hpp"
+#include "external_sampler.hpp"
+#include "slot_plan.hpp"
+
+using namespace outcore;
+
+namespace {
+
+void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes, std::uint32_t region_bytes) {
+    constexpr std::uint64_t num_rows = 3000, offset = 64, chunks = 9;
+    const TestFile table(offset + num_rows * row_bytes);
+    const TestFile out(chunks * ((num_rows * row_bytes + 8191) / 4096) * 4096, 2);
+    std::mt19937 random(3);
+    std::vector<std::uint32_t> ids;
+    std::vector<DistributeChunk> wanted;
+    std::uint64_t at = 0;
+    for (std::uint64_t c = 0; c < chunks; ++c) {
+        const std::uint64_t begin = ids.size();
+        for (std::uint32_t row = 0; row < num_rows; ++row)
+            if (c != 4 && random() % (c + 1) == 0) ids.push_back(row);
+        wanted.push_back({at, begin, ids.size()});
+        at += ((ids.size() - begin) * row_bytes + 4095) / 4096 * 4096;
+    }
+    const std::atomic<bool> stop{false};
+    DistributeOptions options;
+    options.region_bytes = region_bytes;
+    options.buffer_bytes = buffer_bytes;
+    options.regions = 3;
+    const auto result = distribute({table.path, offset, num_rows, row_bytes}, out.path, wanted, ids, options, stop);
+    CHECK(!result.failure);
+    CHECK(result.digests[4] == 0 && result.digests[0] != 0);
+    std::vector<std::byte> found(std::filesystem::file_size(out.path));
+    FILE* file = std::fopen(out.path.c_str(), "rb");
+    CHECK(std::fread(found.data(), 1, found.size(), file) == found.size());
+    std::fclose(file);
+    for (const auto& chunk : wanted) {
+        std::uint64_t place = chunk.offset;
+        for (std::uint64_t i = chunk.begin; i < chunk.end; ++i, place += row_bytes)
+            CHECK(std::memcmp(found.data() + place, table.bytes.data() + offset + ids[i] * row_bytes, row_bytes) == 0);
+    }
+    const std::atomic<bool> stopped{true};
+    bool told = false;
+    try {
+        distribute({table.path, offset, num_rows, row_bytes}, out.path, wanted, ids, options, stopped);
+    } catch (const std::runtime_error&) {
+        told = true;
+    }
+    CHECK(told);
+    const auto cut = distribute({table.path, offset, 2 * num_rows, row_bytes}, out.path, std::vector<DistributeChunk>{{0, 0, 1}},
+                                std::vector<std::uint32_t>{2 * num_rows - 1}, options, stop);
+    CHECK(cut.failure && cut.failure->code == 0 && !cut.failure->writing);
+}
+
+// A ring: node i's neighbours are the 20 that follow it.
+void a_ring_is_sampled() {
+    constexpr std::int64_t nodes = 5000, degree = 20;
+    TestFile indptr(8 * (nodes + 1)), indices(4 * nodes * degree);
+    std::vector<std::int64_t> pointers(nodes + 1);
+    std::vector<std::int32_t> lists;
+    for (std::int64_t i = 0; i <= nodes; ++i) pointers[static_cast<std::size_t>(i)] = degree * i;
+    for (std::int64_t i = 0; i < nodes; ++i)
+        for (std::int64_t k = 1; k <= degree; ++k) lists.push_back(static_cast<std::int32_t>((i + k) % nodes));
+    FILE* file = std::fopen(indptr.path.c_str(), "wb");
+    CHECK(std::fwrite(pointers.data(), 8, pointers.size(), file) == pointers.size());
+    std::fclose(file);
+    file = std::fopen(indices.path.c_str(), "wb");
+    CHECK(std::fwrite(lists.data(), 4, lists.size(), file) == lists.size());
+    std::fclose(file);
+    for (const std::uint32_t piece : {4096U, 65536U}) {
+        ExternalOptions options;
+        options.fanout = {5, 7, 20};
+        options.piece_bytes = piece;
+        options.pieces = 2;
+        options.group_nodes = 16;
+        ExternalSampler sampler({indptr.path, 0, 8, nodes + 1}, {indices.path, 0, 4, nodes * degree}, options);
+        const std::vector<std::int64_t> numbers{0, 1, 2}, seeds{4990, 3, 70, 4, 2000, 2001}, offsets{0, 3, 4, 6};
+        CHECK(!sampler.sample(2, numbers, seeds, offsets));
+        for (std::size_t b = 0; b < 3; ++b) {
+            const ExternalBatch batch = sampler.take(b);
+            CHECK(batch.hops.size() == 3);
+            CHECK(std::set<std::uint32_t>(batch.nodes.begin(), batch.nodes.end()).size() == batch.nodes.size());
+            for (const auto& hop : batch.hops) {
+                for (std::size_t i = 0; i < static_cast<std::size_t>(hop.num_dst); ++i) {
+                    for (auto e = hop.indptr[i]; e < hop.indptr[i + 1]; ++e) {
+                        const std::int64_t source = batch.nodes[static_cast<std::size_t>(hop.indices[static_cast<std::size_t>(e)])];
+                        const std::int64_t step = (source - batch.nodes[i] + nodes) % nodes;
+                        CHECK(step >= 1 && step <= degree);
+                    }
+                }
+            }
+        }
+    }
+}
+
+void rows_are_in_their_slots() {
+    std::mt19937 random(5);
+    for (std::uint32_t window = 1; window < 4; ++window) {
+        SlotPlanner planner(160, window, true);
+        std::vector<std::int64_t> table(160, -1);
+        for (int call = 0; call < 5; ++call) {
+            std::vector<std::uint32_t> nodes;
+            std::vector<std::int64_t> offsets{0}, seeds;
+            for (int b = 0; b < 15; ++b) {
+                std::set<std::uint32_t> batch;
+                while (batch.size() < 30) batch.insert(static_cast<std::uint32_t>(random() % 100 * (random() % 6)));
+                nodes.insert(nodes.end(), batch.begin(), batch.end());
+                offsets.push_back(static_cast<std::int64_t>(nodes.size()));
+                seeds.push_back(0);
+            }
+            planner.plan(nodes, offsets, seeds);
+            for (std::size_t b = 0; b < 15; ++b) {
+                const auto misses = planner.misses(b);
+                for (std::size_t i = 0; i < misses.ids.size(); ++i) table[static_cast<std::size_t>(misses.slots[i])] = misses.ids[i];
+                const auto slots = planner.slots(b);
+                for (std::size_t i = 0; i < slots.size(); ++i)
+                    CHECK(table[static_cast<std::size_t>(slots[i])] == nodes[static_cast<std::size_t>(offsets[b]) + i]);
+            }
+            CHECK(call == 0 || planner.carried() > 0);
+            planner.clear();
+        }
+    }
+}
+
+}  // namespace
+
+int main() {
+    for (const std::uint64_t row_bytes : {2ULL, 12ULL, 512ULL, 5000ULL})
+        for (const std::uint32_t buffer : {4096U, 1U << 16})
+            for (const std::uint32_t region : {4096U, 1U << 18}) rows_reach_their_chunks(row_bytes, buffer, region);
+    a_ring_is_sampled();
+    rows_are_in_their_slots();
+}
