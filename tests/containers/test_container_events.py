@@ -43,7 +43,8 @@ def test_an_event_arrives_as_it_was_sent(pipe: tuple[EventReader, int]) -> None:
     data = json.dumps(EPOCH).encode() + b"\n"
     first, second = said(pipe, b'{"event": "gate", "at": "floor"}\n' + data[:20], data[20:])
     assert isinstance(first, Gate) and first.at == "floor"
-    assert second.model_dump() == EPOCH
+    got = second.model_dump()
+    assert {key: got[key] for key in EPOCH} == EPOCH
 
 
 @pytest.mark.parametrize(
