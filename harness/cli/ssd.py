@@ -159,7 +159,7 @@ def emulate(
 
 @app.command()
 def compare(
-    drives: Annotated[list[str], typer.Argument(help="names of profiles, files of profiles, or classes NAME[/k]")],
+    drives: Annotated[list[str], typer.Argument(help="names of profiles, files of profiles, or classes NAME/k")],
     out: Annotated[Path | None, typer.Option(help="a folder for the page (HTML, PDF), its figures and tables")] = None,
     prices: Annotated[Path | None, typer.Option(help="YAML or CSV of prices; docs/ssd-prices.yaml is one")] = None,
     dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
@@ -171,9 +171,9 @@ def compare(
     verbose: Verbose = False,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
-    from harness.ssd.compare import as_dict
     from harness.ssd.compare import compare as side_by_side
     from harness.ssd.prices import load_prices
+    from harness.ssd.sides import as_dict
     from harness.ssd.whatif import device_of, read_records
 
     devices = [device_of(name, results_root) for name in drives]
@@ -198,7 +198,7 @@ def compare(
 
 @app.command()
 def predict(
-    drive: Annotated[str, typer.Argument(help="name or file of a profile, or a class NAME[/k]")],
+    drive: Annotated[str, typer.Argument(help="name or file of a profile, or a class NAME/k")],
     system: Annotated[list[str] | None, typer.Option(help="only this system")] = None,
     dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
     also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,

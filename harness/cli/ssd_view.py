@@ -13,9 +13,9 @@ from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.ssd.classes import DiskClass
-    from harness.ssd.compare import Comparison
     from harness.ssd.drive import Drive, Point
     from harness.ssd.emulate import Check
+    from harness.ssd.sides import Comparison
     from harness.ssd.whatif import Device, Forecast
 
 

@@ -16,6 +16,8 @@ def main(arguments: list[str]) -> None:
     uid, gid, name, dashes, *command = arguments
     if dashes != "--" or not command:
         raise SystemExit("usage: become UID GID NAME -- COMMAND …")
+    # Looked up now: the interpreter's own modules may lie where the user cannot read them.
+    folders = [""] if "/" in command[0] else [f"{folder}/" for folder in os.get_exec_path()]
     if uid != "-":
         try:
             os.initgroups(name, int(gid))
@@ -23,11 +25,16 @@ def main(arguments: list[str]) -> None:
             os.setgroups([int(gid)])
         os.setgid(int(gid))
         os.setuid(int(uid))
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
-        raise SystemExit(NOT_STARTED) from error
+    reason = "No such file or directory"
+    for folder in folders:
+        try:
+            os.execv(folder + command[0], command)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            reason = error.strerror
+    print(f"{command[0]}: {reason}", file=sys.stderr)
+    raise SystemExit(NOT_STARTED)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.atomic import whole_file
-from harness.ssd.compare import Cell, Comparison, Side, as_dict
 from harness.ssd.panels import panels_of
+from harness.ssd.sides import Cell, Comparison, Side, as_dict
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from harness.figures.bars import draw_bars
 from harness.figures.base import plain_log
 from harness.figures.curves import draw_curves
 from harness.figures.looks import named_looks
-from harness.ssd.compare import DEEP, Comparison, latencies
+from harness.ssd.sides import DEEP, Comparison, latencies
 
 PERCENTILES = ("50", "90", "99", "99.9", "99.99")
 Panel = Callable[[Comparison, Any], pd.DataFrame]

@@ -10,10 +10,11 @@ import pytest
 
 from harness.cli import main
 from harness.record import Record
-from harness.ssd.compare import Comparison, compare
+from harness.ssd.compare import compare
 from harness.ssd.drive import save_drive
 from harness.ssd.page import matrix, sentences, tables, write_page
 from harness.ssd.prices import load_prices, price_of
+from harness.ssd.sides import Comparison
 from harness.ssd.whatif import Device, device_from, device_of
 from tests.harness.records import save
 from tests.harness.ssd.drives import counted, make_drive

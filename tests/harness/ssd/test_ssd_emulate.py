@@ -98,6 +98,11 @@ def test_streams_and_exit_status_are_the_commands_own(disk: Path, slow: str) -> 
 
     done = run("sh", "-c", "cat; echo oops >&2; exit 7", text="hello")
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello", "oops\n")
+    found = subprocess.run(
+        [*outcore(slow, "--no-check", "--path", str(disk), "--user", "nobody", "-q", "--"), "id", "-u"],
+        capture_output=True, text=True, timeout=60, check=False, cwd="/",
+    )  # fmt: skip
+    assert found.stdout.split() == [str(NOBODY)], found.stderr
     assert run("sh", "-c", "kill -TERM $$").returncode == 128 + signal.SIGTERM
     missing = run("no-such-program")
     assert missing.returncode == 127 and "no-such-program: No such file" in missing.stderr
