@@ -79,6 +79,7 @@ def main() -> int:
     parser.add_argument(
         "--data", type=Path, help="a data root that holds the dataset; default: one is made and removed"
     )
+    parser.add_argument("--results", type=Path, help="a results root that keeps the records; default: a temporary one")
     parser.add_argument("--dataset", default="kron-2m")
     parser.add_argument("--folder", type=Path, default=Path("build"), help="where data and results go meanwhile")
     chosen = parser.parse_args()
@@ -87,8 +88,9 @@ def main() -> int:
     times: dict[str, list[float]] = {system: [] for system in systems}
     with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
         environment = {
-            "OUTCORE_DATA": str(chosen.data or Path(name) / "data"), "OUTCORE_RESULTS": str(Path(name) / "results")
-        }  # fmt: skip
+            "OUTCORE_DATA": str(chosen.data or Path(name) / "data"),
+            "OUTCORE_RESULTS": str(chosen.results or Path(name) / "results"),
+        }
         if chosen.data is None:
             outcore("data", "make", chosen.dataset, "--kind", "kronecker", "--nodes", "2M", "--edges", "40M", "--dim",
                     "128", environment=environment)  # fmt: skip

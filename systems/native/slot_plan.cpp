@@ -54,6 +54,11 @@ void SlotPlanner::plan(std::span<const std::uint32_t> nodes, std::span<const std
     find_next();
     decide();
     assign();
+    // What is asked for afterwards needs places only.
+    for (auto* list : {&next_, &held_next_, &pairs_, &coarse_}) {
+        list->clear();
+        list->shrink_to_fit();
+    }
 }
 
 void SlotPlanner::clear() {

@@ -27,9 +27,11 @@ from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 
 Ids = npt.NDArray[np.int64]
-WRITERS = 4
+WRITERS = 8
 _LIST_BUFFER = 1 << 20
-_LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 1 << 20
+_LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 256 << 10
+# Shortest write, bytes of a region, regions in flight: what comes first drives a device better.
+_SHAPES = ((64 << 10, 256 << 10, 16), (64 << 10, 256 << 10, 8), (32 << 10, 128 << 10, 8), (_LEAST_WRITE, 64 << 10, 4))
 _DEPTH = 32
 
 
@@ -93,17 +95,14 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
     Raises:
         BudgetError: it does not suffice for one chunk at a time.
     """
-    region = 256 << 10
-    regions = 8 if memory_bytes >= 16 << 20 else 4
-    if memory_bytes < 6 << 20:
-        region, regions = 64 << 10, 4
     passes = 1
     while True:
         each = -(-chunks // passes)
-        for size in (_LONGEST_WRITE, 512 << 10, 256 << 10, 128 << 10, 64 << 10, 32 << 10, _LEAST_WRITE):
-            plan = PassPlan(region, regions, size, each)
-            if plan.memory_bytes(row_bytes, each) <= memory_bytes:
-                return plan
+        for least, region, regions in _SHAPES:
+            for size in (_LONGEST_WRITE, _LONGEST_WRITE // 2, 64 << 10, 32 << 10, _LEAST_WRITE):
+                plan = PassPlan(region, regions, size, each)
+                if size >= least and plan.memory_bytes(row_bytes, each) <= memory_bytes:
+                    return plan
         if each <= 1:
             raise BudgetError(
                 f"distributing needs {format_bytes(plan.memory_bytes(row_bytes, 1))}, it has "
@@ -123,6 +122,7 @@ class ChunkWriter:
 
     Args:
         path: the file; one that is there is overwritten in place.
+        misses: ids that `append` will be given, in all.
         memory_bytes: of distributing.
         gap_bytes: unwanted bytes of the table that are read rather than begin another request.
 
@@ -131,7 +131,7 @@ class ChunkWriter:
     """
 
     def __init__(
-        self, path: Path, table: RowTable, *, memory_bytes: int, gap_bytes: int, stop: _native.StopFlag
+        self, path: Path, table: RowTable, *, misses: int, memory_bytes: int, gap_bytes: int, stop: _native.StopFlag
     ) -> None:  # fmt: skip
         self._path, self._table = path, table
         self._memory, self._gap, self._stop = memory_bytes, gap_bytes, stop
@@ -140,7 +140,8 @@ class ChunkWriter:
         self._fill = self._end = 0
         self._lists: list[tuple[int, int]] = []
         self._digests: list[int] = []
-        self._wanted: list[npt.NDArray[np.uint32]] = []
+        self._wanted: npt.NDArray[np.uint32] = np.empty(misses, dtype=np.uint32)
+        self._ends: list[int] = [0]
 
     def append(self, ids: Ids, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """The next mini-batch.
@@ -165,7 +166,8 @@ class ChunkWriter:
             region[start : start + flat.nbytes] = flat
         self._lists.append((self._end + self._fill, nbytes))
         self._digests.append(xxhash.xxh3_64_intdigest(region.data))
-        self._wanted.append(ids.astype(np.uint32))
+        self._ends.append(self._ends[-1] + len(ids))
+        self._wanted[self._ends[-2] : self._ends[-1]] = ids
         self._fill += nbytes
 
     def _flush(self) -> None:
@@ -183,7 +185,7 @@ class ChunkWriter:
         """
         self._flush()
         self._buffer = aligned_empty(0)
-        counts = np.array([len(ids) for ids in self._wanted], dtype=np.int64)
+        counts = np.diff(np.array(self._ends, dtype=np.int64))
         sizes = -(-counts * self._table.row_bytes // PAGE) * PAGE
         offsets = self._end + np.concatenate([[0], np.cumsum(sizes)])
         self._reserve(int(offsets[-1]))
@@ -191,7 +193,7 @@ class ChunkWriter:
         stats = PassStats()
         wanted = np.flatnonzero(counts)
         if len(wanted):
-            plan = plan_pass(self._table.row_bytes, len(wanted), self._memory - 8 * int(counts.sum()))
+            plan = plan_pass(self._table.row_bytes, len(wanted), self._memory - 4 * int(counts.sum()))
             for first in range(0, len(wanted), plan.chunks):
                 part = wanted[first : first + plan.chunks]
                 digests[part] = self._pass(part, offsets, plan, stats)
@@ -204,17 +206,14 @@ class ChunkWriter:
 
     def _pass(self, part: Ids, offsets: Ids, plan: PassPlan, stats: PassStats) -> npt.NDArray[np.uint64]:
         table = self._table
-        ends = np.cumsum([len(self._wanted[i]) for i in part])
-        chunks = np.stack([offsets[part], np.concatenate([[0], ends[:-1]]), ends], axis=1).astype(np.int64)
-        ids = np.concatenate([self._wanted[i] for i in part])
-        for i in part:
-            self._wanted[i] = ids[:0]
+        ends = np.array(self._ends, dtype=np.int64)
+        chunks = np.stack([offsets[part], ends[part], ends[part + 1]], axis=1)
         try:
             reads, writes, written, digests, failure = _native.distribute(
                 path=str(table.path), data_offset=table.data_offset, num_rows=table.num_rows, row_bytes=table.row_bytes,
-                file=str(self._path), chunks=np.ascontiguousarray(chunks), ids=ids, region_bytes=plan.region_bytes,
-                regions=plan.regions, depth=_DEPTH, gap_bytes=self._gap, buffer_bytes=plan.buffer_bytes,
-                writers=WRITERS, mode="auto", stop=self._stop,
+                file=str(self._path), chunks=np.ascontiguousarray(chunks), ids=self._wanted,
+                region_bytes=plan.region_bytes, regions=plan.regions, depth=_DEPTH, gap_bytes=self._gap,
+                buffer_bytes=plan.buffer_bytes, writers=WRITERS, mode="auto", stop=self._stop,
             )  # fmt: skip
         except OSError as error:
             raise io_failed(table.path, 0, error.errno or 0) from error
@@ -243,6 +242,7 @@ class ChunkWriter:
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
+        self._wanted = np.empty(0, dtype=np.uint32)
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)

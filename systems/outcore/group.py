@@ -219,9 +219,10 @@ class Preparer:
         return max(self._block_bytes, 4096 if self._options.io_granularity == "4096" else 0)
 
     def _writer(self, group: Group) -> ChunkWriter:
+        misses = group.uses - group.hits if group.strategy == "distribute" else 0
         return ChunkWriter(
-            group.folder / "chunks", RowTable.of(self._workload.dataset), memory_bytes=self._sizes.packing_bytes,
-            gap_bytes=gap_bytes(self._runtime.disk), stop=self._stop,
+            group.folder / "chunks", RowTable.of(self._workload.dataset), misses=misses,
+            memory_bytes=self._sizes.packing_bytes, gap_bytes=gap_bytes(self._runtime.disk), stop=self._stop,
         )  # fmt: skip
 
     def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter) -> None:

@@ -34,6 +34,7 @@ _SLACK = 1.05  # the harness may have looked at fewer epochs than a run has
 _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
 _MOST_GROUP = 4096
+_MISS_SHARE = 0.7
 _PACKING_THREADS = 3 << 20  # beside what packing sizes itself: stacks, digests, the list of chunks
 # The program's own text and the kernel's part.
 _RESERVE_SHARE = 16
@@ -151,7 +152,7 @@ class _Planner:
         bounds, options = self.bounds, self.options
         under_way = options.queue + options.window + 2
         items = [
-            PlanItem("mini-batches read back", (under_way + 2) * bounds.sampled_bytes),
+            PlanItem("mini-batches read back", self._read_back(under_way + 2)),
             PlanItem("threads", _THREADS),
         ]
         if not self.sampling_only:
@@ -178,6 +179,10 @@ class _Planner:
             items.append(PlanItem("reserve", min(reserve, _MOST_RESERVE)))
         Plan(tuple(items)).require(NAME, self.budget, FIX)
         return items
+
+    def _read_back(self, count: int) -> int:
+        share = self.uses(count) / (count * self.bounds.max_nodes)
+        return max(2, int(share * count + 1)) * self.bounds.sampled_bytes
 
     def _left(self, items: list[PlanItem]) -> int | None:
         if self.budget.host is None:
@@ -231,10 +236,11 @@ class _Planner:
         return max(floor, max(self._phases(group)) - _PACKING_THREADS)
 
     def _packing_floor(self, group: int) -> int:
-        # Ids of the rows that miss, once by chunk and once for the pass: all of its uses at most.
-        if self.sampling_only:
-            return 0
-        return least_bytes(self.row) + 8 * self.uses(group)
+        return 0 if self.sampling_only else least_bytes(self.row) + self._miss_bytes(group)
+
+    def _miss_bytes(self, group: int) -> int:
+        # Ids of the rows that miss: of one mini-batch all, of many well below the part that slots bring down further.
+        return 4 * max(int(_MISS_SHARE * self.uses(group)), self.bounds.max_nodes)
 
     def _phases(self, group: int) -> tuple[int, int]:
         bounds = self.bounds
@@ -250,8 +256,8 @@ class _Planner:
         if self.sampling_only:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses)
-        # While address lists are made, the ids that miss are there too.
-        return sampling + nodes, planning + 2 * nodes + 40 * bounds.max_nodes
+        # While address lists are made, the ids that miss are there, and when rows are used next no more.
+        return sampling + nodes, planning + nodes + max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
 
     def _preparing(self, group: int, packing: int) -> int:
         return max(*self._phases(group), packing + _PACKING_THREADS if packing else 0)

@@ -1,0 +1,54 @@
+"""outcore-ablation draws what was measured of each variant, beside the whole, and asks for runs that can be made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+import yaml
+
+from harness.experiment import PROFILES, check_options
+from harness.figures.base import catalogue
+from harness.figures.evidence import load_evidence
+from harness.figures.outcore_ablation import VARIANTS, draw
+from harness.figures.query import NotDrawn
+from harness.sweep import union
+from tests.harness.records import make_record, save
+
+
+def keep(root: Path, seconds: dict[str, float]) -> pd.DataFrame:
+    for name, value in seconds.items():
+        save(root, make_record("outcore", [value], options=check_options("outcore", dict(VARIANTS[name]))))
+    try:
+        return draw(load_evidence(root)).data.set_index("group")
+    finally:
+        plt.close("all")
+
+
+def test_each_variant_has_its_own_time_and_what_was_not_run_is_said(tmp_path: Path) -> None:
+    data = keep(tmp_path, {"whole": 2.0, "no Belady": 3.0, "single reads": 12.0})
+    assert data["value"].dropna().to_dict() == {"whole": 2.0, "no Belady": 3.0, "single reads": 12.0}
+    assert data["times"]["single reads"] == 6.0
+    assert data["status"]["replayed"] == "not run"
+
+
+def test_without_the_whole_nothing_is_drawn(tmp_path: Path) -> None:
+    with pytest.raises(NotDrawn, match="outcore-ablation"):
+        keep(tmp_path, {"no Belady": 3.0, "single reads": 12.0})
+
+
+def test_two_parts_off_are_no_variant(tmp_path: Path) -> None:
+    both = {**VARIANTS["no Belady"], **VARIANTS["single reads"]}
+    save(tmp_path, make_record("outcore", [1.0], options=check_options("outcore", both)))
+    data = keep(tmp_path, {"whole": 2.0, "no Belady": 3.0})
+    assert 1.0 not in data["value"].tolist()
+
+
+def test_its_runs_differ_in_one_part_each() -> None:
+    profile = yaml.safe_load((PROFILES / "quick.yaml").read_text())
+    (experiment,) = catalogue()["outcore-ablation"].experiments(profile)
+    assert len(union([experiment])) == len(VARIANTS)
+    for options in VARIANTS.values():
+        assert len(options) <= 1 and check_options("outcore", options)
