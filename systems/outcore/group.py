@@ -141,11 +141,8 @@ class Preparer:
             for i, batch in enumerate(self._sampled(job)):
                 seeds[i], offsets[i + 1] = batch.num_seeds, offsets[i] + batch.num_nodes
                 if keep:
-                    if offsets[i + 1] > len(nodes):
-                        raise BudgetError(
-                            f"{NAME}: mini-batches of epoch {job.epoch} have more nodes than the plan holds",
-                            "report this: the bound of the largest mini-batch is wrong",
-                        )
+                    if offsets[i + 1] > len(nodes):  # an epoch that is larger than any that was looked at
+                        nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
                     nodes[offsets[i] : offsets[i + 1]] = batch.nodes
                 graphs.append(batch)
             group = Group(job, folder, graphs.close(save_index=False, sync=False))
