@@ -34,6 +34,11 @@ def main() -> int:
     parser.add_argument("--memory", default="0.5x")
     parser.add_argument("--disk-class", default="none", help="hold the device steady by limits, as `outcore run` does")
     arguments = parser.parse_args()
+    from harness.isolation.docker_backend import Docker
+
+    if not (found := Docker.available()).ok:
+        print(f"left out: {found.reason}; {found.fix}")
+        return 0
     with tempfile.TemporaryDirectory(prefix="outcore-containers-", dir=os.environ.get("TMPDIR", "/var/tmp")) as root:
         return measure(Path(root), arguments)
 
