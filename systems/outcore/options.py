@@ -48,6 +48,12 @@ class OutcoreOptions(Options):
     )  # fmt: skip
     copy_threads: int = Field(1, ge=1, le=64, description="threads that copy rows to their slots")
 
+    @field_validator("external_sampling", "packing", mode="before")
+    @classmethod
+    def _words_that_look_like_flags(cls, value: object) -> object:
+        """`-o packing=off` is read as a flag by YAML."""
+        return ("on" if value else "off") if isinstance(value, bool) else value
+
     @field_validator("slots")
     @classmethod
     def _slots(cls, value: str) -> str:

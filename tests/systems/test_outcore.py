@@ -10,6 +10,7 @@ import torch
 
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
 from systems.outcore.cost import gap_bytes, predict
+from systems.outcore.options import OutcoreOptions
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
@@ -176,3 +177,8 @@ def test_the_cheaper_strategy_is_predicted_and_chosen() -> None:
     assert many.distribute == pytest.approx(0.5 + 2 * 3e5 * 512 / 2e9)
     assert predict(DiskProfile(), uses=1, misses=1, row_bytes=512, table_bytes=1) is None
     assert gap_bytes(PROFILE) == pytest.approx(2e9 / 90_000, rel=0.01)
+
+
+def test_on_and_off_are_words_even_where_they_are_read_as_flags() -> None:
+    chosen = OutcoreOptions.model_validate({"packing": False, "external_sampling": True})
+    assert (chosen.packing, chosen.external_sampling) == ("off", "on")
