@@ -29,7 +29,7 @@ from workloads.errors import InputError
 
 #: Of the epoch; 0 twice in each block.
 LEVELS = (0.0, 0.03, 0.05, 0.10)
-SYSTEMS = ("diskgnn", "pagraph", "in-memory")
+SYSTEMS = ("gnndrive", "ginex", "in-memory")
 #: Blocks that stay together when they are drawn: what drifts in minutes stays in.
 TOGETHER = 3
 TRIALS = 200

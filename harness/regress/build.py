@@ -37,11 +37,12 @@ class BuildError(HostError):
 
 @dataclass(frozen=True)
 class Built:
-    """A commit that can run: `python` imports its own tree, and nothing of another."""
+    """A commit that can run: `python` imports its own tree, and nothing of another; `native` names its modules."""
 
     commit: str
     tree: Path
     python: Path
+    native: str
 
 
 def build(repository: Repository, commit: str, cache: Path, side: str, progress: Progress = lambda text: None) -> Built:
@@ -71,8 +72,8 @@ def build(repository: Repository, commit: str, cache: Path, side: str, progress:
             maker.modules(packages)
             maker.environment(folder / "env", packages)
             maker.check(python)
-            (folder / "built").write_text(commit + "\n", encoding="utf-8")
-    return Built(commit, tree, python)
+            (folder / "built").write_text(maker.native_key() + "\n", encoding="utf-8")
+    return Built(commit, tree, python, (folder / "built").read_text(encoding="utf-8").strip())
 
 
 def remove(repository: Repository, cache: Path) -> None:
@@ -127,7 +128,7 @@ class _Maker:
 
     def modules(self, packages: Path) -> None:
         """The native modules, into the tree; built once for equal sources."""
-        key = self._native_key()
+        key = self.native_key()
         kept = self._cache / "native" / key
         if not (kept / "built").is_file():
             self._progress(f"{self._side} {self._commit[:12]}: native modules (a minute or two)")
@@ -164,7 +165,8 @@ class _Maker:
             for module in sorted((kept / layer).glob("_native*.so")):
                 shutil.copy2(module, self._tree / layer)
 
-    def _native_key(self) -> str:
+    def native_key(self) -> str:
+        """Identity of the native modules: their sources, the packages and the interpreter."""
         parts = [self._repository.object_at(self._commit, path) or "-" for path in _SOURCES]
         return hashlib.sha256("\n".join([*parts, sys.version]).encode()).hexdigest()[:16]
 

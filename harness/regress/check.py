@@ -14,14 +14,14 @@ from typing import Any
 
 from harness.atomic import whole_file
 from harness.experiment import Experiment, PlannedRun, cells
-from harness.regress.build import build
-from harness.regress.decision import Comparison, Rules
+from harness.regress.build import Built, build
+from harness.regress.decision import Comparison, MetricResult, Rules
 from harness.regress.git import Repository
 from harness.regress.judge import compare
 from harness.regress.samples import Cell, RunSample, cell_label, distinct, fingerprints, is_deterministic
 from harness.regress.schedule import Budget, Pairs, interleave
 from harness.regress.side import Side
-from workloads.errors import InputError
+from workloads.errors import HostError, InputError
 
 Progress = Callable[[str], None]
 REPORT = "check.json"
@@ -95,6 +95,7 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
         notes.append(f"the clock was set by {jump:+.0f} s during the check; times are of the monotonic clock")
     declared = repository.declared(base, head) if base != head else None
     found = compare(_cells(planned, pairs, 0), _cells(planned, pairs, 1), plan.rules, paired=True, declared=declared)
+    found = replace(found, metrics=[*found.metrics, *_instructions(built, notes, progress)])
     notes += [f"the time budget of {plan.time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
     result = replace(
         found, base=repository.line(base), head=repository.line(head), notes=notes,
@@ -103,6 +104,24 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
     with whole_file(plan.work / REPORT, "the comparison") as partial:
         partial.write_text(json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
+
+
+def _instructions(built: Mapping[str, Built], notes: list[str], progress: Progress) -> list[MetricResult]:
+    """Instructions of the native parts, where they differ between the commits and valgrind is there."""
+    from harness.regress import instructions
+
+    if built["base"].native == built["head"].native:
+        return []
+    if not instructions.is_there():
+        notes.append("native code differs; its instructions were not counted, since valgrind is not installed")
+        return []
+    progress("counting instructions of the native parts")
+    try:
+        counts = {side: instructions.count(built[side].python) for side in ("base", "head")}
+    except HostError as error:
+        notes.append(f"native code differs; its instructions were not counted: {error.message}")
+        return []
+    return instructions.compare_counts(counts["base"], counts["head"])
 
 
 def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:

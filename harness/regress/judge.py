@@ -72,7 +72,7 @@ def _cell(
 ) -> list[MetricResult]:
     status = _status(base, head)
     good = [[run for run in cell.runs if run.status == "ok"] for cell in (base, head)]
-    if status.decision != "same" or not all(good):
+    if status.base != status.head or not all(good):
         return [status]
     if paired:
         both = [pair for pair in zip(base.runs, head.runs, strict=False) if all(run.status == "ok" for run in pair)]
@@ -99,6 +99,8 @@ def _status(base: Cell, head: Cell) -> MetricResult:
         decision = "regressed" if before.status == "ok" else "improved" if after.status == "ok" else "undecided"
         note = f"one side only: {after.reason or before.reason or 'no reason given'}"
     elif before.status != "ok":
+        # Out of memory may be a system's right answer; of what failed on both sides nothing is known.
+        decision = "same" if before.status == "oom" else "undecided"
         note = f"both sides: {before.reason}"
     return MetricResult(head.label, "status", "status", "", before.status, after.status, decision, note=note)
 

@@ -38,7 +38,7 @@ class Side:
         self.built = built
         self.results = work / name
         self._data = data / name
-        self._log = work / name / "log.txt"
+        self._log = work / f"{name}.log"
         self._environment = {**clean_environment(), **(environment or {})}
         for folder in (self.results, self._data):
             folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def _error_in(out: str) -> str:
         content = json.loads(out)
         return str(content["error"]["message"]) if "error" in content else ""
     except (ValueError, TypeError, KeyError):
-        return "its outcore ended without a word; see log.txt of that side"
+        return "its outcore ended without a word; see the side's .log in the work folder"
 
 
 def _read(path: Path) -> Record | None:

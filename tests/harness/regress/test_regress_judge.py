@@ -112,6 +112,13 @@ def test_out_of_memory_on_both_sides_is_the_same():
     assert compare(side, side, paired=True).decision == "same"
 
 
+@pytest.mark.parametrize("status", ["failed", "timeout"])
+def test_what_fails_on_both_sides_is_undecided_with_its_reason(status):
+    side = cells([made(status=status, reason="no room")])
+    found = compare(side, side, paired=True)
+    assert found.decision == "undecided" and "no room" in _metric(found, "status").note
+
+
 def test_a_metric_that_one_side_lacks_is_undecided():
     found = compare(cells([made()]), cells([made(drop=("io_requests",))]), paired=True)
     requests = _metric(found, "io_requests")

@@ -1,0 +1,101 @@
+"""Instructions of the native hot paths by valgrind's callgrind: a count that does not know how busy the machine is.
+
+It sees the code, not the caches nor the disk: a change of a percent is a change of what is executed, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.regress.build import clean_environment
+from harness.regress.decision import Decision, MetricResult
+from workloads.errors import HostError
+
+PARTS = ("sampler", "reader", "changeset", "packing", "gather")
+# Counts repeat to a few instructions of the interpreter around the call.
+LEAST_CHANGE = 0.01
+TIMEOUT_S = 300.0
+_CHILD = Path(__file__).with_name("instructions_child.py")
+
+
+def is_there() -> bool:
+    """Whether valgrind is installed."""
+    return shutil.which("valgrind") is not None
+
+
+def count(python: Path) -> dict[str, int]:
+    """Part -> instructions of one run of it, with the native modules that `python` imports.
+
+    Raises:
+        HostError: valgrind is missing, or the parts do not run under it.
+    """
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise HostError("instructions cannot be counted without valgrind", "apt-get install valgrind")
+    with tempfile.TemporaryDirectory(prefix="outcore-callgrind-") as folder:
+        # -P: the child's own folder is not searched for modules.
+        command = [
+            valgrind, "--tool=callgrind", "--dump-before=getpgid", f"--callgrind-out-file={folder}/out", "-q",
+            str(python), "-P", str(_CHILD),
+        ]  # fmt: skip
+        environment = clean_environment() | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, env=environment
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"valgrind took longer than {TIMEOUT_S:.0f} s", "count on a quieter machine") from error
+        names = done.stdout.split()
+        if done.returncode or not names:
+            said = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            raise HostError(f"the native parts do not run under valgrind: {said}", "see benchmarks/native_counts.py")
+        return _by_part(Path(folder), names)
+
+
+def _by_part(folder: Path, names: list[str]) -> dict[str, int]:
+    """Dumps 1, 2, 3, 4, …: what came before the first mark, the first part, what lies between, the second part, …"""
+    return {name: _total(folder / f"out.{2 * (index + 1)}") for index, name in enumerate(names)}
+
+
+def _total(file: Path) -> int:
+    found = re.search(r"^(?:totals|summary): (\d+)", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    if found is None:
+        raise HostError(f"callgrind wrote no total into {file.name}", "use valgrind 3.15 or later")
+    return int(found[1])
+
+
+def compare_counts(base: Mapping[str, int], head: Mapping[str, int]) -> list[MetricResult]:
+    """A metric a part; a part that only one side has is undecided."""
+    results = []
+    for name in dict.fromkeys([*base, *head]):
+        before, after = base.get(name), head.get(name)
+        made = MetricResult("native", f"{name} instructions", "exact", "instructions", before, after, "undecided")
+        if before is None or after is None:
+            results.append(made)
+            continue
+        ratio = after / before
+        decision: Decision = "same"
+        if ratio > 1 + LEAST_CHANGE:
+            decision = "regressed"
+        elif ratio < 1 / (1 + LEAST_CHANGE):
+            decision = "improved"
+        results.append(
+            MetricResult(
+                "native",
+                f"{name} instructions",
+                "exact",
+                "instructions",
+                before,
+                after,
+                decision,
+                ratio=ratio,
+                samples=1,
+                note="by callgrind" if decision != "same" else "",
+            )
+        )
+    return results

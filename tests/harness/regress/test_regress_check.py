@@ -1,0 +1,95 @@
+"""The check whole: two commits of a clone of this repository, built, run in turns, decided."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.regress.build import LAYERS, _Maker, build
+from harness.regress.git import Repository
+from tests.harness.regress.git_made import commit, git
+
+HERE = Path(__file__).resolve().parents[3]
+PROFILE = """
+name: tiny
+datasets: {tiny: {kind: kronecker, nodes: 4k, edges: 30k, dim: 16, classes: 4}}
+run: {dataset: tiny, model: sage, hidden: 8, fanout: [3, 3], batch_size: 50, max_batches: 4, epochs: 2, warmup: 1,
+      device: emulated:null, device_memory: 1MiB, memory: none, isolation: none}
+systems: [gnndrive, in-memory]
+"""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone whose HEAD is this tree as it stands, with one more commit that changes what is sampled."""
+    folder = tmp_path_factory.mktemp("clone") / "r"
+    subprocess.run(["git", "clone", "-q", "--no-hardlinks", "--depth", "1", HERE.as_uri(), str(folder)], check=True)
+    wanted = ("harness", "systems", "workloads", "CMakeLists.txt", "requirements.lock")
+    listed = git(HERE, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *wanted)
+    files = [name for name in listed.split("\0") if name and (HERE / name).is_file()]
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(HERE / name, folder / name)
+    commit(folder, "as it stands")
+    seeds = folder / "workloads" / "workload.py"
+    seeds.write_text(seeds.read_text() + "\n# a comment changes nothing\n")
+    commit(folder, "a comment")
+    return folder
+
+
+@pytest.fixture
+def cache(clone: Path, tmp_path: Path) -> Path:
+    """A cache that has this machine's native modules for the clone's sources, as an earlier check would leave them."""
+    found = Repository(clone)
+    maker = _Maker(found, found.commit("HEAD"), tmp_path / "cache", clone, tmp_path / "log", "base", print)
+    kept = tmp_path / "cache" / "native" / maker.native_key()
+    installed = Path(sysconfig.get_path("platlib"))
+    for layer in LAYERS:
+        (kept / layer).mkdir(parents=True)
+        modules = sorted((installed / layer).glob("_native*.so"))
+        assert modules, "the native modules are not installed"
+        shutil.copy2(modules[0], kept / layer)
+    (kept / "built").touch()
+    return tmp_path / "cache"
+
+
+def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache: Path, tmp_path: Path, capsys):
+    profile = tmp_path / "tiny.yaml"
+    profile.write_text(PROFILE)
+    with pytest.raises(SystemExit) as left:
+        main(
+            ["regress", "check", "--base", "HEAD~1", "--repository", str(clone), "--cache", str(cache), "--pairs", "1",
+             "--gate", "exact", "--profile", str(profile), "--data-root", str(tmp_path / "data"), "--json",
+             "--work", str(tmp_path / "work"), "-o", f"junit={tmp_path / 'out.xml'}"]
+        )  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    assert (left.value.code or 0, found["decision"]) == (0, "same"), [
+        *(metric["note"] for metric in found["metrics"]),
+        *(log.read_text()[-2000:] for log in (tmp_path / "work").glob("*.log")),
+    ]
+    decided = {metric["metric"]: metric["decision"] for metric in found["metrics"] if metric["gates"]}
+    assert decided["in-memory no cap / digest"] == decided["gnndrive no cap / rows"] == "same"
+    assert found["pairs"] == [1, 1] and len(found["runs"]["head"]) == 2
+    assert (tmp_path / "out.xml").is_file() and (tmp_path / "work" / "check.json").is_file()
+    # Nothing is left beside the datasets, and each side ran its own tree.
+    assert not (tmp_path / "data" / ".outcore" / "regress").exists()
+    for side, ref in (("base", "HEAD~1"), ("head", "HEAD")):
+        (record, *_) = (tmp_path / "work" / side / "runs").glob("*/record.json")
+        assert json.loads(record.read_text())["environment"]["code"]["commit"] == git(clone, "rev-parse", ref)
+
+
+def test_a_commit_is_built_once(clone: Path, cache: Path):
+    found = Repository(clone)
+    said: list[str] = []
+    for _ in range(2):
+        built = build(found, found.commit("HEAD"), cache, "head", said.append)
+    assert [line.split(": ")[1] for line in said] == ["worktree"]
+    code = "import harness, systems._native; print(harness.__file__)"
+    where = subprocess.run([built.python, "-c", code], capture_output=True, text=True, cwd="/", check=True).stdout
+    assert where.startswith(str(built.tree))
