@@ -31,6 +31,8 @@ class EpochBoundary:
     disk_after: IoStats | None
     memory_before: MemoryStats
     memory_after: MemoryStats
+    # Seconds of all processors in user mode between the two.
+    host_user_s: float | None = None
 
 
 @dataclass(frozen=True)

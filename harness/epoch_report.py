@@ -88,6 +88,7 @@ class EpochReport:
     spans: list[StageSpan]
     lanes: list[LaneSpan]
     counters: dict[str, Any]
+    user_s: float = 0.0
 
     def numbered(self, rank: int, world: int) -> EpochReport:
         """Itself in a run of one; else with batches numbered over all ranks and threads named by rank."""

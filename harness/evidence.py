@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 _EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
 
 
+def host_user_seconds() -> float:
+    """Seconds that all processors have spent in user mode since boot, at whatever priority."""
+    import psutil
+
+    times = psutil.cpu_times()
+    return float(times.user + getattr(times, "nice", 0.0))
+
+
 @dataclass
 class Evidence:
     """Collects; the worker stands still while it does.
@@ -50,7 +58,7 @@ class Evidence:
     spawned: float = 0.0
     calibrate_s: float = 0.0
     _evict_s: list[float] = field(default_factory=list)
-    _opened: dict[int, tuple[IoStats | None, IoStats | None, MemoryStats]] = field(default_factory=dict)
+    _opened: dict[int, tuple[IoStats | None, IoStats | None, MemoryStats, float]] = field(default_factory=dict)
 
     def take(self, event: Event, cap: Cap) -> None:
         """Keep what the worker says; at gates, evict or read counters."""
@@ -82,13 +90,14 @@ class Evidence:
         match = _EPOCH_GATE.match(at)
         epoch = int(match.group(1)) if match else -1
         if match and match.group(2) == "start":
-            self._opened[epoch] = (cap.io(), self.disk_io(), cap.memory())
+            self._opened[epoch] = (cap.io(), self.disk_io(), cap.memory(), host_user_seconds())
             if self.zero is None:
                 self.zero = time.monotonic()
         elif match and epoch in self._opened:
-            io, disk, memory = self._opened[epoch]
+            io, disk, memory, user = self._opened[epoch]
+            user = host_user_seconds() - user
             self.boundaries.append(
-                EpochBoundary(epoch, 0.0, 0.0, io, cap.io(), disk, self.disk_io(), memory, cap.memory())
+                EpochBoundary(epoch, 0.0, 0.0, io, cap.io(), disk, self.disk_io(), memory, cap.memory(), user)
             )
         else:
             raise ProtocolError(f"the worker stands at a gate that does not exist: {at!r}")

@@ -291,6 +291,8 @@ class _Execution:
             device_requests=disk_requests if io_requests is None else io_requests,
             diskstats_bytes=disk_bytes,
             diskstats_requests=disk_requests,
+            user_s=epoch.user_s,
+            host_user_s=boundary.host_user_s if boundary else None,
             counters=epoch.counters,
         )
 

@@ -87,6 +87,8 @@ class EpochDone(_Event):
     accuracy: float | None
     counters: dict[str, Any]
     stages_s: dict[str, float]
+    # Processor seconds of the worker in user mode, all ranks together; None where it does not say.
+    user_s: float | None = None
 
 
 class Calibrated(_Event):

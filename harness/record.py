@@ -154,6 +154,9 @@ class EpochRecord(_Part):
     device_requests: int | None = None
     diskstats_bytes: int | None = None
     diskstats_requests: int | None = None
+    # Processor seconds in user mode, of the worker and of the whole host.
+    user_s: float | None = None
+    host_user_s: float | None = None
     counters: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -16,6 +16,7 @@ from harness.hosts import host_fingerprint
 from harness.orchestrator import execute
 from harness.record import Record, RunConfig
 from harness.series import Series
+from harness.verdict import spoilt
 from workloads.dataset import find_dataset
 from workloads.errors import InputError
 from workloads.units import parse_bytes
@@ -98,6 +99,7 @@ class Sweep:
         results_root, data_root: where records and datasets lie.
         progress: told what is going on.
         fresh: run again what has a record already.
+        retry: run again what is INVALID only for what else went on at that moment.
         isolation: the backend asked for; `auto` takes the experiments' own.
 
     Raises:
@@ -112,6 +114,7 @@ class Sweep:
         progress: Progress,
         *,
         fresh: bool = False,
+        retry: bool = True,
         isolation: str = "auto",
     ) -> None:
         from harness.datasets import recipes_of
@@ -122,6 +125,7 @@ class Sweep:
         self._data_root = data_root
         self._progress = progress
         self._fresh = fresh
+        self._retry = retry
         first = experiments[0]
         self.planned = order(union(experiments), first.order_seed)
         self.recipes: dict[str, Recipe] = recipes_of(experiments)
@@ -192,11 +196,18 @@ class Sweep:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
     def _done_records(self) -> Iterable[Record]:
-        """Records that need not be made again: every ending but a failure is a result, if it was made on this host."""
+        """Records that need not be made again.
+
+        Every ending but a failure is a result, if it was made on this host and not spoilt by what else went on there.
+        """
         if self._fresh:
             return []
         bad: list[results.BadRecord] = []
-        found = [record for record in results.records(self._results_root, bad) if record.status != "failed"]
+        found = [
+            record
+            for record in results.records(self._results_root, bad)
+            if record.status != "failed" and not (self._retry and spoilt(record))
+        ]
         if bad:
             self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
         here = ("", this_host(self._data_root))

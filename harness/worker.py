@@ -151,18 +151,20 @@ class Run:
         self._clock.drain()
         self._accelerator.lanes()
         self._joint.gate(f"epoch {epoch} start")
+        user = os.times().user
         start = time.monotonic()
         for batch in self._system.epoch(epoch):
             log.add(batch, *self._train(batch, log))
         self._accelerator.synchronize()
         end = time.monotonic()
+        user = os.times().user - user
         self._joint.gate(f"epoch {epoch} end")
 
         from harness.joint import summed
         from systems.interface import wall_seconds
 
         own = EpochReport(
-            start, end, log, self._clock.drain(), self._accelerator.lanes(), self._system.counters().as_dict()
+            start, end, log, self._clock.drain(), self._accelerator.lanes(), self._system.counters().as_dict(), user
         )
         parts = self._joint.gather(own)
         log, spans, lanes = joined([part.numbered(rank, len(parts)) for rank, part in enumerate(parts)])
@@ -179,6 +181,7 @@ class Run:
                 accuracy=log.accuracy(),
                 counters=_finite(summed([part.counters for part in parts])),
                 stages_s=wall_seconds(spans),
+                user_s=sum(part.user_s for part in parts),
             )
         )
 

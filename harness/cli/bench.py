@@ -36,6 +36,9 @@ def bench(
     figures: Annotated[str, typer.Option(help="headline, all, none, or ids separated by commas")] = "headline",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry/--no-retry", help="run again what other work on this host spoilt")
+    ] = True,
     isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
     data_root: DataRoot = DATA,
     results_root: ResultsRoot = RESULTS,
@@ -52,7 +55,9 @@ def bench(
     base = load_experiment(experiment if experiment is not None else profile)
     progress = Progress(quiet=quiet or json_, verbose=verbose)
     experiments, needs = _needed(base, figures)
-    sweep = Sweep([base, *experiments], results_root, data_root, progress, fresh=fresh, isolation=isolation)
+    sweep = Sweep(
+        [base, *experiments], results_root, data_root, progress, fresh=fresh, retry=retry, isolation=isolation
+    )
     studies = StudySweep(needs, results_root, data_root, progress, fresh=fresh)
     if dry_run:
         _print_estimate(sweep, studies, json_=json_)

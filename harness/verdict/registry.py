@@ -42,6 +42,8 @@ class Rule:
 
 
 _RULES: list[Rule] = []
+# Rules that a run breaks because of what else went on at that moment: the same run may keep them the next time.
+OF_THE_MOMENT = frozenset({"started_cold", "no_faster_than_the_device", "disk_was_not_shared"})
 
 
 def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Check], Check]:
@@ -57,6 +59,13 @@ def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Ch
 def rules() -> list[Rule]:
     """Every rule, in the methodology's order."""
     return sorted(_RULES, key=lambda entry: (int("".join(filter(str.isdigit, entry.number))), entry.name))
+
+
+def spoilt(record: Record) -> bool:
+    """Whether a finished run is INVALID for nothing but its moment, so that making it again may give a number."""
+    broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok}
+    invalid = {entry.name for entry in _RULES if entry.severity == "INVALID"}
+    return record.status == "ok" and record.verdict == "INVALID" and broken & invalid <= OF_THE_MOMENT
 
 
 def judge(record: Record, context: RunContext) -> tuple[Verdict, list[RuleOutcome]]:

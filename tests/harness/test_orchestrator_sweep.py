@@ -43,7 +43,7 @@ class Sweep:
         make_tiny(self.data / "tiny", nodes=20_000, edges=100_000, dim=64)
         self.file = root / "killed.yaml"
         self.file.write_text(yaml.safe_dump(EXPERIMENT))
-        self.arguments = ("bench", str(self.file), "--figures", "none", "--json")
+        self.arguments = ("bench", str(self.file), "--figures", "none", "--no-retry", "--json")
 
     def start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -117,9 +117,32 @@ def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
     done = sweep.finish()
     assert done["skipped"] == 3 and len(sweep.records()) == 3
     dry = outcore(
-        "bench", str(sweep.file), "--dry-run", "--json", "--figures", "none", data=sweep.data, results=sweep.results
+        "bench",
+        str(sweep.file),
+        "--dry-run",
+        "--json",
+        "--figures",
+        "none",
+        "--no-retry",
+        data=sweep.data,
+        results=sweep.results,
     )
     assert json.loads(dry.stdout)["done"] == 3
+
+
+def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(sweep: Sweep) -> None:
+    sweep.finish()
+    file = results.run_folders(sweep.results)[0] / "record.json"
+    kept = file.read_text()
+    record = json.loads(kept)
+    rule = {"rule": "16", "name": "disk_was_not_shared", "ok": False, "detail": "others read 9 GiB"}
+    file.write_text(json.dumps({**record, "verdict": "INVALID", "verdict_rules": [rule]}))
+    done = {}
+    for retry in ("--retry", "--no-retry"):
+        arguments = ("bench", str(sweep.file), "--dry-run", "--json", "--figures", "none", retry)
+        done[retry] = json.loads(outcore(*arguments, data=sweep.data, results=sweep.results).stdout)["done"]
+    file.write_text(kept)
+    assert done["--no-retry"] == 3 and done["--retry"] < 3
 
 
 def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:

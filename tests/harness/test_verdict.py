@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from harness.isolation.base import IoLimit, MemoryStats
 from harness.metrics import least_device_seconds, needed_seconds, storage_class, summarise
 from harness.record import DatasetConfig, EpochRecord, Memory, PlannedBuffer, Record, RunConfig
 from harness.trace import trace_of
-from harness.verdict import judge, rules
+from harness.verdict import judge, rules, spoilt
 from systems.interface import DiskPoint, DiskProfile
 from tests.support import make_tiny
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -45,6 +46,7 @@ def sound(tmp_path: Path) -> Run:
         EpochRecord(
             epoch=k, warmup=k == 0, seconds=2.0, start_s=2.0 * k, batches=batches, digest=trace.digests[k],
             stages_s={"sample": 0.1, "extract": 0.05, "train": 0.5}, device_bytes=rows * 512, device_requests=rows,
+            diskstats_bytes=rows * 512 + MIB, diskstats_requests=rows + 10, user_s=1.0, host_user_s=1.1,
             counters={"rows": 2 * rows, "hits": {"device": rows}, "misses": rows, "io_requests": rows,
                       "bytes_read": rows * 512, "bytes_useful": rows * 512, "requests_by_size": {"512": rows}},
         )
@@ -161,6 +163,23 @@ def host_caveat(run: Run) -> None:
     run[1].isolation_caveats.append("swap could not be switched off")
 
 
+def beside_a_scan(run: Run) -> None:
+    epoch = run[0].epochs[1]
+    epoch.diskstats_bytes = (epoch.device_bytes or 0) + 60 * MIB
+    epoch.diskstats_requests = (epoch.device_requests or 0) + 60
+
+
+def beside_many_scans(run: Run) -> None:
+    epoch = run[0].epochs[1]
+    epoch.diskstats_bytes = (epoch.device_bytes or 0) + 300 * MIB
+    epoch.diskstats_requests = (epoch.device_requests or 0) + 300
+
+
+def beside_a_computation(run: Run) -> None:
+    epoch = run[0].epochs[1]
+    epoch.user_s, epoch.host_user_s = 1.0, 1.0 + 0.5 * epoch.seconds * (os.cpu_count() or 1)
+
+
 BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
     "cap_is_a_kernel_cap": (no_kernel_cap, "CAVEATS"),
     "peak_within_cap": (above_the_cap, "INVALID"),
@@ -183,6 +202,9 @@ BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
     "code_is_committed": (changed_code, "CAVEATS"),
     "nothing_was_slowed_on_purpose": (slowed, "INVALID"),
     "host_keeps_its_promises": (host_caveat, "CAVEATS"),
+    "disk_was_quiet": (beside_a_scan, "CAVEATS"),
+    "disk_was_not_shared": (beside_many_scans, "INVALID"),
+    "processors_were_quiet": (beside_a_computation, "CAVEATS"),
 }
 
 
@@ -271,3 +293,32 @@ def test_the_summary_follows_the_records_own_numbers(sound: Run) -> None:
     record.epochs[1].device_bytes = 2 * (record.epochs[1].device_bytes or 0)
     assert summarise(record, context)[0].read_amplification == pytest.approx(2.0)
     assert kind == "storage-bound"
+
+
+def test_a_run_is_spoilt_by_its_moment_alone(sound: Run) -> None:
+    record, context = sound
+
+    def judged() -> bool:
+        record.verdict, record.verdict_rules = judge(record, context)
+        return spoilt(record)
+
+    assert not judged()
+    beside_many_scans(sound)
+    assert judged() and record.verdict == "INVALID"
+    other_batches(sound)
+    assert not judged() and record.verdict == "INVALID"
+
+
+def test_without_the_caps_own_counters_nothing_is_said_of_others(sound: Run) -> None:
+    beside_many_scans(sound)
+    for epoch in sound[0].epochs:
+        epoch.device_bytes = epoch.device_requests = None
+    assert not {"disk_was_quiet", "disk_was_not_shared"} & {outcome.name for outcome in judge(*sound)[1]}
+
+
+def test_short_epochs_are_not_blamed(sound: Run) -> None:
+    beside_many_scans(sound)
+    for epoch in sound[0].epochs:
+        epoch.seconds = 0.1
+    names = {outcome.name: outcome.ok for outcome in judge(*sound)[1]}
+    assert "disk_was_not_shared" not in names
