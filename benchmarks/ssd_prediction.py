@@ -58,7 +58,7 @@ def main() -> int:
             groups[workload_key(record)][record.config.disk_class].append(record)
     errors: dict[tuple[str, str], list[float]] = defaultdict(list)
     print(
-        f"{'class':<16}{'system':<12}{'memory':<8}{'runs':>5}{'measured s':>12}"
+        f"{'class':<20}{'system':<12}{'memory':<8}{'runs':>5}{'measured s':>12}"
         f"{'own':>9}{'off':>8}{'others':>9}{'off':>8}"
     )
     for classes in groups.values():
@@ -75,7 +75,7 @@ def main() -> int:
             elsewhere = [record for other, group in classes.items() if other != name for record in group]
             others = predicted(elsewhere, profile) if elsewhere else None
             off = own[0] / measured - 1.0
-            line = f"{name:<16}{first.system:<12}{first.config.memory:<8}{len(records):>5}{measured:>12.3g}"
+            line = f"{name:<20}{first.system:<12}{first.config.memory:<8}{len(records):>5}{measured:>12.3g}"
             line += f"{own[0]:>9.3g}{off:>+8.1%}"
             if others:
                 line += f"{others[0]:>9.3g}{others[0] / measured - 1.0:>+8.1%}"
@@ -88,13 +88,13 @@ def main() -> int:
         print("no storage-bound run is there")
         return 1
     wrong = 0
-    print(f"\n{'class':<16}{'counters':<10}{'cells':>6}{'median':>9}{'worst':>9}")
+    print(f"\n{'class':<20}{'counters':<10}{'cells':>6}{'median':>9}{'worst':>9}")
     for (name, kind), found in sorted(errors.items()):
         middle, worst = statistics.median(found), max(found)
         held = name == BARE or (middle <= MEDIAN and worst <= WORST)
         wrong += not held
         print(
-            f"{name:<16}{kind:<10}{len(found):>6}{middle:>9.1%}{worst:>9.1%}{'' if held else '  above what it may be'}"
+            f"{name:<20}{kind:<10}{len(found):>6}{middle:>9.1%}{worst:>9.1%}{'' if held else '  above what it may be'}"
         )
     return 1 if wrong else 0
 
