@@ -33,6 +33,8 @@ SYSTEMS = ("gnndrive", "ginex", "in-memory")
 #: Blocks that stay together when they are drawn: what drifts in minutes stays in.
 TOGETHER = 3
 TRIALS = 200
+#: Fewer real blocks would be resampled into copies of each other, which look like certainty.
+LEAST_BLOCKS = 12
 #: At most so many of 200 A/A comparisons may be called regressed; at least so many slowed ones have to be.
 MOST_FALSE = 0.02
 LEAST_CAUGHT = {0.05: 0.80, 0.10: 0.95}
@@ -162,6 +164,8 @@ def drawn(blocks: list[Block], count: int, rng: random.Random) -> list[Block]:
 def judge(root: Path, budget_s: float, pairs: int) -> int:
     """Every promise, and the power curve; 0 where all are kept."""
     blocks, run_s = read(root)
+    if len(blocks) < LEAST_BLOCKS:
+        sys.exit(f"gate_proof: {len(blocks)} blocks; resampling needs {LEAST_BLOCKS} at least: collect more")
     rules = Rules()
     systems = sorted({system for system, _ in blocks[0]})
     most = pairs or max(LEAST_SAMPLES, int(budget_s / (2 * run_s * len(systems))))

@@ -1,0 +1,60 @@
+"""The proof's own judgement: on made blocks whose answer is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import gate_proof
+from harness.regress.samples import RunSample
+
+
+def _blocks(root: Path, noise: float, *, false_effect: float = 0.0, count: int = 30) -> Path:
+    """Blocks of one system: `false_effect` moves the second of the two runs as they are."""
+    rng = np.random.default_rng(1)
+    root.mkdir()
+    with (root / "blocks.jsonl").open("w") as out:
+        for _ in range(count):
+            runs = []
+            for level in ("0", "0b", *(f"{level:g}" for level in gate_proof.LEVELS[1:])):
+                slowed = false_effect if level == "0b" else gate_proof._level(level)
+                run = RunSample(
+                    "", "ok", exact={"digest": ["d", "d"], "rows": [9, 9], "io_requests": [70, 70]},
+                    noisy={"epoch": float((1 + slowed) * np.exp(rng.normal(0, noise)))},
+                )  # fmt: skip
+                runs.append({"system": "diskgnn", "level": level, "run": asdict(run)})
+            out.write(json.dumps({"block": 0, "seconds": 25.0, "runs": runs}) + "\n")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_proof, "TRIALS", 40)
+    monkeypatch.setattr(gate_proof, "LEAST_LIVE", 6)
+
+
+def test_a_quiet_machine_keeps_every_promise_and_the_power_curve_is_drawn(tmp_path: Path, capsys):
+    root = _blocks(tmp_path / "quiet", 0.004)
+    assert gate_proof.judge(root, 600.0, 8) == 0
+    assert "BROKEN" not in capsys.readouterr().out
+    assert (root / "gate-proof.png").stat().st_size > 5000
+    assert (root / "gate-proof.csv").read_text().count("\n") > 8
+
+
+def test_noise_that_hides_a_slowdown_is_told_as_a_broken_promise(tmp_path: Path, capsys):
+    assert gate_proof.judge(_blocks(tmp_path / "noisy", 0.1), 600.0, 6) == 1
+    assert "BROKEN slowed by 5 %" in capsys.readouterr().out
+
+
+def test_a_gate_that_cries_wolf_is_told(tmp_path: Path, capsys):
+    assert gate_proof.judge(_blocks(tmp_path / "wolf", 0.002, false_effect=0.08), 600.0, 6) == 1
+    assert "BROKEN A/A" in capsys.readouterr().out
+
+
+def test_too_few_blocks_are_refused(tmp_path: Path):
+    with pytest.raises(SystemExit, match="collect more"):
+        gate_proof.judge(_blocks(tmp_path / "few", 0.01, count=3), 600.0, 6)
