@@ -6,6 +6,7 @@ slots, so the device's queue stays full however few rows fit.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class _Piece:
     memory: Rows
     first: int  # row of the chunk; -1: the address list
     room: Rows  # of which `memory` is the front
+    asked_s: float
 
 
 class Chunks:
@@ -78,6 +80,8 @@ class Chunks:
         self._asked: deque[_Piece] = deque()
         self._lists_asked = 0
         self.reads = ReadStats()
+        #: When each piece was asked for and when it came, monotonic seconds, since `spans` was last cleared.
+        self.spans: list[tuple[float, float]] = []
         depth = max(2, min(_MOST_DEPTH, len(self._free) + lists))
         try:
             self._queue: _native.RangeQueue | None = _native.RangeQueue(
@@ -111,7 +115,9 @@ class Chunks:
                 nbytes = min(self._piece_bytes, padded((count - first) * self._row))
                 offset += first * self._row
             memory = room[:nbytes]
-            self._asked.append(_Piece(batch, self._queue.submit(offset, nbytes, memory), memory, first, room))
+            self._asked.append(
+                _Piece(batch, self._queue.submit(offset, nbytes, memory), memory, first, room, time.monotonic())
+            )
             self.reads.requests += 1
             self.reads.bytes_read += nbytes
             self.reads.requests_by_size[nbytes] = self.reads.requests_by_size.get(nbytes, 0) + 1
@@ -122,7 +128,8 @@ class Chunks:
         piece = self._asked.popleft()
         if self._queue is None:
             raise InterruptedError("the chunks were closed")
-        problem, _ = self._queue.wait(piece.ticket)
+        problem, arrived_s = self._queue.wait(piece.ticket)
+        self.spans.append((piece.asked_s, arrived_s))
         if problem is not None:
             code, offset = problem
             raise io_failed(self._path, offset, code)

@@ -177,6 +177,11 @@ class Trainer:
                 else:
                     assert self._singles is not None
                     tally.read(self._singles.read(addresses.ids, self._slots, addresses.to.astype(np.int64)))
+        # Reads that ran ahead kept the device busy before anybody looked.
+        if chunks.spans:
+            begin, end = min(span[0] for span in chunks.spans), max(span[1] for span in chunks.spans)
+            self._clock.add("extract", index, begin, max(begin, end))
+            chunks.spans.clear()
         tally.extracted(work.sampled.num_nodes, len(addresses.to))
         return work
 

@@ -1,0 +1,99 @@
+"""Distributing: every chunk has its rows whatever memory allows, in as many passes as that takes; faults are told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from systems import _native
+from systems.engine.memory import aligned_empty
+from systems.engine.packing import RowTable
+from systems.outcore.chunks import Chunks
+from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats, least_bytes, plan_pass
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError, DataIOError
+
+pytestmark = pytest.mark.timeout(60)
+ROW = 64
+CHUNKS = 40
+
+
+def wanted(seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [np.sort(rng.choice(2000, size=rng.integers(0, 900), replace=False)) for _ in range(CHUNKS)]
+
+
+def distribute(
+    folder: Path, dataset: Dataset, ids: list[np.ndarray], memory: int, gap: int = 4096
+) -> tuple[ChunkIndex, PassStats]:
+    writer = ChunkWriter(
+        folder / "chunks", RowTable.of(dataset), misses=sum(map(len, ids)), memory_bytes=memory, gap_bytes=gap,
+        stop=_native.StopFlag(),
+    )  # fmt: skip
+    try:
+        for rows in ids:
+            to = np.arange(len(rows), dtype=np.int32)[::-1].copy()
+            writer.append(rows, {"slots": np.arange(len(rows), dtype=np.int32), "to": to})
+        return writer.distribute()
+    finally:
+        writer.close()
+
+
+def read_back(index: ChunkIndex, ids: list[np.ndarray], features: np.ndarray, piece_bytes: int) -> None:
+    chunks = Chunks(index, aligned_empty(3 * piece_bytes), piece_bytes, 2)
+    try:
+        for rows in ids:
+            addresses = chunks.addresses()
+            table = np.zeros((max(1, len(rows)), ROW), dtype=np.uint8)
+            chunks.fill(table, addresses.to, 1)
+            if len(rows):
+                assert np.array_equal(table[addresses.to].view(np.float32), features[rows])
+    finally:
+        chunks.close()
+
+
+@pytest.mark.parametrize("memory", [16 << 20, 4 << 20, 3 << 20])
+@pytest.mark.parametrize("piece_bytes", [4096, 1 << 16])
+def test_every_chunk_has_its_rows(tmp_path: Path, tiny_dataset: Dataset, memory: int, piece_bytes: int) -> None:
+    ids = wanted()
+    index, stats = distribute(tmp_path, tiny_dataset, ids, memory)
+    assert stats.bytes_written == sum(-(-len(rows) * ROW // 4096) * 4096 for rows in ids)
+    read_back(index, ids, tiny_dataset.load("features"), piece_bytes)
+
+
+def test_little_memory_takes_more_passes_and_reads_the_table_as_often(tmp_path: Path, tiny_dataset: Dataset) -> None:
+    ids = wanted()
+    few = least_bytes(ROW) + 4 * sum(map(len, ids)) - (1 << 20) + (96 << 10)
+    (_, passes), (_, one) = (distribute(tmp_path, tiny_dataset, ids, memory) for memory in (few, 64 << 20))
+    assert one.passes == 1 < passes.passes
+    assert passes.reads.bytes_read > one.reads.bytes_read
+    assert plan_pass(ROW, CHUNKS, 64 << 20).memory_bytes(ROW, CHUNKS) <= 64 << 20
+    with pytest.raises(BudgetError, match="distributing needs"):
+        plan_pass(ROW, 1, 1 << 10)
+
+
+def test_sparse_regions_are_read_by_ranges(tmp_path: Path, tiny_dataset: Dataset) -> None:
+    ids = [np.array([0, 1, 1999], dtype=np.int64)]
+    (_, near), (_, far) = (distribute(tmp_path, tiny_dataset, ids, 16 << 20, gap) for gap in (4096, 1 << 20))
+    assert near.reads.requests == 2 and near.reads.bytes_read < tiny_dataset.feature_bytes // 4
+    assert far.reads.requests == 1 and far.reads.bytes_read >= tiny_dataset.feature_bytes
+
+
+def test_files_are_written_again_in_place(tmp_path: Path, tiny_dataset: Dataset) -> None:
+    for seed in (1, 2):
+        ids = wanted(seed)
+        index, _ = distribute(tmp_path, tiny_dataset, ids, 16 << 20)
+        read_back(index, ids, tiny_dataset.load("features"), 1 << 16)
+
+
+def test_a_table_that_was_cut_is_told_with_file_and_offset(tmp_path: Path) -> None:
+    dataset = make_tiny(tmp_path / "cut")
+    path = dataset.file("features")
+    os.truncate(path, dataset.data_offset("features") + dataset.feature_bytes // 2)
+    with pytest.raises(DataIOError, match="features") as found:
+        distribute(tmp_path, dataset, wanted(), 16 << 20)
+    assert str(path) in str(found.value) and found.value.offset > 0
