@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.context import Calibration
+from harness.foreign import identity
 from harness.isolation.base import Cap, Isolation, Limits
 from harness.launch import Ending, Worker
 from harness.protocol import Calibrated, Event, Gate, WorkerSpec
@@ -134,7 +135,10 @@ def calibrate(
         HostError: the empty run failed; names the reason.
         OutcoreError: what the run itself would say (no such device, a damaged dataset).
     """
-    key, times_key = fingerprint(config, _KEYS), fingerprint(config, _TIME_KEYS)
+    # An image of somebody's own trains by a step of its own, and any image has libraries of its own.
+    theirs = identity(config.system)
+    key = fingerprint(config, _KEYS) + _short(theirs or str(isolation.describe().get("image_id", "")))
+    times_key = fingerprint(config, _TIME_KEYS) + _short(theirs)
     memory, times = cache.get("floor", key), cache.get("training", times_key)
     if memory is None or times is None:
         on_measure("measuring floor and training alone")
@@ -161,6 +165,11 @@ def calibrate(
         max_edges=max((int(rank["max_edges"]) for rank in spec.bounds or []), default=0),
         how=times.get("how", ""),
     )
+
+
+def _short(image: str) -> str:
+    """What tells the calibrations of images apart; nothing for what runs on the host's own files."""
+    return f"-{hashlib.sha256(image.encode()).hexdigest()[:8]}" if image else ""
 
 
 def _by_epoch(times: dict[Any, float]) -> dict[int, float]:

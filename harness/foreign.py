@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
+    from harness.isolation.docker_image import Image
     from systems.interface import SystemInfo
 
 _PREFIX = "image:"
@@ -36,6 +37,12 @@ class _Label(BaseModel):
 def image_of(system: str) -> str | None:
     """The image of a system that is one, None for any other."""
     return system.removeprefix(_PREFIX) if system.startswith(_PREFIX) else None
+
+
+def identity(system: str) -> str:
+    """Content hash of a system's image, empty for a class."""
+    image = image_of(system)
+    return "" if image is None else _found(image).identity
 
 
 def system_info(system: str) -> SystemInfo:
@@ -63,13 +70,18 @@ def is_faithful(system: str, options: dict[str, Any]) -> bool:
     return found.is_faithful(found.info.options.model_validate(options))
 
 
-@functools.cache
-def _of_image(image: str) -> SystemInfo:
+def _found(image: str) -> Image:
     from harness.isolation.docker_engine import connect
     from harness.isolation.docker_image import find
+
+    return find(connect(), image)
+
+
+@functools.cache
+def _of_image(image: str) -> SystemInfo:
     from systems.interface import Options, SystemInfo
 
-    found = find(connect(), image)
+    found = _found(image)
     if not found.worker or found.system is None:
         raise InputError(
             f"image {image} has no labels org.outcore.worker and org.outcore.system, so it is no system",

@@ -72,6 +72,16 @@ def test_the_example_equals_the_system_that_it_wraps(series: Series, example: st
     assert rules["digests_equal_the_workload"]
 
 
+def test_training_times_of_an_image_are_never_taken_for_ours(series: Series, example: str) -> None:
+    run(series, example)
+    kept = {file.name for file in (series.results_root / "cache").glob("training-*.json")}
+    theirs = {name for name in kept if name.count("-") == 2}
+    assert len(theirs) == 1
+    run(series, "in-memory", memory="none")
+    after = {file.name for file in (series.results_root / "cache").glob("training-*.json")}
+    assert {name for name in after if name.count("-") == 2} == theirs and after - theirs
+
+
 def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path) -> None:
     info = system_info(example)
     assert info.name == "example" and info.faithful and info.devices == ("cpu",)
