@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            reason = error.strerror
+            reason = error.strerror or str(error)
     print(f"{command[0]}: {reason}", file=sys.stderr)
     raise SystemExit(NOT_STARTED)
 
