@@ -44,6 +44,7 @@ class Outcore(System):
     _preparer: Preparer | None = None
     _pool: ThreadPoolExecutor | None = None
     _next: tuple[Job, Future[Group]] | None = None
+    _follows: Job | None = None
     _tally: Tally | None = None
     _singles: RowReader | None = None
     _kept: tuple[Group, ...] = ()
@@ -113,9 +114,9 @@ class Outcore(System):
 
     def _fresh(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
         jobs = self._jobs(k)
-        ready = self._next is not None and self._next[0] == jobs[0]
-        if not ready:
+        if self._follows != jobs[0]:
             self._leave()
+        ready = self._next is not None
         for number, job in enumerate(jobs):
             if self._next is None:
                 self._ask(job)
@@ -132,6 +133,7 @@ class Outcore(System):
             # What was begun in this epoch is part of it.
             with self.clock.stage("wait"):
                 tally.prepared(self._next[1].result())
+        self._follows = self._jobs(k + 1)[0]
 
     def _replay(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
         """The groups of epoch 0, planned as from empty slots each time, so that their chunks serve every epoch."""
@@ -171,6 +173,7 @@ class Outcore(System):
 
     def _leave(self) -> None:
         """Forget what was prepared, and what slots hold: the next epoch begins anew."""
+        self._follows = None
         preparer, self._preparer = self._preparer, None
         if preparer is not None:
             preparer.stop()

@@ -99,6 +99,13 @@ def test_look_ahead_prepares_the_next_epoch_within_this_one(tiny_dataset: Datase
         assert system._next is None  # type: ignore[attr-defined]
 
 
+def test_rows_survive_an_epoch_s_end_with_look_ahead_and_without(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    ahead, after = (counters_of(workload, 3, look_ahead=ahead) for ahead in (True, False))
+    assert ahead.misses == after.misses < counters_of(workload, 1).misses
+    assert after.observed["carried_rows"] > 0
+
+
 def test_counters_are_the_same_every_time(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     assert counters_of(workload, 3, group=6) == counters_of(workload, 3, group=6)
