@@ -226,9 +226,8 @@ def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:
 
 def _too_few(metric: MetricResult) -> MetricResult:
     if metric.interval_kind == "range" and not metric.note:
-        return replace(
-            metric, note=f"{metric.samples} {'sample' if metric.samples == 1 else 'samples'} a side, too few to decide"
-        )
+        count = f"{metric.samples} {'sample' if metric.samples == 1 else 'samples'}"
+        return replace(metric, stage="", note=f"{count} a side, too few to decide")
     return metric
 
 
@@ -247,7 +246,7 @@ def decided(metric: MetricResult, p: float, rules: Rules) -> MetricResult:
         decision = "improved"
     elif metric.interval[0] > 1 / most and metric.interval[1] < most:
         decision = "same"
-    return replace(metric, decision=decision, p=p, stage=metric.stage if decision != "same" else "")
+    return replace(metric, decision=decision, p=p, stage=metric.stage if decision in ("regressed", "improved") else "")
 
 
 def _with_stage(metric: MetricResult, before: Sequence[RunSample], after: Sequence[RunSample]) -> MetricResult:
