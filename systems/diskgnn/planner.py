@@ -29,6 +29,7 @@ _UNBOUNDED_SHARE = 10
 _INDEX_BYTES = 64
 _WORKING = 2 << 20
 _AHEAD = 12
+_GATHERED = 4 << 20
 FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
 
 
@@ -126,6 +127,8 @@ def plan_sizes(
         table_rows, direct = _device_rows(runtime, budget, options, bounds, row, nodes, buffers)
         items += [
             PlanItem("device table", table_rows * row, "device"),
+            # Rows of a table in two places are gathered by way of copies wherever the processor looks at them.
+            PlanItem("gathered rows", min(_GATHERED, (budget.host or 0) // 16)),
         ]
         host_rows, host_cache = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, staging, 1)
         items.append(PlanItem("host cache and staging buffers", rounded_up(host_rows * row, _PAGE)))
