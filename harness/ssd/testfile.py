@@ -99,7 +99,7 @@ def own_file(
     file = folder / f"{_PREFIX}{cap_name('file')}.bin"
     try:
         progress(f"writing {format_bytes(size)} to read")
-        _write(file, size)
+        write_file(file, size)
         if direct_block_bytes(file) is None:
             kind = mount_of(folder).kind
             raise HostError(f"{folder} on {kind} allows no direct I/O", "give a folder on ext4 or xfs")
@@ -120,7 +120,12 @@ def sweep(folder: Path) -> list[str]:
     return gone
 
 
-def _write(file: Path, size: int) -> None:
+def write_file(file: Path, size: int, fix: str = "free some space, or give another folder") -> None:
+    """`size` bytes that no layer below can squeeze, in a new file on the disk and out of the page cache.
+
+    Raises:
+        DataIOError: it cannot be written; `fix` says what to do.
+    """
     import numpy as np
 
     rng = np.random.default_rng()
@@ -133,6 +138,5 @@ def _write(file: Path, size: int) -> None:
             os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     except OSError as error:
         raise DataIOError(
-            f"the file to read could not be written: {error.strerror}", path=str(file), errno=error.errno or 0,
-            fix="free some space, or give another folder",
-        ) from error  # fmt: skip
+            f"the file to read could not be written: {error.strerror}", path=str(file), errno=error.errno or 0, fix=fix
+        ) from error

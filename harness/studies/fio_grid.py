@@ -6,7 +6,6 @@ reads a file of its own on the disk of the data root, without a cap or an SSD cl
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from pydantic import Field
 from harness.settings import Strict
 from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
+from harness.ssd.testfile import write_file
 from harness.studies.base import Plain, Study, StudyContext, register_study
-from workloads.errors import DataIOError, HostError
+from workloads.errors import HostError
 
-_CHUNK = 8 << 20
 _SETUP_S = 0.35
 
 
@@ -48,7 +47,7 @@ def run(params: FioGridParams, context: StudyContext) -> Plain:
     """
     file = context.scratch / "fio-grid.bin"
     context.progress("writing the file to read")
-    _write(file, params.file_bytes)
+    write_file(file, params.file_bytes, "free some space under the data root")
     least = direct_block_bytes(file)
     if least is None:
         raise HostError(f"{context.scratch} allows no direct I/O", "put the data root on a disk's file system")
@@ -93,25 +92,6 @@ def _point(result: FioResult) -> Plain:
 def _words(job: FioJob) -> str:
     how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
     return f"{job.block_bytes} B {job.pattern}, {how}, {'direct' if job.direct else 'buffered'}"
-
-
-def _write(file: Path, size: int) -> None:
-    """Bytes that no layer below can squeeze, on the disk and out of the page cache."""
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    try:
-        with file.open("wb") as out:
-            for at in range(0, size, _CHUNK):
-                out.write(rng.bytes(min(_CHUNK, size - at)))
-            out.flush()
-            os.fsync(out.fileno())
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    except OSError as error:
-        raise DataIOError(
-            f"the file that fio reads cannot be written: {error.strerror}", path=str(file), errno=error.errno or 0,
-            fix="free some space under the data root",
-        ) from error  # fmt: skip
 
 
 def _seconds(params: FioGridParams) -> float:
