@@ -327,6 +327,48 @@ def _diskgnn(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     )  # fmt: skip
 
 
+@_models("outcore")
+def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
+    from systems.outcore.cost import predict
+
+    system: Any = planned.system
+    sizes = system._sizes
+    dataset, row = share.workload.dataset, row_bytes(share)
+    missed = misses("belady", share.nodes, dataset.num_nodes, sizes.slots)
+    # Groups of an epoch: what is planned for the share alone is at most the share itself.
+    groups = -(-share.num_batches // max(1, sizes.group))
+    every = {"uses": round(share.rows), "misses": round(missed * share.scale), "row_bytes": row}
+    found = predict(conditions.profile, **every, table_bytes=groups * dataset.feature_bytes)
+    graphs = 2 * share.graph_bytes * share.num_batches
+    scanned = groups * (
+        _pages_of_groups(share, sizes.group) * PAGE + len(share.workload.sampler.fanout) * 8.0 * dataset.num_nodes
+    )
+    passes = graphs + scanned
+    if found is not None and found.single < found.distribute:
+        size = request_bytes(share, conditions.profile)
+        reads = {size: missed * share.scale, **_sequential(passes)}
+        how = "reads what it misses row by row"
+    else:
+        reads = _sequential(passes + groups * dataset.feature_bytes + 2 * missed * share.scale * row)
+        how = "passes over graph and features"
+    hits = _per_cent(_accesses(share) - missed, _accesses(share))
+    return _Found(
+        {size: count / share.scale for size, count in reads.items()},
+        f"{how}; keeps {hits} of the accesses (Belady over the epoch)", copied_rows=_accesses(share),
+    )  # fmt: skip
+
+
+def _pages_of_groups(share: Share, group: int) -> float:
+    """Pages of `indices` that one group's passes read, over all hops, from what the sampled mini-batches touch."""
+    total, sampled = 0.0, share.sampled
+    most = share.workload.dataset.topology_bytes / PAGE + 1
+    for hop in range(len(share.hop_pages[0])):
+        seen = len(np.unique(np.concatenate([pages[hop] for pages in share.hop_pages[sampled:]]))) / most
+        # Each mini-batch leaves a share of the pages untouched; so many mini-batches leave its power.
+        total += most * (1.0 - max(0.0, 1.0 - seen) ** (min(group, share.num_batches) / sampled))
+    return total
+
+
 @_models("in-memory", "dgl", "dgl+cache", "pagraph", "uva", "data-tiering")
 def _resident(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     dataset = share.workload.dataset

@@ -35,6 +35,7 @@ class Share:
         indptr: int64 [N + 1].
         nodes: uint32, the unique nodes of each mini-batch, the first epoch's before the second's.
         pages: uint32, the unique pages of `indices` that sampling each touches.
+        hop_pages: the same by hop, next to the seed nodes last, as blocks are.
         train_s: seconds of each one's training step alone.
         sample_s: processor seconds of sampling one mini-batch, the mean.
         graph_bytes: of one sampled mini-batch, the mean.
@@ -45,6 +46,7 @@ class Share:
     indptr: Ids
     nodes: list[npt.NDArray[np.uint32]] = field(default_factory=list)
     pages: list[npt.NDArray[np.uint32]] = field(default_factory=list)
+    hop_pages: list[list[npt.NDArray[np.uint32]]] = field(default_factory=list)
     train_s: list[float] = field(default_factory=list)
     sample_s: float = 0.0
     graph_bytes: float = 0.0
@@ -96,10 +98,16 @@ def take_share(
             batch = sampler.sample(epoch, index, seeds)
             spent += time.thread_time() - started
             share.nodes.append(batch.nodes.astype(np.uint32))
-            share.pages.append(np.unique(touched_pages(cut, batch, indptr)[1]).astype(np.uint32))
+            share.hop_pages.append(
+                [
+                    np.unique(touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1]).astype(np.uint32)
+                    for block in batch.blocks
+                ]
+            )
+            share.pages.append(np.unique(np.concatenate(share.hop_pages[-1])))
             share.train_s.append(steps.seconds(batch))
             sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
-            held += len(share.nodes[-1]) + len(share.pages[-1])
+            held += len(share.nodes[-1]) + len(share.pages[-1]) + sum(len(pages) for pages in share.hop_pages[-1])
         if epoch == 0 and held > MOST_ACCESSES // 2:
             raise _too_large(count, held)
     share.sample_s = spent / max(1, len(share.nodes))

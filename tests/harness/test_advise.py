@@ -159,3 +159,16 @@ def test_advice_without_a_limit_of_memory_is_refused(workload: Workload, tmp_pat
     )
     assert done.returncode == 2
     assert "needs a limit of memory" in done.stderr
+
+
+def test_outcore_reads_in_passes_where_single_reads_are_dear_and_by_rows_where_they_are_not(workload: Workload) -> None:
+    def forecast(factor: float) -> Forecast:
+        points = (
+            replace(point, iops=factor * point.iops) if point.block_bytes <= 4096 else point for point in PROFILE.points
+        )
+        return by_name(advice(workload, 24 << 20, disk=replace(PROFILE, points=tuple(points))))["outcore"]
+
+    dear, usual, cheap = forecast(1 / 40), forecast(1.0), forecast(20.0)
+    assert "passes over graph and features" in dear.why and set(dear.reads) == {1 << 20}
+    assert "row by row" in cheap.why and 512 in cheap.reads
+    assert cheap.device_s < usual.device_s + 1e-9 <= dear.device_s + 2e-9
