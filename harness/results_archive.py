@@ -219,8 +219,8 @@ def _of_tar(stream: IO[bytes]) -> Iterator[tuple[Member, Any]]:
             )
             yield Member(info.name, kind, info.size, info), lambda info=info: archive.extractfile(info)
         stream.seek(archive.offset)
-        if not stream.read(tarfile.BLOCKSIZE):
-            # Cut off between two members, which tarfile takes for the end.
+        if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            # Cut off between two members or within a header, which tarfile takes for the end.
             raise EOFError("it has no end mark")
 
 

@@ -242,12 +242,12 @@ def test_an_archive_cut_off_anywhere_is_a_sentence_and_takes_nothing(tmp_path: P
     assert refused == 10 and list((tmp_path / "new").iterdir()) == []
 
 
-def test_a_tar_cut_off_between_two_files_is_not_taken_for_whole(tmp_path: Path) -> None:
+def test_a_tar_cut_off_between_two_files_or_in_a_header_is_not_taken_for_whole(tmp_path: Path) -> None:
     host(tmp_path / "a", ("gnndrive",))
     whole = archive(tmp_path / "a", tmp_path / "whole.tar")
     with tarfile.open(whole) as packed:
-        places = [info.offset for info in packed][1:]
-    for place in places:
+        begins = [info.offset for info in packed][1:]
+    for place in [begin + within for begin in begins for within in (0, 64, 511)]:
         (tmp_path / "cut.tar").write_bytes(whole.read_bytes()[:place])
         with pytest.raises(InputError, match="no end mark"):
             merge([tmp_path / "cut.tar"], tmp_path / "new")
