@@ -128,7 +128,7 @@ def plan_sizes(
         items += [
             PlanItem("device table", table_rows * row, "device"),
             # Rows of a table in two places are gathered by way of copies wherever the processor looks at them.
-            PlanItem("gathered rows", min(_GATHERED, (budget.host or 0) // 16)),
+            PlanItem("gathered rows", min(_GATHERED, (budget.host or 0) // 8)),
         ]
         host_rows, host_cache = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, staging, 1)
         items.append(PlanItem("host cache and staging buffers", rounded_up(host_rows * row, _PAGE)))
