@@ -39,7 +39,7 @@ class SlowedClock(StageClock):
     def add(self, name: str, batch: int, start: float, end: float) -> None:
         """Record a span measured elsewhere; its thread spins before it goes on."""
         if self._spin(name, batch):
-            end += self._wait_s
+            end = max(time.monotonic(), end + self._wait_s)
         super().add(name, batch, start, end)
 
     def drain(self) -> list[StageSpan]:
@@ -54,8 +54,8 @@ class SlowedClock(StageClock):
             if batch in self._waited:
                 return False
             self._waited.add(batch)
-        end = time.monotonic() + self._wait_s
-        while time.monotonic() < end:
+        begin = time.monotonic()
+        while time.monotonic() - begin < self._wait_s:
             pass
         return True
 

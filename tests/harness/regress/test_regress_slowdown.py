@@ -21,7 +21,7 @@ def test_with_it_every_batch_spins_once_an_epoch_within_its_extract_span():
                 pass
         clock.add("extract", 2, begin, begin)
         took = time.monotonic() - begin
-        assert took >= 0.03
+        assert 0.03 <= took < 0.2
         spans = {(span.stage, span.batch): span.end - span.start for span in clock.drain()}
-        assert spans["sample", 0] < spans["extract", 1]
-        assert min(spans["extract", 1], spans["extract", 2]) > 0.0099
+        assert spans["sample", 0] < 0.005
+        assert spans["extract", 1] >= 0.01 and spans["extract", 2] >= 0.01
