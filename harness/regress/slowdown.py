@@ -38,26 +38,25 @@ class SlowedClock(StageClock):
 
     def add(self, name: str, batch: int, start: float, end: float) -> None:
         """Record a span measured elsewhere; its thread spins before it goes on."""
-        if self._spin(name, batch):
-            end = max(time.monotonic(), end + self._wait_s)
-        super().add(name, batch, start, end)
+        super().add(name, batch, start, end + self._spin(name, batch))
 
     def drain(self) -> list[StageSpan]:
         """All spans; the next epoch's batches spin again."""
         self._waited.clear()
         return super().drain()
 
-    def _spin(self, name: str, batch: int) -> bool:
+    def _spin(self, name: str, batch: int) -> float:
+        """Seconds spun: none but for a mini-batch's first extraction."""
         if name != "extract" or batch < 0:
-            return False
+            return 0.0
         with self._once:
             if batch in self._waited:
-                return False
+                return 0.0
             self._waited.add(batch)
         begin = time.monotonic()
-        while time.monotonic() - begin < self._wait_s:
+        while (spun := time.monotonic() - begin) < self._wait_s:
             pass
-        return True
+        return spun
 
 
 def stage_clock(environment: Mapping[str, str]) -> StageClock:
