@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,6 @@ import numpy.typing as npt
 import xxhash
 
 from systems import _native
-from systems.engine.arrays import Array
-from systems.engine.changeset import copy_rows
 from systems.engine.direct_files import io_failed, padded
 from systems.engine.memory import aligned_empty
 from systems.engine.packed_layout import parse
@@ -27,6 +25,8 @@ from systems.outcore.distribute import ChunkIndex
 from workloads.errors import DataIOError
 
 Rows = npt.NDArray[np.uint8]
+#: Rows (uint8 [n, row_bytes], overwritten afterwards) and their slots (int32 [n]).
+Put = Callable[[Rows, npt.NDArray[np.int32]], None]
 _MOST_DEPTH = 64
 
 
@@ -74,7 +74,6 @@ class Chunks:
         self._piece_rows = piece_bytes // self._row
         assert self._piece_rows % slot_rows(self._row) == 0
         self._free = [memory[i : i + piece_bytes] for i in range(0, memory.nbytes - piece_bytes + 1, piece_bytes)]
-        self._order = np.arange(self._piece_rows, dtype=np.int32)
         self._todo = self._pieces()
         self._next = next(self._todo, None)
         self._asked: deque[_Piece] = deque()
@@ -144,8 +143,8 @@ class Chunks:
         ids: npt.NDArray[np.int64] = arrays.get("ids", np.empty(0, dtype=np.int64))
         return Addresses(arrays["slots"], arrays["to"], ids)
 
-    def fill(self, table: Array, to: npt.NDArray[np.int32], threads: int) -> None:
-        """Read the rows of the mini-batch whose address list came last, row i into row `to[i]` of the table."""
+    def fill(self, put: Put, to: npt.NDArray[np.int32]) -> None:
+        """Read the rows of the mini-batch whose address list came last; `put` brings row i to slot `to[i]`."""
         digest, batch = xxhash.xxh3_64(), -1
         for first in range(0, len(to), self._piece_rows):
             piece = self._take()
@@ -153,7 +152,7 @@ class Chunks:
             digest.update(piece.memory.data)
             count = min(self._piece_rows, len(to) - first)
             rows = piece.memory[: count * self._row].reshape(-1, self._row)
-            copy_rows(rows, self._order[:count], table, to[first : first + count], threads)
+            put(rows, to[first : first + count])
             self._free.append(piece.room)
             self._ask()
         if batch >= 0:

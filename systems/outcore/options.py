@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from systems.interface import Options
 from workloads.errors import InputError
@@ -34,7 +34,10 @@ class OutcoreOptions(Options):
     window: int = Field(2, ge=1, le=64, description="mini-batches whose rows are in memory at a time, at least")
     slots: str = Field("auto", description="memory for rows: `auto` (what the budget leaves), or a size")
     queue: int = Field(2, ge=1, le=64, description="graphs of mini-batches that are read ahead")
-    device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on a device of its own at a time, at most")
+    device_slots: str = Field(
+        "auto", description="of the memory for rows, on a device of its own: `auto` (what it has), `off`, or a size; "
+        "the device reads the others itself"
+    )  # fmt: skip
     samplers: int = Field(0, ge=0, le=256, description="threads that sample online; 0: one for each core")
     io_depth: int = Field(128, ge=1, le=4096, description="single-row reads in flight")
     io_granularity: Literal["logical", "4096"] = Field(
@@ -54,10 +57,15 @@ class OutcoreOptions(Options):
         """`-o packing=off` is read as a flag by YAML."""
         return ("on" if value else "off") if isinstance(value, bool) else value
 
-    @field_validator("slots")
+    @field_validator("device_slots", mode="before")
     @classmethod
-    def _slots(cls, value: str) -> str:
-        if value == "auto":
+    def _off(cls, value: object) -> object:
+        return "off" if value is False else value
+
+    @field_validator("slots", "device_slots")
+    @classmethod
+    def _sizes(cls, value: str, info: ValidationInfo) -> str:
+        if value == "auto" or (value == "off" and info.field_name == "device_slots"):
             return value
         try:
             parse_bytes(value)

@@ -12,7 +12,6 @@ import numpy as np
 
 from systems import _native
 from systems.engine.bounds import Bounds, batch_bounds
-from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.packed_layout import slot_rows
 from systems.engine.reader import RowReader
 from systems.engine.topology import indptr_item, row_bytes
@@ -52,13 +51,13 @@ class Sizes:
         group: mini-batches prepared together.
         group_uses: rows they ask for, at most.
         window: mini-batches whose rows are in memory at a time, at least.
-        slots: rows of the table that training reads, or that a device's tables are filled from.
+        slots: rows of the table that training reads, and
+        device_slots: of them those in the memory of a device of its own, which reads the others itself.
         piece_bytes: of a read of a packed chunk: whole rows and whole pages.
         pieces: of them in flight.
         packing_bytes: memory of packing.
         graph_piece_bytes: of a read of the graph, and
         graph_nodes: destinations drawn for at a time.
-        tables: on a device of its own.
         plan: all buffers.
     """
 
@@ -67,12 +66,12 @@ class Sizes:
     group_uses: int
     window: int
     slots: int
+    device_slots: int
     piece_bytes: int
     pieces: int
     packing_bytes: int
     graph_piece_bytes: int
     graph_nodes: int
-    tables: Tables
     bounds: Bounds
     plan: Plan
 
@@ -103,27 +102,28 @@ class _Planner:
         ahead = options.read_ahead_bytes if host is None else max(4 * unit, min(options.read_ahead_bytes, host // 16))
         self.piece = max(unit, min(options.request_bytes, ahead // 4) // unit * unit)
         self.pieces = max(2, ahead // self.piece)
+        self.device_slots = self._device_slots()
 
     def sizes(self) -> Sizes:
-        tables = self._tables()
-        held = self._held(tables)
+        held = self._held()
         window, least = self._window(held)
         group = self._group(held, least)
         packing = self._packing_bytes(held, least, group)
         items = [*held, PlanItem("preparing a group", self._preparing(group, packing))]
         slots = 0
         if not self.sampling_only:
-            each = self.row + self._slot_bytes()
-            slots = self._slots(items, least, each)
-            items.append(PlanItem("slots for rows", slots * self.row))
+            slots = self._slots(items, least)
+            items.append(PlanItem("slots for rows", (slots - self.device_slots) * self.row))
             items.append(PlanItem("what slots hold", slots * self._slot_bytes()))
+            if self.device_slots:
+                items.append(PlanItem("slots on the device", self.device_slots * self.row, "device"))
             graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * _PAGE
             disk = 2 * (self.uses(group) * self.row + group * graph)
             items.append(PlanItem("chunks and graphs of two groups", disk, "disk"))
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
         return Sizes(
-            self.external, group, self.uses(group), window, slots, self.piece, self.pieces, packing,
-            self.graph_piece, self.graph_nodes, tables, self.bounds, plan,
+            self.external, group, self.uses(group), window, slots, self.device_slots, self.piece, self.pieces, packing,
+            self.graph_piece, self.graph_nodes, self.bounds, plan,
         )  # fmt: skip
 
     def uses(self, count: int) -> int:
@@ -138,16 +138,30 @@ class _Planner:
     def _slot_bytes() -> int:
         return _native.SlotPlanner.bytes(slots=1 << 20, batches=0, accesses=0) // (1 << 20)
 
-    def _tables(self) -> Tables:
-        dataset = self.workload.dataset
-        if self.sampling_only:
-            return Tables(self.bounds.max_nodes, dataset.dim, dataset.feature_dtype, 0, 0)
-        return plan_tables(
-            NAME, self.runtime.accelerator, rows=self.bounds.max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
-            host=1, device=self.options.device_buffers, device_budget=self.budget.device,
-        )  # fmt: skip
+    def _device_slots(self) -> int:
+        """Rows that the device's own memory holds; one slot at least is left to the host."""
+        accelerator, options = self.runtime.accelerator, self.options
+        if self.sampling_only or accelerator.kind == "cpu" or options.device_slots == "off":
+            return 0
+        limits = [limit for limit in (self.budget.device, accelerator.memory_bytes) if limit is not None]
+        limit = min(limits) if limits else 0
+        if accelerator.kind == "cuda" and self.budget.device is None:
+            limit -= limit // 4  # the model, its gradients and activations are on the device too
+        wanted = fitting = limit // _PAGE * _PAGE // self.row
+        if self.budget.host is not None:
+            wanted = min(wanted, self.budget.host // 8 // self._slot_bytes())  # what the host keeps for each
+        if options.device_slots != "auto":
+            wanted = parse_bytes(options.device_slots, "device_slots") // self.row
+            if wanted > fitting:
+                raise BudgetError(
+                    f"{NAME}: device_slots of {options.device_slots} do not fit the device's {format_bytes(limit)}",
+                    "lower device_slots or raise device memory",
+                )
+        if options.slots != "auto":
+            wanted = min(wanted, parse_bytes(options.slots, "slots") // self.row - 1)
+        return max(0, min(wanted, self.workload.dataset.num_nodes - 1))
 
-    def _held(self, tables: Tables) -> list[PlanItem]:
+    def _held(self) -> list[PlanItem]:
         """Memory of training beside the slots, and what preparation holds in any phase."""
         bounds, options = self.bounds, self.options
         under_way = options.queue + options.window + 2
@@ -166,9 +180,8 @@ class _Planner:
                     num_ids=bounds.max_nodes,
                 )  # fmt: skip
                 items.append(PlanItem("reader of single rows", one))
-            if tables.device:
+            if self.device_slots:
                 items.append(PlanItem("staging", 2 * max(BOUNCE, self.row)))
-                items.append(PlanItem("device feature tables", tables.device * tables.nbytes, "device"))
         if self.external:
             fixed = ExternalSampler.fixed_bytes(self.graph_piece, self.graph_nodes, max(self.workload.sampler.fanout))
             items.append(PlanItem("passes over the graph", fixed + ExternalSampler.relabel_bytes(bounds)))
@@ -195,10 +208,9 @@ class _Planner:
             return self.options.window, 0
         left, nodes = self._left(held), self.workload.dataset.num_nodes
         window = self.options.window
-        each = self.row + self._slot_bytes()
         while True:
             least = min(nodes, self.uses(window))
-            need = least * each + self._preparing(1, self._packing_floor(1))
+            need = self._slots_bytes(least) + self._preparing(1, self._packing_floor(1))
             if left is None or need <= left:
                 return window, least
             if window == 1:
@@ -217,7 +229,7 @@ class _Planner:
         if left is None or wanted == 1:
             return wanted
         # A pass over the table is worth far more than the slots that its preparation takes.
-        limit = left - least * (self.row + self._slot_bytes())
+        limit = left - self._slots_bytes(least)
         while wanted > 1 and self._preparing(wanted, self._packing_floor(wanted)) > limit:
             wanted -= 1
         if self.options.group and wanted < min(self.options.group, batches):
@@ -262,10 +274,15 @@ class _Planner:
     def _preparing(self, group: int, packing: int) -> int:
         return max(*self._phases(group), packing + _PACKING_THREADS if packing else 0)
 
-    def _slots(self, items: list[PlanItem], least: int, each: int) -> int:
-        nodes, left = self.workload.dataset.num_nodes, self._left(items)
+    def _slots_bytes(self, slots: int) -> int:
+        """Host memory of so many slots, of which the device holds what it can."""
+        return max(1, slots - self.device_slots) * self.row + max(slots, self.device_slots + 1) * self._slot_bytes()
+
+    def _slots(self, items: list[PlanItem], least: int) -> int:
+        nodes, left, each = self.workload.dataset.num_nodes, self._left(items), self.row + self._slot_bytes()
+        least = max(least, self.device_slots + 1)
         if left is not None:
-            left -= _PAGE
+            left += self.device_slots * self.row - _PAGE  # what the device holds takes none of it
         wanted = least + nodes // _UNBOUNDED_SHARE if left is None else left // each
         if self.options.slots != "auto":
             wanted = parse_bytes(self.options.slots, "slots") // self.row
@@ -276,5 +293,5 @@ class _Planner:
                     "change slots, or raise memory",
                 )
         if wanted < least:
-            Plan((*items, PlanItem("slots for rows", least * each))).require(NAME, self.budget, FIX)
+            Plan((*items, PlanItem("slots for rows", self._slots_bytes(least)))).require(NAME, self.budget, FIX)
         return max(1, min(wanted, max(least, nodes)))

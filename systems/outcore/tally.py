@@ -22,7 +22,7 @@ class Tally:
     def __init__(self, *, row_bytes: int, index_bytes: int, depth: int) -> None:
         self._lock = threading.Lock()
         self._row, self._index, self._depth = row_bytes, index_bytes, depth
-        self._rows = self._misses = self._edges = self._carried = self._groups = 0
+        self._rows = self._misses = self._on_device = self._edges = self._groups = 0
         self._reads = ReadStats()
         self._observed: dict[str, float] = {}
 
@@ -56,11 +56,12 @@ class Tally:
         sizes = self._reads.requests_by_size
         sizes[nbytes] = sizes.get(nbytes, 0) + 1
 
-    def extracted(self, rows: int, misses: int) -> None:
-        """A mini-batch has its rows."""
+    def extracted(self, rows: int, misses: int, on_device: int) -> None:
+        """A mini-batch has its rows; `on_device` of those that did not miss lie on a device of its own."""
         with self._lock:
             self._rows += rows
             self._misses += misses
+            self._on_device += on_device
 
     def read(self, stats: ReadStats) -> None:
         """Rows or chunks were read."""
@@ -72,7 +73,7 @@ class Tally:
         with self._lock:
             return Counters(
                 rows=self._rows,
-                hits={"host": self._rows - self._misses},
+                hits={"device": self._on_device, "host": self._rows - self._misses - self._on_device},
                 misses=self._misses,
                 io_requests=self._reads.requests,
                 bytes_read=self._reads.bytes_read,

@@ -1,34 +1,31 @@
 """Training a prepared group: graphs and rows read ahead in order, rows put into their slots, mini-batches handed over.
 
-On the processor the table that training reads is the slots themselves. A device of its own has tables of one
-mini-batch each, filled from the slots.
+The table that training reads is the slots themselves, wherever they lie: a device of its own holds as many as it can
+and reads the others in host memory (zero-copy), so that a row is copied once after it came from disk.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from systems.engine.arrays import as_rows
 from systems.engine.batch_store import BatchReader
-from systems.engine.gather import gather
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.memory import aligned_empty
 from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.engine.reader import RowReader
 from systems.engine.topology import row_bytes
 from systems.interface import Batch, Runtime, StageClock
-from systems.outcore.chunks import Addresses, Chunks
+from systems.outcore.chunks import Chunks
 from systems.outcore.group import Group
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.planner import BOUNCE, LISTS_AHEAD, NAME, Sizes
+from systems.outcore.planner import LISTS_AHEAD, NAME, Sizes
+from systems.outcore.slots import Slots
 from systems.outcore.tally import Tally
-from workloads.accelerator import Event
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
 
@@ -37,7 +34,6 @@ from workloads.workload import Workload
 class _Work:
     number: int  # since training began, over groups and epochs
     sampled: SampledBatch
-    addresses: Addresses | None = None
 
 
 class _Window:
@@ -88,25 +84,12 @@ class Trainer:
         self.mode = "not yet"
         dataset, accelerator = workload.dataset, runtime.accelerator
         dtype = torch_dtype(dataset.feature_dtype)
-        self._on_device = accelerator.kind != "cpu"
-        self._device: list[torch.Tensor] = []
-        self._bounce: deque[torch.Tensor] = deque()
-        self._under_way: deque[Event | None] = deque([None, None])
         self._pieces = aligned_empty(sizes.piece_bytes * sizes.pieces if sizes.slots else 0)
-        self._slots: torch.Tensor | None = None
-        if not sizes.slots:
-            return
-        if self._on_device:
-            flat = accelerator.host_buffer(-(-sizes.slots * self._row // 4096) * 4096)
-            self._slots = flat[: sizes.slots * self._row].view(dtype).view(sizes.slots, dataset.dim)
-            tables = sizes.tables
-            self._device = [accelerator.allocate(tables.rows, dataset.dim, dtype) for _ in range(tables.device)]
-            rows = max(1, BOUNCE // self._row)
-            for _ in range(2):
-                flat = accelerator.host_buffer(-(-rows * self._row // 4096) * 4096)
-                self._bounce.append(flat[: rows * self._row].view(dtype).view(rows, dataset.dim))
-        else:
-            self._slots = accelerator.allocate(sizes.slots, dataset.dim, dtype)
+        self._slots: Slots | None = None
+        if sizes.slots:
+            self._slots = Slots(
+                accelerator, sizes.slots, sizes.device_slots, dataset.dim, dtype, options.copy_threads, clock
+            )  # fmt: skip
 
     def restart(self) -> None:
         """Forget mini-batches that were handed out before an epoch was left."""
@@ -130,26 +113,11 @@ class Trainer:
                         yield Batch(work.sampled, None)
                     return
                 ready: Channel[Batch] = pipe.channel(1)
-                found = chunks
-
-                def fill(_: int, work: _Work) -> _Work:
-                    return self._fill(pipe, group, found, work, tally)
-
-                if self._on_device:
-                    filled: Channel[_Work] = pipe.channel(1, ordered=True)
-                    free: Channel[torch.Tensor] = pipe.channel(len(self._device))
-                    for number, table in enumerate(self._device):
-                        free.put(number, table)
-                    pipe.stage("extract", 1, fill, graphs, filled)
-                    pipe.stage("transfer", 1, lambda _, work: self._transfer(work, free), filled, ready)
-                else:
-                    pipe.stage(
-                        "extract",
-                        1,
-                        lambda i, work: self._in_place(fill(i, work)),
-                        graphs,
-                        ready,
-                    )
+                found, slots = chunks, self._slots
+                assert slots is not None
+                pipe.stage(
+                    "extract", 1, lambda _, work: self._fill(pipe, group, found, slots, work, tally), graphs, ready
+                )  # fmt: skip
                 yield from pipe.results(ready)
                 tally.read(chunks.reads)
         finally:
@@ -163,70 +131,31 @@ class Trainer:
         tally.sampled(sampled, reader.nbytes_of(i))
         return _Work(start + i, sampled)
 
-    def _fill(self, pipe: Pipeline, group: Group, chunks: Chunks, work: _Work, tally: Tally) -> _Work:
+    def _fill(self, pipe: Pipeline, group: Group, chunks: Chunks, slots: Slots, work: _Work, tally: Tally) -> Batch:
         """Rows that miss go to their slots, once those who used these slots are over."""
-        assert self._slots is not None
         index = work.sampled.index
         with self._clock.stage("extract", index):
-            addresses = work.addresses = chunks.addresses()
+            addresses = chunks.addresses()
         self._window.wait(work.number - self._sizes.window, pipe)
         if len(addresses.to):
             with self._clock.stage("extract", index):
                 if group.strategy == "distribute":
-                    chunks.fill(as_rows(self._slots), addresses.to, self._options.copy_threads)
+                    chunks.fill(lambda rows, to: slots.put(rows, to, index), addresses.to)
                 else:
                     assert self._singles is not None
-                    tally.read(self._singles.read(addresses.ids, self._slots, addresses.to.astype(np.int64)))
+                    tally.read(slots.read(self._singles, addresses.ids, addresses.to, index))
+        slots.settle(index)
         # Reads that ran ahead kept the device busy before anybody looked.
         if chunks.spans:
             begin, end = min(span[0] for span in chunks.spans), max(span[1] for span in chunks.spans)
             self._clock.add("extract", index, begin, max(begin, end))
             chunks.spans.clear()
-        tally.extracted(work.sampled.num_nodes, len(addresses.to))
-        return work
-
-    def _in_place(self, work: _Work) -> Batch:
-        assert work.addresses is not None
-        rows = torch.from_numpy(work.addresses.slots.astype(np.int64))
-        return Batch(work.sampled, self._slots, rows, on_release=lambda: self._window.release(work.number))
-
-    def _transfer(self, work: _Work, free: Channel[torch.Tensor]) -> Batch:
-        """Slots to a table of the device, by way of two small buffers that take turns."""
-        assert work.addresses is not None and self._slots is not None
-        _, table = free.get()
-        slots, accelerator, index = work.addresses.slots, self._runtime.accelerator, work.sampled.index
-        with self._clock.stage("transfer", index):
-            step = self._bounce[0].shape[0]
-            for first in range(0, len(slots), step):
-                part = slots[first : first + step].astype(np.int64)
-                bounce, last = self._bounce[0], self._under_way[0]
-                if last is not None:
-                    last.wait()
-                gather(self._slots, part, bounce[: len(part)], self._options.copy_threads)
-                self._under_way[0] = accelerator.copy(
-                    table[first : first + len(part)], bounce[: len(part)], batch=index
-                )
-                self._bounce.rotate()
-                self._under_way.rotate()
-            self._window.release(work.number)
-            for event in self._under_way:
-                if event is not None:
-                    event.wait()
-        return Batch(work.sampled, table, on_release=lambda: _give_back(free, table))
+        tally.extracted(work.sampled.num_nodes, len(addresses.to), slots.on_device(addresses))
+        rows = torch.from_numpy(addresses.slots.astype(np.int64))
+        return Batch(work.sampled, slots.table, rows, on_release=lambda: self._window.release(work.number))
 
     def close(self) -> None:
-        """Free the tables."""
-        for table in self._device:
-            self._runtime.accelerator.free(table)
-        self._device.clear()
+        """Free the slots."""
         slots, self._slots = self._slots, None
-        if slots is not None and not self._on_device:
-            self._runtime.accelerator.free(slots)
-        self._bounce.clear()
-
-
-def _give_back(free: Channel[torch.Tensor], table: torch.Tensor) -> None:
-    try:
-        free.put(0, table)
-    except Stopped:
-        pass  # the epoch was left; the next group starts with all tables
+        if slots is not None:
+            slots.close()

@@ -33,7 +33,7 @@ def counters_of(workload: Workload, epochs: int = 2, **options: object) -> Count
             assert (structure, features) == reference(workload, epoch)
             assert order == list(range(len(order)))
         counters = system.counters()
-    assert counters.hits["host"] + counters.misses == counters.rows
+    assert sum(counters.hits.values()) + counters.misses == counters.rows
     assert sum(counters.requests_by_size.values()) == counters.io_requests
     return counters
 
@@ -74,6 +74,29 @@ def test_belady_keeps_rows_that_the_window_alone_does_not(tiny_dataset: Dataset)
     kept, dropped = (counters_of(workload, belady=belady, slots=SLOTS) for belady in (True, False))
     assert kept.misses < dropped.misses
     assert kept.observed["carried_rows"] > 0 and dropped.observed["carried_rows"] == 0
+
+
+def test_a_device_of_its_own_holds_rows_too(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    budget = MemoryBudget(16 << 20, 256 * ROW)
+    with_it, without = (
+        counters_of(workload, device="emulated:null", budget=budget, device_slots=slots, slots=SLOTS)
+        for slots in ("auto", "off")
+    )
+    assert with_it.hits["device"] > 0 == without.hits["device"]
+    assert with_it.misses == without.misses  # of so many slots in all
+    more, fewer = (
+        counters_of(workload, device="emulated:null", budget=budget, device_slots=slots, packing=packing)
+        for slots, packing in (("auto", "off"), ("off", "on"))
+    )
+    assert more.misses <= fewer.misses
+
+
+def test_device_slots_that_the_device_cannot_hold_are_refused(tiny_dataset: Dataset) -> None:
+    assert_refused(
+        "device_slots of 1MiB", "outcore", workload_of(tiny_dataset), device="emulated:null",
+        budget=MemoryBudget(16 << 20, 256 * ROW), device_slots="1MiB",
+    )  # fmt: skip
 
 
 def test_sampling_out_of_core_reads_the_graph_by_itself(tiny_dataset: Dataset) -> None:

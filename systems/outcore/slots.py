@@ -1,0 +1,139 @@
+"""The slots that rows lie in: the first ones in the memory of a device of its own, the others in host memory.
+
+One table for training. Which slot a row gets is the planner's choice, so the device's own memory answers about as many
+uses as its share of the slots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine.arrays import as_rows
+from systems.engine.changeset import copy_rows
+from systems.engine.reader import ReadStats, RowReader
+from systems.interface import StageClock
+from systems.outcore.chunks import Addresses
+from systems.outcore.planner import BOUNCE
+from workloads.accelerator import Accelerator, Event
+from workloads.feature_table import SplitTable, Table
+
+Rows = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int32]
+Ids = npt.NDArray[np.int64]
+
+
+class Slots:
+    """Holds `count` rows, of which the device has the first `device`.
+
+    Args:
+        threads: that copy rows on the host.
+
+    Attributes:
+        table: what training reads; row `r` is slot `r`.
+    """
+
+    table: Table
+
+    def __init__(
+        self, accelerator: Accelerator, count: int, device: int, dim: int, dtype: torch.dtype, threads: int,
+        clock: StageClock,
+    ) -> None:  # fmt: skip
+        self._accelerator, self._threads, self._clock = accelerator, threads, clock
+        self._row = dim * dtype.itemsize
+        self._first = device  # of the host's
+        self._device: torch.Tensor | None = None
+        self._bounce: deque[torch.Tensor] = deque()
+        self._under_way: deque[Event | None] = deque([None, None])
+        if accelerator.kind == "cpu":
+            self._host = self.table = accelerator.allocate(count, dim, dtype)
+            return
+
+        def on_host(rows: int) -> torch.Tensor:
+            flat = accelerator.host_buffer(-(-rows * self._row // 4096) * 4096)
+            return flat[: rows * self._row].view(dtype).view(rows, dim)
+
+        self._host = on_host(count - device)
+        self._device = accelerator.allocate(device, dim, dtype)
+        self.table = SplitTable(self._device, self._host)
+        if device:
+            self._bounce.extend(on_host(max(1, BOUNCE // self._row)) for _ in range(2))
+
+    def put(self, rows: Rows, to: Ints, batch: int) -> None:
+        """Bring `rows` (uint8 [n, row_bytes]) to slots `to`; they may be overwritten afterwards."""
+        if not self._bounce:
+            self._to_host(rows, np.arange(len(to), dtype=np.int32), to)
+            return
+        there = to < self._first
+        self._to_host(rows, *_chosen(~there, to - self._first))
+        which, at = _chosen(there, to)
+        step = self._bounce[0].shape[0]
+        for first in range(0, len(which), step):
+            part = which[first : first + step]
+            copy_rows(rows, part, as_rows(self._next()), np.arange(len(part), dtype=np.int32), self._threads)
+            self._send(at[first : first + step], batch)
+
+    def _to_host(self, rows: Rows, which: Ints, at: Ints) -> None:
+        if len(which):
+            copy_rows(rows, which, as_rows(self._host), at, self._threads)
+
+    def read(self, reader: RowReader, ids: Ids, to: Ints, batch: int) -> ReadStats:
+        """Read row `ids[i]` of the feature table into slot `to[i]`."""
+        if not self._bounce:
+            return reader.read(ids, self._host, to.astype(np.int64))
+        stats, there = ReadStats(), to < self._first
+        which, at = _chosen(~there, to - self._first)
+        if len(which):
+            stats.add(reader.read(ids[which], self._host, at.astype(np.int64)))
+        which, at = _chosen(there, to)
+        step = self._bounce[0].shape[0]
+        for first in range(0, len(which), step):
+            part = which[first : first + step]
+            stats.add(reader.read(ids[part], self._next()[: len(part)]))
+            self._send(at[first : first + step], batch)
+        return stats
+
+    def _next(self) -> torch.Tensor:
+        """The buffer whose turn it is, once its last copy is over."""
+        last, self._under_way[0] = self._under_way[0], None
+        if last is not None:
+            last.wait()
+        return self._bounce[0]
+
+    def _send(self, at: Ints, batch: int) -> None:
+        """The buffer's rows to these slots of the device; the other buffer is next."""
+        assert self._device is not None
+        rows = torch.from_numpy(at.astype(np.int64))
+        self._under_way[0] = self._accelerator.copy(self._device, self._bounce[0][: len(at)], rows, batch=batch)
+        self._bounce.rotate()
+        self._under_way.rotate()
+
+    def settle(self, batch: int) -> None:
+        """Wait for the copies that are under way."""
+        if all(event is None for event in self._under_way):
+            return
+        with self._clock.stage("transfer", batch):
+            for turn, event in enumerate(self._under_way):
+                if event is not None:
+                    event.wait()
+                    self._under_way[turn] = None
+
+    def on_device(self, addresses: Addresses) -> int:
+        """How many of the mini-batch's hits lie on the device."""
+        if not self._first:
+            return 0
+        return int(np.count_nonzero(addresses.slots < self._first) - np.count_nonzero(addresses.to < self._first))
+
+    def close(self) -> None:
+        """Free the table; host memory of a device goes with its last use."""
+        self._accelerator.free(self._host if self._device is None else self._device)
+        self._bounce.clear()
+
+
+def _chosen(mask: npt.NDArray[np.bool_], values: Ints) -> tuple[Ints, Ints]:
+    """Positions where `mask` holds, and the values there."""
+    which = np.flatnonzero(mask).astype(np.int32)
+    return which, values[which]
