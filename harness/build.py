@@ -128,4 +128,5 @@ def disk_profile(content: dict[str, Any]) -> DiskProfile:
     from systems.interface import DiskPoint, DiskProfile
 
     points = tuple(DiskPoint(**point) for point in content.get("points", ()))
-    return DiskProfile(points, content.get("logical_block_bytes", 512), content.get("tool", "none"))
+    limited = tuple(content["limited"]) if content.get("limited") else None
+    return DiskProfile(points, content.get("logical_block_bytes", 512), content.get("tool", "none"), limited)

@@ -12,6 +12,8 @@ from harness.record import EpochRecord, Record, StorageClass, Summary, spread
 from harness.trace import PAGE_BYTES, belady_misses, trace_of
 from systems.interface import DiskProfile, StageSpan, wall_seconds
 
+_MIB = 1 << 20
+
 STORAGE_BOUND = 2.0
 CACHED = 1.0
 
@@ -83,12 +85,12 @@ def least_device_seconds(profile: DiskProfile, misses: int, row_bytes: int, topo
     """
     block = profile.logical_block_bytes
     request = -(-row_bytes // block) * block
-    at_random = misses * profile.request_seconds(request)
     rate = profile.sequential_bytes_per_s()
     if rate <= 0:
-        return at_random
+        return misses * profile.request_seconds(request)
+    at_random = profile.seconds({request: misses, _MIB: topology / _MIB})
     in_order = (table + 2 * misses * row_bytes) / rate if misses else 0.0
-    return min(at_random, in_order) + topology / rate
+    return min(at_random, in_order + topology / rate)
 
 
 def storage_class(ratio: float | None) -> StorageClass:
@@ -100,7 +102,7 @@ def storage_class(ratio: float | None) -> StorageClass:
 
 def needed_seconds(profile: DiskProfile, requests_by_size: Mapping[str, int]) -> float:
     """Seconds the device needs for exactly these requests, each size at its measured rate (rule 11)."""
-    return sum(count * profile.request_seconds(int(size)) for size, count in requests_by_size.items())
+    return profile.seconds({int(size): count for size, count in requests_by_size.items()})
 
 
 def engine_efficiency(

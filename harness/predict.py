@@ -97,7 +97,7 @@ def predict(
         return None
     sizes = {int(size): count for size, count in (epoch.counters.get("requests_by_size") or {}).items()}
     own_bytes = sum(size * count for size, count in sizes.items())
-    own_s = sum(count * profile.request_seconds(size) for size, count in sizes.items())
+    own_s = profile.seconds(sizes)
     left_bytes = max(0, epoch.device_bytes - own_bytes)
     page_cache_s = 0.0
     if left_bytes >= _PAGE:

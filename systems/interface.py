@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +149,24 @@ class DiskProfile:
     points: tuple[DiskPoint, ...] = ()
     logical_block_bytes: int = 512
     tool: str = "none"
+    #: (requests, bytes) a second that a limiter lets pass, each counted by itself (an SSD class); 0: no limit of it.
+    limited: tuple[float, float] | None = None
+
+    def seconds(self, requests_by_size: Mapping[int, float]) -> float:
+        """Seconds the device needs for random reads, request bytes -> how many, at full depth.
+
+        One after the other by `request_seconds`. A limiter lets short and long requests pass at the same time: short
+        ones use up its requests, long ones its bytes, so of both together the scarcer one counts.
+        """
+        alone = sum(count * self.request_seconds(size) for size, count in requests_by_size.items())
+        if self.limited is None:
+            return alone
+        requests = sum(requests_by_size.values())
+        nbytes = sum(size * count for size, count in requests_by_size.items())
+        per_request, per_byte = (1.0 / rate if rate else 0.0 for rate in self.limited)
+        together = max(requests * per_request, nbytes * per_byte)
+        apart = sum(count * max(per_request, size * per_byte) for size, count in requests_by_size.items())
+        return alone * together / apart if apart else alone
 
     def request_seconds(self, request_bytes: int) -> float:
         """Seconds the device needs for one random read of `request_bytes` at full depth.

@@ -179,4 +179,4 @@ def misses(policy: str, parts: list[npt.NDArray[np.uint32]], ids: int, capacity:
 
 def device_seconds(reads: dict[int, float], profile: DiskProfile) -> float:
     """Time of the device for reads, request bytes -> how many."""
-    return sum(count * profile.request_seconds(size) for size, count in reads.items())
+    return profile.seconds(reads)

@@ -61,8 +61,9 @@ def quick_profile(
     """
     device = block_device(path)
     where = _cache_file(cache, device, limits, depths) if cache else None
+    limited = _limited(limits.io) if limits else None
     if where and (kept := _load(where, max_age_s)) is not None:
-        return kept
+        return replace(kept, limited=limited)
     block = direct_block_bytes(path)
     if block is None:
         raise HostError(f"{path} cannot be read with O_DIRECT on {device.file_system}", "move the data to ext4 or xfs")
@@ -80,10 +81,21 @@ def quick_profile(
     finally:
         if cap:
             cap.close()
-    profile = DiskProfile(points=tuple(points), logical_block_bytes=block, tool=tool)
+    profile = DiskProfile(points=tuple(points), logical_block_bytes=block, tool=tool, limited=limited)
     if where:
         _save(where, profile)
     return profile
+
+
+def _limited(limits: Sequence[IoLimit]) -> tuple[float, float] | None:
+    """Requests and bytes a second of all disks together; 0 where one of them is not limited."""
+    if not limits:
+        return None
+    counts, rates = [limit.read_iops for limit in limits], [limit.read_bytes_per_s for limit in limits]
+    return (
+        float(sum(count or 0 for count in counts)) if all(counts) else 0.0,
+        float(sum(rate or 0 for rate in rates)) if all(rates) else 0.0,
+    )
 
 
 def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:

@@ -102,7 +102,8 @@ def class_profile(disk_class: DiskClass) -> DiskProfile:
             points.append(DiskPoint(size, _CLASS_DEPTH, min(rates), min(rates) * size))
     if bandwidth:
         points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
-    return DiskProfile(tuple(points), 512, "limits of the class")
+    limited = (float(disk_class.read_iops or 0), float(bandwidth or 0))
+    return DiskProfile(tuple(points), 512, "limits of the class", limited)
 
 
 def workload_key(record: Record) -> str:

@@ -156,8 +156,9 @@ def best(forecasts: Sequence[Forecast]) -> int:
 
 def device_seconds(result: Forecast, disk: DiskProfile) -> float:
     """Time the device needs for the reads of a forecast, by the profile of the series."""
-    rows = sum(count * disk.request_seconds(size) for size, count in result.requests_by_size.items())
-    return rows + result.page_misses * disk.request_seconds(PAGE_BYTES)
+    reads = dict(result.requests_by_size)
+    reads[PAGE_BYTES] = reads.get(PAGE_BYTES, 0) + result.page_misses
+    return disk.seconds(reads)
 
 
 def disk_class(disk: DiskProfile) -> list[int]:

@@ -256,6 +256,23 @@ def test_a_short_epoch_may_have_one_saved_up_slice_of_the_limiter(sound: Run, re
     assert found["within_the_class_at_every_moment"] is False
 
 
+@pytest.mark.parametrize(("longer", "holds"), [(140, True), (280, False)])
+def test_a_limiter_counts_requests_and_bytes_each_by_itself(sound: Run, longer: int, holds: bool) -> None:
+    record, context = sound
+    # In a second 38,000 of 40,000 requests, and beside them 140 or 280 MiB of 200.
+    context.profile = dataclasses.replace(PROFILE, limited=(40_000.0, 200.0 * MIB))
+    context.bare_profile = dataclasses.replace(
+        PROFILE,
+        points=tuple(dataclasses.replace(p, iops=10 * p.iops, bytes_per_s=10 * p.bytes_per_s) for p in PROFILE.points),
+    )
+    for epoch in record.epochs:
+        epoch.seconds, epoch.stages_s["extract"] = 1.0, 1.0
+        epoch.counters["requests_by_size"] = {"512": 38_000, str(MIB): longer}
+    record.summary, record.class_ = summarise(record, context)
+    found = {outcome.name: outcome.ok for outcome in judge(record, context)[1]}
+    assert found["no_faster_than_the_device"] is holds
+
+
 def test_the_class_follows_working_set_over_memory() -> None:
     assert [storage_class(ratio) for ratio in (None, 0.9, 1.0, 1.5, 2.0, 10.0)] == [
         "cached", "cached", "cached", "mixed", "storage-bound", "storage-bound",

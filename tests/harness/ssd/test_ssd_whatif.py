@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -25,6 +26,13 @@ def test_a_class_gives_what_its_limits_allow_at_each_size() -> None:
     assert 1 / profile.request_seconds(512) == pytest.approx(16_000)
     assert 1 / profile.request_seconds(65536) == pytest.approx(16_000)
     assert 1 / profile.request_seconds(1 << 20) == pytest.approx(2.5e9 / (1 << 20))
+    # 16,000 short reads take all requests of a second and hardly a byte: half a second's bytes pass beside them.
+    mixed = {512: 16_000 - 1192, 1 << 20: 1192}
+    assert profile.seconds(mixed) == pytest.approx(1.0, rel=0.01)
+    assert sum(count * profile.request_seconds(size) for size, count in mixed.items()) > 1.4
+    assert profile.seconds({512: 16_000}) == pytest.approx(1.0)
+    bare = dataclasses.replace(profile, limited=None)
+    assert bare.seconds(mixed) == pytest.approx(sum(n * bare.request_seconds(size) for size, n in mixed.items()))
     assert profile.sequential_bytes_per_s() == 2.5e9
 
 
