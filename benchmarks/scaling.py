@@ -1,0 +1,326 @@
+"""Time and peak memory against the number of edges: generation, sampling, ranking, changesets, packing and epochs.
+
+    python -m benchmarks.scaling [--edges 10M,40M,160M,640M,1600M] [--cap 4GiB] [--folder /var/tmp] [SYSTEM ...]
+
+Datasets have the shape of papers100M: 14.4 edges a node, 32 float16 columns; 1,600 M edges are its size. Each step is a
+process of its own under a cgroup of `--cap`, begins with nothing of its files in the page cache, and is watched from
+outside: `anonymous` is what it holds of its own, kernel memory included, page cache not. Epochs are runs of `outcore
+run` (200 mini-batches of 100, fan-out 10,10,10, `null` accelerator) under the same cap.
+
+A slope is that of a straight line through the logarithms, by least squares. Exit 1 where a step failed, a slope of
+time is above 1 by more than what small sizes cost anyway (0.1), generation or verification of the largest takes over
+15 minutes, or a step that is to hold nothing for each edge holds more than eight bytes for each node and 64 MiB.
+`scaling.csv`, `scaling.png` and `scaling.svg` go to `--out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.isolation import Cap, Limits, select
+from systems.engine import evict
+from workloads.dataset import PARTS, Dataset
+from workloads.units import format_bytes, parse_bytes, parse_count
+from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+NODES, EDGES = 111_059_956, 1_615_685_872
+DIM, DTYPE = 32, "float16"
+BATCHES, BATCH_SIZE, FANOUT = 200, 100, (10, 10, 10)
+STEPS = ("generation", "verification", "sampling", "ranking", "changesets", "packing")
+SYSTEMS = ("pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gnndrive", "diskgnn", "outcore")
+OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"]}
+MOST_MINUTES = 15.0
+STEEPEST = 1.1
+SETTLE_BYTES = 64 << 20
+#: Of what a step may hold for each node; nothing for each edge.
+NODE_BYTES = {"generation": 16, "verification": 0, "sampling": 8, "ranking": 40, "changesets": 16, "packing": 8}
+
+
+def workload(dataset: Dataset) -> Workload:
+    sampler = SamplerSpec(fanout=FANOUT, batch_size=BATCH_SIZE, max_batches=BATCHES)
+    return Workload(dataset, sampler, ModelSpec(layers=len(FANOUT)))
+
+
+def generation(folder: Path, nodes: int, edges: int) -> dict[str, Any]:
+    from workloads.make import MakeSpec, make_dataset
+
+    made = make_dataset(folder / "graph", MakeSpec("kronecker", nodes=nodes, edges=edges, dim=DIM, dtype=DTYPE))
+    return {"bytes": made.total_bytes, "edges": made.num_edges}
+
+
+def verification(folder: Path) -> dict[str, Any]:
+    faults = Dataset.open(folder / "graph").verify()
+    if faults:
+        sys.exit(f"the dataset is damaged: {faults[0]}")
+    return {}
+
+
+def sampling(folder: Path) -> dict[str, Any]:
+    """The epoch's mini-batches, drawn from the memory-mapped graph and stored."""
+    from systems.engine.batch_store import BatchWriter
+    from systems.engine.topology import mapped_sampler
+    from workloads.sampling.make import make_seed_plan
+
+    work = workload(Dataset.open(folder / "graph"))
+    sampler, writer = mapped_sampler(work), BatchWriter(folder / "samples")
+    nodes = 0
+    for number, seeds in enumerate(make_seed_plan(work).batches(0)):
+        batch = sampler.sample(0, number, seeds)
+        nodes += batch.num_nodes
+        writer.append(batch)
+    writer.close()
+    return {"rows": nodes}
+
+
+def ranking(folder: Path, budget: int) -> dict[str, Any]:
+    from systems.engine.pagerank import PageRankFacts, reverse_pagerank
+
+    facts = PageRankFacts()
+    reverse_pagerank(workload(Dataset.open(folder / "graph")), weighted=True, budget_bytes=budget, facts=facts)
+    return {"held_edges": facts.held_edges, "bytes": facts.reads.bytes_read}
+
+
+def changesets(folder: Path) -> dict[str, Any]:
+    from systems.engine.batch_store import BatchReader
+    from systems.engine.changeset import ChangesetPlan
+
+    reader, nodes = BatchReader(folder / "samples"), Dataset.open(folder / "graph").num_nodes
+    plan = ChangesetPlan(reader.nodes, reader.index.num_nodes, num_nodes=nodes, capacity=nodes // 10)
+    plan.look_ahead()
+    hits = sum(change.hits for change in plan.changesets())
+    return {"hits": hits}
+
+
+def packing(folder: Path) -> dict[str, Any]:
+    from systems.engine.batch_store import BatchReader
+    from systems.engine.packed_store import PackedWriter, RowTable
+
+    reader, table = BatchReader(folder / "samples"), RowTable.of(Dataset.open(folder / "graph"))
+    (folder / "packed").mkdir()
+    with PackedWriter(folder / "packed", table, memory_bytes=256 << 20) as writer:
+        for number in range(len(reader)):
+            nodes = np.sort(reader.nodes(number))
+            writer.append(nodes, {"nodes": nodes})
+        stats = writer.pack("batched")
+    return {"bytes": stats.bytes_read}
+
+
+def child(step: str, folder: Path, nodes: int, edges: int, cap: int) -> None:
+    """One step in this process; prints its seconds and facts."""
+    steps: dict[str, Callable[[], dict[str, Any]]] = {
+        "generation": lambda: generation(folder, nodes, edges),
+        "verification": lambda: verification(folder),
+        "sampling": lambda: sampling(folder),
+        "ranking": lambda: ranking(folder, cap - (512 << 20)),
+        "changesets": lambda: changesets(folder),
+        "packing": lambda: packing(folder),
+    }
+    print(json.dumps({"standing": True}), flush=True)  # what stands before the step is the interpreter's
+    sys.stdin.readline()
+    start = time.monotonic()
+    facts = steps[step]()
+    print(json.dumps({"seconds": time.monotonic() - start, **facts}), flush=True)
+
+
+@contextmanager
+def watched(cap: Cap) -> Iterator[list[int]]:
+    """Anonymous and kernel bytes of a cap, looked at fifty times a second."""
+    seen: list[int] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.02):
+            memory = cap.memory()
+            seen.append(memory.anon + memory.shmem + memory.kernel)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def measure(step: str, folder: Path, nodes: int, edges: int, cap_bytes: int) -> dict[str, Any]:
+    """One step under the cap: seconds, anonymous bytes beyond the interpreter's, facts; or why it failed."""
+    graph = folder / "graph"
+    for part in PARTS if graph.is_dir() else ():
+        evict(Dataset.open(graph).file(part))
+    for path in (folder / "samples",):
+        if path.is_file():
+            evict(path)
+    command = [
+        sys.executable, "-m", "benchmarks.scaling", "--child", step, "--folder", str(folder),
+        "--nodes", str(nodes), "--edges", str(edges), "--cap", str(cap_bytes),
+    ]  # fmt: skip
+    limits = Limits(memory_bytes=cap_bytes)
+    with select().backend.create(f"scaling-{step}-{os.getpid()}", limits) as cap, watched(cap) as seen:
+        process = subprocess.Popen(
+            cap.command(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None and process.stdin is not None
+        process.stdout.readline()
+        memory = cap.memory()
+        standing = memory.anon + memory.shmem + memory.kernel
+        seen.clear()
+        out, err = process.communicate("go\n")
+        kills, peak = cap.memory().oom_kills, max(seen, default=standing)
+    if process.returncode:
+        why = "out of memory" if kills else (err.strip().splitlines() or ["no reason given"])[-1]
+        return {"step": step, "failed": why}
+    return {"step": step, "anonymous": max(0, peak - standing), **json.loads(out.splitlines()[-1])}
+
+
+def epoch(system: str, folder: Path, cap: str) -> dict[str, Any]:
+    """A run of two epochs under the cap, the first a warm-up."""
+    options = [word for option in OPTIONS.get(system, []) for word in ("-o", option)]
+    command = [
+        sys.executable, "-c", "from harness.cli import main; main()", "run", system, "--dataset", "graph",
+        "--memory", cap, "--device", "emulated:null", "--device-memory", "64MiB", "--batch-size", str(BATCH_SIZE),
+        "--max-batches", str(BATCHES), "--fanout", ",".join(map(str, FANOUT)), "--epochs", "2", "--warmup", "1",
+        "--timeout", "30min", *options, "--json",
+    ]  # fmt: skip
+    environment = {**os.environ, "OUTCORE_DATA": str(folder), "OUTCORE_RESULTS": str(folder / "results")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    shutil.rmtree(folder / ".outcore" / "artefacts", ignore_errors=True)
+    step = f"epoch {system}"
+    try:
+        record = json.loads(done.stdout)
+    except ValueError:
+        return {"step": step, "failed": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
+    if record["status"] != "ok":
+        return {"step": step, "failed": f"{record['status']}: {record['reason']}"}
+    memory = record["memory"]
+    return {
+        "step": step,
+        "seconds": record["summary"]["epoch_s"]["median"],
+        "anonymous": max(0, memory["demand_peak_bytes"] - memory["floor_bytes"]),
+        "verdict": record["verdict"],
+        "prepared_s": record["preprocess"]["seconds"],
+    }
+
+
+def slope(edges: list[int], values: list[float]) -> float:
+    """Of the straight line through the logarithms."""
+    return float(np.polyfit(np.log(edges), np.log(np.maximum(values, 1e-9)), 1)[0])
+
+
+def draw(rows: list[dict[str, Any]], out: Path) -> None:
+    """Seconds and anonymous bytes against edges, log-log."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    marks = "os^vDP*Xd<>hp8H"
+    for number, step in enumerate(dict.fromkeys(row["step"] for row in rows if "seconds" in row)):
+        own = [row for row in rows if row["step"] == step and "seconds" in row]
+        for axis, key, unit in ((axes[0], "seconds", 1.0), (axes[1], "anonymous", 2.0**20)):
+            axis.plot(
+                [row["edges"] / 1e6 for row in own], [max(row[key] / unit, 1e-3) for row in own],
+                marker=marks[number % len(marks)], markersize=5, linewidth=1.2,
+                linestyle="--" if step.startswith("epoch") else "-", color=plt.cm.viridis(number / 15), label=step,
+            )  # fmt: skip
+    for axis, title, unit in ((axes[0], "Time", "s"), (axes[1], "Memory of its own", "MiB")):
+        axis.set(xscale="log", yscale="log", xlabel="edges (millions)", ylabel=unit, title=title)
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
+    for suffix in ("png", "svg"):
+        figure.savefig(out / f"scaling.{suffix}", dpi=200)
+
+
+def judge(rows: list[dict[str, Any]], largest: int) -> bool:
+    """Print slopes and promises; whether all are kept."""
+    kept = True
+    for step in dict.fromkeys(row["step"] for row in rows):
+        own = [row for row in rows if row["step"] == step]
+        for row in own:
+            if "failed" in row:
+                print(f"{step}, {row['edges'] / 1e6:,.0f} M edges: {row['failed']}")
+                kept = False
+        own = [row for row in own if "seconds" in row]
+        if len(own) < 2:
+            continue
+        edges = [row["edges"] for row in own]
+        rise = slope(edges, [row["seconds"] for row in own])
+        held = slope(edges, [row["anonymous"] for row in own])
+        good = rise <= STEEPEST
+        said = ""
+        if step in NODE_BYTES:
+            allowed = NODE_BYTES[step] * own[-1]["nodes"] + SETTLE_BYTES + (1 << 30) * (step in ("generation",))
+            fits = own[-1]["anonymous"] <= allowed or step == "packing"
+            good &= fits
+            said = f", at most {format_bytes(allowed)} allowed"
+        kept &= good
+        print(
+            f"{step:24s} time ~ edges^{rise:5.2f}, memory ~ edges^{held:5.2f}; largest {own[-1]['seconds']:9.2f} s, "
+            f"{format_bytes(own[-1]['anonymous'])}{said}{'' if good else '  MISSED'}"
+        )
+    made = [row for row in rows if row["step"] in ("generation", "verification") and row["edges"] == largest]
+    minutes = sum(row.get("seconds", 0.0) for row in made) / 60
+    print(f"generated and verified in {minutes:.1f} min (at most {MOST_MINUTES:.0f})")
+    return kept and minutes <= MOST_MINUTES
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("systems", nargs="*", default=list(SYSTEMS), metavar="SYSTEM")
+    parser.add_argument("--edges", default="10M,40M,160M,640M,1600M")
+    parser.add_argument("--cap", default="4GiB")
+    parser.add_argument("--folder", default="/var/tmp")
+    parser.add_argument("--out", default=".")
+    parser.add_argument("--epochs-at", default="", help="edges at which epochs are run; all unless said")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--nodes", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    cap = parse_bytes(options.cap)
+    if options.child:
+        child(options.child, Path(options.folder), options.nodes, int(options.edges), cap)
+        return 0
+    sizes = [min(parse_count(size), EDGES) for size in options.edges.split(",")]
+    at = [min(parse_count(size), EDGES) for size in options.epochs_at.split(",")] if options.epochs_at else sizes
+    rows: list[dict[str, Any]] = []
+    for edges in sizes:
+        nodes = max(1, round(edges / EDGES * NODES))
+        folder = Path(options.folder, f"outcore-scaling-{os.getpid()}")
+        folder.mkdir(parents=True)
+        try:
+            for step in STEPS:
+                rows.append({"edges": edges, "nodes": nodes, **measure(step, folder, nodes, edges, cap)})
+                print(json.dumps(rows[-1]), flush=True)
+                if "failed" in rows[-1] and step in ("generation", "sampling"):
+                    break  # what follows needs it
+            shutil.rmtree(folder / "packed", ignore_errors=True)
+            for system in options.systems if edges in at and (folder / "graph").is_dir() else ():
+                rows.append({"edges": edges, "nodes": nodes, **epoch(system, folder, options.cap)})
+                print(json.dumps(rows[-1]), flush=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "scaling.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), restval="")
+        table.writeheader()
+        table.writerows(rows)
+    draw(rows, out)
+    return 0 if judge(rows, max(sizes)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
