@@ -4,6 +4,11 @@
     python examples/train.py data/shop --system diskgnn --memory 64MiB --epochs 10
 
 Nothing here is Outcore's but the loader: bring your own model, optimiser and loop. The last line is JSON.
+
+Several processes, on one host or on many that each have the dataset, share every step's seed nodes. On host R of two:
+
+    torchrun --nnodes 2 --nproc-per-node 1 --node-rank R --master-addr HOST0 --master-port 29500 \\
+        examples/train.py data/shop --memory 32MiB
 """
 
 from __future__ import annotations
@@ -11,10 +16,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 import time
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
@@ -57,6 +64,15 @@ class GraphSage(nn.Module):
         return x
 
 
+def over_all(*sums: float) -> list[float]:
+    """The sums of all processes."""
+    if not dist.is_initialized():
+        return list(sums)
+    found: list[list[float]] = [[]] * dist.get_world_size()
+    dist.all_gather_object(found, list(sums))
+    return [sum(values) for values in zip(*found, strict=True)]
+
+
 def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: systems.loader) -> tuple[float, float]:
     """One epoch: mean loss, and share of the seed nodes whose class was found."""
     loss_sum, correct, seen = 0.0, 0, 0
@@ -69,6 +85,7 @@ def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: systems.lo
         loss_sum += loss.item() * batch.batch_size
         correct += int((scores.argmax(1) == batch.y).sum())
         seen += batch.batch_size
+    loss_sum, correct, seen = over_all(loss_sum, correct, seen)
     return loss_sum / seen, correct / seen
 
 
@@ -79,6 +96,7 @@ def evaluate(model: nn.Module, loader: systems.loader) -> float:
     for batch in loader:
         correct += int((model(batch.x, batch.layers).argmax(1) == batch.y).sum())
         seen += batch.batch_size
+    correct, seen = over_all(correct, seen)
     return correct / seen
 
 
@@ -99,26 +117,37 @@ def main() -> None:
     parser.add_argument("--artefacts", help="folder where prepared work is kept for the next time")
     options = parser.parse_args()
     fanout = [int(count) for count in options.fanout.split(",")]
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1:
+        dist.init_process_group("nccl" if options.device.startswith("cuda") else "gloo")
     what = {
         "system": options.system, "memory": options.memory, "device": options.device, "fanout": fanout,
         "batch_size": options.batch_size, "seed": options.seed, "edges": "layers", "form": "plain",
-        "artefacts": options.artefacts, "options": dict(entry.split("=", 1) for entry in options.option),
+        "artefacts": options.artefacts, "rank": rank, "world": world,
+        "options": dict(entry.split("=", 1) for entry in options.option),
     }  # fmt: skip
     torch.manual_seed(options.seed)
     began, curve = time.monotonic(), []
     with systems.loader(options.dataset, epochs=options.epochs, **what) as loader:
         dataset: Dataset = loader.workload.dataset
         widths = [dataset.dim, *[options.hidden] * (len(fanout) - 1), dataset.num_classes]
-        model = GraphSage(widths).to(options.device)
+        model: nn.Module = GraphSage(widths).to(options.device)
+        if world > 1:
+            model = nn.parallel.DistributedDataParallel(model)
         optimiser = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
         for epoch in range(options.epochs):
             start = time.monotonic()
             loss, accuracy = train(model, optimiser, loader)
             curve.append({"loss": loss, "accuracy": accuracy, "seconds": time.monotonic() - start})
-            print(f"epoch {epoch}: loss {loss:.4f}, accuracy {100 * accuracy:.2f} %", flush=True)
+            if rank == 0:
+                print(f"epoch {epoch}: loss {loss:.4f}, accuracy {100 * accuracy:.2f} %", flush=True)
     # After training: two loaders at once would each have a budget of their own.
     with systems.loader(options.dataset, split="test", epochs=1, **what) as loader:
         accuracy = evaluate(model, loader)
+    if world > 1:
+        dist.destroy_process_group()
+    if rank > 0:
+        return
     print(f"test nodes: accuracy {100 * accuracy:.2f} %")
     print(json.dumps({"system": options.system, "curve": curve, "test": accuracy, "s": time.monotonic() - began}))
 
