@@ -149,8 +149,8 @@ def calibrate(
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
             raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")
-        # Without the train stage nobody needs its memory: leaving it in the cap would be a gift of page cache.
-        training = max(0, reading.after - reading.before) if config.stages == "all" else 0
+        # Who only samples looks at no rows and trains nothing: leaving room for that would be a gift of page cache.
+        training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training}
         cache.put("floor", key, memory)
         if times is None:

@@ -30,9 +30,12 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     """Stand at the gates `floor`, `before step`, `after step` while the orchestrator reads the cap, then time batches.
 
     The same imports, device, model and optimiser as a run; features of the largest batch's size are in memory before
-    the step, since holding them is the system's plan, not training.
+    the step, since holding them is the system's plan, not training. What a run does with a batch is done with it: its
+    digests, and the step where the run trains.
     """
     from harness import build
+    from harness.epoch_report import EpochLog
+    from systems.interface import Batch
     from systems.registry import load
 
     build.cores_of(spec)
@@ -50,8 +53,10 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
         rows = torch.arange(largest.num_nodes)
         _trim()
         joint.gate("before step")
-        trainer.step(largest, table, rows)
-        accelerator.synchronize()
+        EpochLog(with_features=spec.config.stages != "sample").digest(Batch(largest, table, rows))
+        if spec.config.stages == "all":
+            trainer.step(largest, table, rows)
+            accelerator.synchronize()
         joint.gate("after step")
         if spec.time_training:
             joint.send(slowest(joint.gather(_times(spec, batches, trainer, accelerator, table))))

@@ -56,7 +56,7 @@ class Calibration:
 
     Attributes:
         floor_bytes: memory of interpreter, imports, model and optimiser.
-        training_bytes: what one step with the largest batch adds at its peak.
+        training_bytes: what a run's digests of the largest batch and its step, if it trains, add at their peak.
         train_s: uncontended training seconds of each measured epoch's batches, by epoch.
         null_s: seconds of the same epochs with features already in memory, by epoch.
         max_nodes, max_edges: bounds over all batches of the run.

@@ -21,6 +21,7 @@ from harness.ssd.device import block_device
 from harness.ssd.fio import fio_path
 from workloads.errors import OutcoreError
 
+HOST_LABEL = "OUTCORE_HOST_LABEL"
 _PACKAGES = ("outcore", "torch", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "torch_geometric", "dgl")
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -50,13 +51,20 @@ def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, 
         "gpu": gpus(),
         "disk": disk(data),
         "accelerators": profile_digests(),
+        **_label(),
     }
     return found | {"host_fingerprint": host_fingerprint(found)}
 
 
 def this_host(data: Path) -> str:
     """`host_fingerprint` of this host with the device under `data`."""
-    return host_fingerprint({"cpu": cpu(), "memory": memory(), "gpu": gpus(), "disk": disk(data)})
+    return host_fingerprint({"cpu": cpu(), "memory": memory(), "gpu": gpus(), "disk": disk(data), **_label()})
+
+
+def _label() -> dict[str, str]:
+    """What the operator of a fleet calls this host (`harness/fleet`), where it belongs to one."""
+    label = os.environ.get(HOST_LABEL)
+    return {"host_label": label} if label else {}
 
 
 @functools.cache

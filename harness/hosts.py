@@ -22,7 +22,7 @@ _PROFILES = Path(workloads.__file__).parent / "accelerators"
 def host_fingerprint(environment: Plain) -> str:
     """12 hex digits over processor, memory, disk and GPUs of an `environment.describe`; empty where none is known.
 
-    Two hosts of one model share it: runs on them are runs on one kind of machine.
+    Two hosts of one model share it, unless the operator labels them: runs on them are runs on one kind of machine.
     """
     cpu, disk = environment.get("cpu") or {}, environment.get("disk") or {}
     total = (environment.get("memory") or {}).get("total_bytes")
@@ -33,6 +33,9 @@ def host_fingerprint(environment: Plain) -> str:
         "disk": [disk.get(key) for key in _DISK],
         "gpus": [[gpu.get("model"), gpu.get("memory_bytes")] for gpu in environment.get("gpu") or []],
     }
+    # Behind a virtual disk two drives look alike: only the operator knows which is which.
+    if label := environment.get("host_label"):
+        content["label"] = label
     return _digest(content) if cpu or disk else ""
 
 

@@ -37,10 +37,11 @@ class Progress(Protocol):
 
 @dataclass
 class Outcome:
-    """What a sweep did: records of this call and of earlier ones, and what could not even start."""
+    """What a sweep did: records of this call and of earlier ones; over hosts, why those of a label did nothing."""
 
     records: list[Record] = field(default_factory=list)
     skipped: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -156,26 +157,47 @@ class Sweep:
             seconds += model.seconds(cell, self.recipes.get(str(cell.settings.dataset)))
         return Estimate(len(self.planned), done, self.missing_bytes({}), seconds, measured)
 
-    def run(self, series: Series, on_record: Callable[[Record], None] = lambda record: None) -> Outcome:
-        """Make what is missing, then run everything that has no record yet.
+    def make_datasets(self) -> None:
+        """Make the datasets that are not there yet.
+
+        Raises:
+            DatasetError, DataIOError: one cannot be made.
+        """
+        from harness.datasets import ensure
+
+        for name in self._names():
+            if name in self.recipes:
+                self._progress.title(f"dataset {name}")
+                ensure(name, self.recipes[name], self._data_root, self._progress)
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(str(cell.settings.dataset) for cell in self.planned))
+
+    def configs(self, isolation: str) -> list[RunConfig]:
+        """The configuration of every run, in the sweep's order, under a backend. Raises InputError, DatasetError."""
+        return [resolve(cell, self._data_root, isolation) for cell in self.planned]
+
+    def run(
+        self,
+        series: Series,
+        on_record: Callable[[Record], None] = lambda record: None,
+        only: int | None = None,
+    ) -> Outcome:
+        """Make what is missing, then run everything that has no record yet, or one cell: the one in place `only`.
 
         Raises:
             InputError, DatasetError: something cannot run; nothing was run.
             DataIOError: a record could not be written (disk full); what ran before is kept.
         """
-        from harness.datasets import ensure
-
-        names = list(dict.fromkeys(str(cell.settings.dataset) for cell in self.planned))
-        for name in names:
-            if name in self.recipes:
-                self._progress.title(f"dataset {name}")
-                ensure(name, self.recipes[name], self._data_root, self._progress)
-        configs = [resolve(cell, self._data_root, series.isolation.name) for cell in self.planned]
-        datasets = {name: find_dataset(name, self._data_root) for name in names}
+        self.make_datasets()
+        configs = self.configs(series.isolation.name)
+        datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
         outcome = Outcome()
         finished = {(record.config_hash, record.config.round): record for record in self._done_records()}
         todo = []
-        for cell, config in zip(self.planned, configs, strict=True):
+        for number, (cell, config) in enumerate(zip(self.planned, configs, strict=True)):
+            if only is not None and number != only:
+                continue
             earlier = finished.get((config.config_hash, config.round))
             if earlier is None:
                 todo.append((cell, config))

@@ -40,6 +40,11 @@ def bench(
         bool, typer.Option("--retry/--no-retry", help="run again what other work on this host spoilt")
     ] = True,
     isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
+    hosts: Annotated[
+        str | None, typer.Option(help="ray://HOST:PORT of a cluster: run on its labelled hosts, collect here")
+    ] = None,
+    host_labels: Annotated[str | None, typer.Option(help="only hosts of these labels, separated by commas")] = None,
+    wait_for_hosts: Annotated[str, typer.Option(help="how long a label without a host is waited for")] = "60s",
     data_root: DataRoot = DATA,
     results_root: ResultsRoot = RESULTS,
     json_: Json = False,
@@ -49,7 +54,7 @@ def bench(
     """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
     from harness.experiment import load_experiment
     from harness.series import Series
-    from harness.studies.sweep import StudySweep
+    from harness.studies.sweep import Studied, StudySweep
     from harness.sweep import Sweep
 
     base = load_experiment(experiment if experiment is not None else profile)
@@ -63,9 +68,16 @@ def bench(
         _print_estimate(sweep, studies, json_=json_)
         return
     unwind_on_signals()
-    with Series(results_root, data_root, isolation=sweep.isolation, progress=progress) as series:
-        outcome = sweep.run(series, lambda record: progress.title(_line(record)))
-        studied = studies.run()
+    if hosts is not None:
+        outcome = _over_hosts(
+            hosts, [base, *experiments], sweep.isolation, host_labels, wait_for_hosts, results_root, progress,
+            fresh=fresh,
+        )  # fmt: skip
+        studied = Studied()
+    else:
+        with Series(results_root, data_root, isolation=sweep.isolation, progress=progress) as series:
+            outcome = sweep.run(series, lambda record: progress.title(_line(record)))
+            studied = studies.run()
     if figures != "none":
         progress.title("drawing figures")
     drawn = _draw(base, figures, results_root)
@@ -97,8 +109,34 @@ def bench(
             print(f"report: {report}")
         for name, reason in studied.failed.items():
             print(f"study {name}: {reason}", file=sys.stderr)
-    if studied.failed or any(record.status == "failed" for record in outcome.records):
+    if studied.failed or outcome.problems or any(record.status == "failed" for record in outcome.records):
         raise typer.Exit(1)
+
+
+def _over_hosts(
+    address: str, experiments: list[Experiment], isolation: str, labels: str | None, wait: str, results_root: Path,
+    progress: Progress, *, fresh: bool,
+) -> Outcome:  # fmt: skip
+    """The sweep on every labelled host of a cluster. Exits with 1 after it where a label could not run at all."""
+    from harness.fleet.ray_fleet import RayFleet
+    from harness.fleet.sweep import FleetSweep
+    from harness.settings import parse_seconds
+    from harness.sweep import Outcome
+
+    wanted = [label.strip() for label in (labels or "").split(",") if label.strip()]
+    told = [experiment.model_dump(mode="json") for experiment in experiments]
+    with RayFleet(address, told, isolation, wanted, fresh=fresh) as fleet:
+        found = FleetSweep(
+            fleet,
+            results_root,
+            progress.title,
+            labels=wanted,
+            wait_s=parse_seconds(wait, "--wait-for-hosts"),
+            fresh=fresh,
+        ).run()
+    for label, problem in found.problems.items():
+        print(f"hosts {label}: {problem}", file=sys.stderr)
+    return Outcome(records=found.records, skipped=found.skipped, problems=found.problems)
 
 
 def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:

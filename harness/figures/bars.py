@@ -66,7 +66,7 @@ def draw_bars(
             # Beside the number over the bar, not on it.
             _paper(axes, x + (0.3 * width if numbers else 0.0), float(row["paper"]), labelled)
         if pd.isna(value):
-            _missing(axes, x, str(row.get("status") or "not run"), width)
+            _missing(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue
         axes.bar(
             x, value, width, facecolor=look.color, hatch=look.hatch, edgecolor="black", linewidth=0.5,
@@ -115,10 +115,12 @@ def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
     return [[max(0.0, value - float(row["low"]))], [max(0.0, float(row["high"]) - value)]]
 
 
-def _missing(axes: Any, x: float, status: str, width: float) -> None:
+def _missing(axes: Any, x: float, status: str, share: float) -> None:
+    """Why there is no bar; upright where it would reach into the place of the next one (`share` of the axes' width)."""
     text = MARK.get(status, status)
+    points = 72.0 * axes.bbox.width / axes.figure.dpi * share
     axes.annotate(
-        text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=90 if width < 0.04 * len(text) else 0,
+        text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=90 if 3.6 * len(text) > 0.7 * points else 0,
         fontsize=6.0, ha="center", va="bottom", color="#333333",
     )  # fmt: skip
 

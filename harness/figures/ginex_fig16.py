@@ -117,7 +117,7 @@ def draw(evidence: Evidence) -> Drawing:
         [f"{factor:g}x\n{size}" for factor, size in zip(rows["factor"], rows["size"], strict=True)],
     )
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * max(1.0, float(rows["high"].max())))
     axes.set_xlabel(f"superbatch over the default (circled); {rows['unit'].iloc[0]}")
     axes.set_ylabel("epoch time over the default's")
     axes.set_title("Epoch time over superbatch size", loc="left")

@@ -1,0 +1,181 @@
+"""What a host of a fleet does for the driver: says who it is, makes the datasets, runs one cell at a time.
+
+Every order is a process of its own, `python -m harness.fleet.host ORDER PARENT`, without what Ray sets for its workers
+(`OMP_NUM_THREADS` above all, which would slow some systems and not others). The kernel ends it with the worker that
+asked for it, so a lost host leaves no run behind that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from harness.environment import HOST_LABEL
+from workloads.errors import HostError, OutcoreError
+
+# What Ray sets for the processes of its workers.
+_RAYS = ("RAY_", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES")
+
+
+class Order(BaseModel):
+    """One thing to do.
+
+    Attributes:
+        task: `describe` who this host is, `prepare` its datasets, or `run` one cell.
+        experiments: what the sweep consists of, as plain data.
+        isolation: backend.
+        fresh: run again what has a record on the host already.
+        number: of the cell, in the sweep's order.
+        out: where the archive of a run goes.
+    """
+
+    task: Literal["describe", "prepare", "run"]
+    experiments: list[dict[str, Any]]
+    isolation: str
+    fresh: bool = False
+    number: int = -1
+    out: str = ""
+
+
+class Host:
+    """The driver's hand on one host: a Ray actor there, or an object in this process.
+
+    Args:
+        experiments: what the sweep consists of, as plain data.
+        isolation: the backend asked for.
+        fresh: run again what has a record there already.
+        label: what the operator calls this host; part of its fingerprint.
+    """
+
+    def __init__(self, experiments: list[dict[str, Any]], isolation: str, fresh: bool, label: str) -> None:
+        self._experiments = experiments
+        self._isolation = isolation
+        self._fresh = fresh
+        self._label = label
+
+    def describe(self) -> dict[str, Any]:
+        """`machine` (the same for two hosts on one), `fingerprint`, `commit`, `dirty`."""
+        return self._ask("describe")[0]
+
+    def prepare(self) -> list[dict[str, Any]]:
+        """Make the datasets that are missing; the configuration of every run, in the sweep's order.
+
+        Raises:
+            OutcoreError: what the host cannot do.
+        """
+        configs: list[dict[str, Any]] = self._ask("prepare")[0]["configs"]
+        return configs
+
+    def run(self, number: int) -> bytes:
+        """Run one cell, or find its record of an earlier sweep; the run's folder as a `.tar.gz`.
+
+        Raises:
+            OutcoreError: it could not even be recorded.
+        """
+        return self._ask("run", number)[1]
+
+    def _ask(self, task: Literal["describe", "prepare", "run"], number: int = -1) -> tuple[dict[str, Any], bytes]:
+        with tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
+            file, out = Path(folder, "order.json"), Path(folder, "run.tar.gz")
+            order = Order(
+                task=task, experiments=self._experiments, isolation=self._isolation, fresh=self._fresh, number=number,
+                out=str(out),
+            )  # fmt: skip
+            file.write_text(order.model_dump_json(), encoding="utf-8")
+            done = subprocess.run(
+                [sys.executable, "-m", "harness.fleet.host", str(file), str(os.getpid())],
+                env=own_environment(os.environ) | {HOST_LABEL: self._label},
+                capture_output=True,
+                check=False,
+            )
+            said = done.stdout.decode(errors="replace").strip().splitlines()
+            try:
+                content: dict[str, Any] = json.loads(said[-1])
+            except (IndexError, ValueError):
+                last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+                raise HostError(
+                    f"{task} on host {self._label} ended with exit code {done.returncode}: {' '.join(last)}",
+                    "run `outcore doctor` there",
+                ) from None
+            if "error" in content:
+                raise HostError(f"host {self._label}: {content['error']}", content["fix"])
+            return content, out.read_bytes() if out.exists() else b""
+
+
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """A worker's environment without what Ray put there."""
+    return {key: value for key, value in environment.items() if not key.startswith(_RAYS)}
+
+
+def roots() -> tuple[Path, Path]:
+    """Where this host keeps datasets and records: OUTCORE_DATA and OUTCORE_RESULTS, else folders of the home."""
+    home = Path.home() / "outcore"
+    return (
+        Path(os.environ.get("OUTCORE_DATA") or home / "data"),
+        Path(os.environ.get("OUTCORE_RESULTS") or home / "results"),
+    )
+
+
+def obey(order: Order) -> dict[str, Any]:
+    """Do it, in this process.
+
+    Raises:
+        OutcoreError: it cannot be done.
+    """
+    from harness import environment, results
+    from harness.experiment import parse_experiment
+    from harness.isolation.select import select
+    from harness.results_archive import pack
+    from harness.series import Series
+    from harness.sweep import Sweep
+
+    data_root, results_root = roots()
+    data_root.mkdir(parents=True, exist_ok=True)
+    if order.task == "describe":
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return {"machine": boot, "fingerprint": environment.this_host(data_root), **environment.code()}
+    experiments = [parse_experiment(content) for content in order.experiments]
+    sweep = Sweep(experiments, results_root, data_root, _Silent(), fresh=order.fresh, isolation=order.isolation)
+    if order.task == "prepare":
+        sweep.make_datasets()
+        configs = sweep.configs(select(sweep.isolation).backend.name)
+        return {"configs": [config.model_dump(mode="json") for config in configs]}
+    with Series(results_root, data_root, isolation=sweep.isolation) as series:
+        record = sweep.run(series, only=order.number).records[0]
+    pack(results_root, [results.runs_folder(results_root) / record.run_id], [], Path(order.out))
+    return {"run": record.run_id}
+
+
+class _Silent:
+    """Progress that nobody sees: the driver says which cell runs where."""
+
+    def title(self, text: str) -> None:
+        """Nothing."""
+
+    def __call__(self, text: str) -> None:
+        """Nothing."""
+
+
+def main(argv: list[str]) -> int:
+    """Obey the order in the file named first; the answer is the last line of standard output, as JSON."""
+    from harness.worker import die_with_parent
+
+    die_with_parent(int(argv[1]))
+    try:
+        answer = obey(Order.model_validate_json(Path(argv[0]).read_text(encoding="utf-8")))
+    except OutcoreError as error:
+        answer = {"error": error.message, "fix": error.fix}
+    print(json.dumps(answer), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
