@@ -77,7 +77,7 @@ def usual_settings(
             (config["dataset"]["dim"] if key == "dim" else config[key]) == value for key, value in asked.items()
         )
 
-    return records.settings(sides, where=accepts, free=free)
+    return records.settings(sides, where=accepts, free=free, all_stages="stages" not in free)
 
 
 def times_faster(

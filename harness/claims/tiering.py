@@ -10,7 +10,7 @@ from harness.claims.query import answers, register, summarise, usual_settings
 from harness.studies.record import StudyRecord
 
 # Features in host memory, no cap; the device holds the hot rows.
-_ANY: dict[str, Any] = {"memory": None, "batch_size": None, "fanout": None, "disk_class": None}
+_ANY: dict[str, Any] = {"memory": None, "batch_size": None, "fanout": None, "disk_class": None, "dim": None}
 # The paper's published rate: the edges of papers100M in the seconds that it took.
 _PAPER_EDGES = 3.2e9
 

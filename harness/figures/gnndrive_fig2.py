@@ -9,7 +9,6 @@ from harness.figures.base import (
     Plain,
     add_caption,
     caption,
-    gallery,
     left_out,
     only_systems,
     plain_log,
@@ -22,9 +21,9 @@ from harness.figures.gnndrive_grid import (
     device_bytes,
     device_rows,
     grows,
-    in_bytes,
     is_plain,
     largest_group,
+    narrow,
     over_dims,
     with_runs,
 )
@@ -36,7 +35,7 @@ STAGES = {"sample": "only", "all": "all"}
 
 def needs(profile: Plain) -> Plain:
     """The profile's capped systems, each dimension, with sampling only and with all stages."""
-    short = in_bytes(gallery(profile))
+    short = narrow(profile)
     changed, runs = over_dims(short, values(profile, "dims", DIMS))
     systems = with_runs(only_systems(short, SYSTEMS), runs)
     return {**changed, "name": "gnndrive-fig2", "systems": systems, "grid": {"stages": list(STAGES)}}

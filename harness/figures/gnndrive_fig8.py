@@ -12,7 +12,6 @@ from harness.figures.base import (
     Plain,
     add_caption,
     caption,
-    gallery,
     left_out,
     only_systems,
     register,
@@ -29,10 +28,10 @@ from harness.figures.gnndrive_grid import (
     device_bytes,
     device_rows,
     grows,
-    in_bytes,
     is_plain,
     largest_group,
     looks,
+    narrow,
     over_dims,
     rows_of,
     run_ids,
@@ -51,7 +50,7 @@ def needs(profile: Plain) -> list[Plain]:
 
     A model that the profile leaves out is run at its own dimension only, on both devices, which the paper compares.
     """
-    short = in_bytes(gallery(profile))
+    short = narrow(profile)
     changed, runs = over_dims(short, values(profile, "dims", DIMS))
     models = values(profile, "models", MODELS)
     systems = only_systems(short, SYSTEMS)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.figures import style
-from harness.figures.base import Plain, only_systems, with_dims
-from harness.figures.ginex_grid import host_budget
+from harness.figures.base import Plain, gallery, only_systems, values, with_dims
+from harness.figures.ginex_grid import batch_sizes, host_budget
 from harness.figures.query import Group, NotDrawn, Point, Value, epoch_seconds, group_runs
 from harness.figures.style import Look
 from workloads.units import parse_bytes
@@ -69,6 +69,13 @@ def usual_runs(frame: pd.DataFrame) -> pd.DataFrame:
 def in_bytes(profile: Plain) -> Plain:
     """The profile with its host budget in bytes, so that it stays the same over dimensions (32 GB in the paper)."""
     return {**profile, "run": {**profile["run"], "memory": f"+{host_budget(profile)}"}}
+
+
+def narrow(profile: Plain) -> Plain:
+    """The gallery's runs, mini-batches of `wide_batch_factor` of its size: the budget then holds the widest rows."""
+    short = in_bytes(gallery(profile))
+    (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
+    return {**short, "run": {**short["run"], **run}}
 
 
 def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[Plain]]:
