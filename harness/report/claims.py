@@ -111,7 +111,7 @@ def _measured(value: Any, interval: Any, kind: str, unit: str) -> str:
 
 
 def _interval(value: Any, kind: str) -> str:
-    if not isinstance(value, list | tuple) or len(value) != 2 or None in value:
+    if not isinstance(value, list | tuple) or len(value) != 2 or None in value or value[0] == value[1]:
         return ""
     named = {"bootstrap95": "95 %", "range": "range"}.get(kind, kind)
     return f" [{_number(value[0])}–{_number(value[1])}{f', {named}' if named else ''}]"
