@@ -130,3 +130,11 @@ def test_a_sweep_takes_up_its_own_hosts_records_alone(tmp_path: Path) -> None:
         cut.mkdir()
         (cut / "record.json").write_text("{")
         assert sweep.estimate().done == done
+
+
+def test_hosts_that_their_operator_labels_differ() -> None:
+    environment = {"cpu": {"model": "one", "usable": 2}, "disk": {"model": None}}
+    alone = host_fingerprint(environment)
+    labelled = {label: host_fingerprint({**environment, "host_label": label}) for label in ("a", "b")}
+    assert len({alone, *labelled.values()}) == 3
+    assert labelled["a"] == host_fingerprint({**environment, "host_label": "a"})
