@@ -7,6 +7,7 @@ like a stranger's (`results_import`).
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection
 from typing import Any
 
@@ -17,6 +18,7 @@ from workloads.errors import HostError, InputError, OutcoreError
 LABEL = "outcore-host"
 # A host that says nothing for so long is asked anew.
 _ANSWER_S = 60.0
+_CONNECTS = 3
 
 
 class RayFleet(Fleet):
@@ -42,14 +44,20 @@ class RayFleet(Fleet):
         self._seats: dict[str, Seat] = {}
         self._actors: dict[Seat, Any] = {}
         self._orders: dict[Any, tuple[Seat, Task]] = {}
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
-        except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-            said = str(error).splitlines()
-            raise HostError(
-                f"no Ray cluster answers at {address}: {said[0] if said else type(error).__name__}",
-                "start one with `ray start --head`, and the same version of Ray on both sides",
-            ) from error
+        for attempt in range(_CONNECTS):
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level="error")
+                break
+            except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
+                # The process that Ray starts for a client hangs now and then before it listens: a new one is asked for.
+                ray.shutdown()
+                if attempt + 1 < _CONNECTS and _listens(address):
+                    continue
+                said = str(error).splitlines()
+                raise HostError(
+                    f"no Ray cluster answers at {address}: {said[0] if said else type(error).__name__}",
+                    "start one with `ray start --head`, and the same version of Ray on both sides",
+                ) from error
 
     def __enter__(self) -> RayFleet:
         return self
@@ -109,6 +117,16 @@ class RayFleet(Fleet):
         except (exceptions.RayError, ConnectionError) as error:
             content = Lost(" ".join(str(error).split())[:300])
         return Answer(seat, task, content)
+
+
+def _listens(address: str) -> bool:
+    """Whether anybody is behind `ray://HOST:PORT` at all."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=5.0):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def _cause(error: Any) -> OutcoreError:
