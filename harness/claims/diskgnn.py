@@ -176,6 +176,10 @@ def _cases(cases: list[Plain]) -> list[str]:
     ]
 
 
+def _on(disk_class: str) -> Side:
+    return Side("diskgnn", where=lambda config: config["disk_class"] == disk_class, name=f"diskgnn on {disk_class}")
+
+
 @answers("dg-15", "diskgnn-fig15")
 def _slow_disk(records: Records) -> Measured:
     """How many times as long an epoch takes on the gp3-like class as on the NVMe-like one, divided by as much."""
@@ -185,12 +189,9 @@ def _slow_disk(records: Records) -> Measured:
         for record in records.valid
         if str(record["config"]["disk_class"]).startswith("aws-gp3")
     ):
-        fast, slow = (
-            Side("diskgnn", where=lambda config, name=name: config["disk_class"] == name, name=f"diskgnn on {name}")
-            for name in (f"aws-nvme{divisor}", f"aws-gp3{divisor}")
-        )
+        sides = [_on(f"aws-nvme{divisor}"), _on(f"aws-gp3{divisor}")]
         try:
-            return compare(usual_settings(records, [fast, slow], disk_class=None, free=["disk_class"])[0])
+            return compare(usual_settings(records, sides, disk_class=None, free=["disk_class"])[0])
         except NotRun as error:
             missing = error
     raise missing or NotRun("no run of diskgnn on aws-gp3")

@@ -33,7 +33,7 @@ def _sampling_alone(system: str, claim: str) -> None:
     def run(records: Records) -> Measured:
         alone = Side(system, where=lambda config: config["stages"] == "sample", name=f"{system}, sampling alone")
         every = Side(system, where=lambda config: config["stages"] == "all", name=f"{system}, all stages")
-        wide = {"memory": None, "dim": None, "batch_size": None}
+        wide: dict[str, Any] = {"memory": None, "dim": None, "batch_size": None}
         found = usual_settings(records, [alone, every], free=["stages"], model="sage", **wide)
         nearest = min(found, key=lambda setting: abs(setting.shared["dataset"]["dim"] - usual_config(records)["dim"]))
         return compare(nearest, SAMPLE)
@@ -148,7 +148,7 @@ def _buffer(claim: str, *, cpu: bool) -> None:
         twice = Side("gnndrive", {"feature_buffer_scale": 2.0}, here, "gnndrive with twice the feature buffer")
         once = Side("gnndrive", {"feature_buffer_scale": 1.0}, here, "gnndrive with its own feature buffer")
         # Room for four buffers' rows takes small mini-batches.
-        wide = {"memory": None, "device": None, "batch_size": None}
+        wide: dict[str, Any] = {"memory": None, "device": None, "batch_size": None}
         return compare(usual_settings(records, [twice, once], free=["device_memory_bytes"], **wide)[0])
 
     register(claim, "gnndrive-fig12", run)
