@@ -294,4 +294,5 @@ class _Planner:
                 )
         if wanted < least:
             Plan((*items, PlanItem("slots for rows", self._slots_bytes(least)))).require(NAME, self.budget, FIX)
+            wanted = least  # all but the page that was left for rounding up
         return max(1, min(wanted, max(least, nodes)))
