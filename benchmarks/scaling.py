@@ -9,7 +9,7 @@ run` (200 mini-batches of 100, fan-out 10,10,10, `null` accelerator) under the s
 
 A slope is that of a straight line through the logarithms, by least squares. Exit 1 where a step failed, a slope of
 time is above 1 by more than what small sizes cost anyway (0.1), generation or verification of the largest takes over
-15 minutes, or a step that is to hold nothing for each edge holds more than eight bytes for each node and 64 MiB.
+15 minutes, or a step holds more than it was given and its bytes for each node (none for each edge).
 `scaling.csv`, `scaling.png` and `scaling.svg` go to `--out`.
 """
 
@@ -46,6 +46,8 @@ OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"]}
 MOST_MINUTES = 15.0
 STEEPEST = 1.1
 SETTLE_BYTES = 64 << 20
+#: What a step is told to hold at most, beside what it needs for each node.
+GIVEN_BYTES = {"generation": 1 << 30, "ranking": 1 << 30, "packing": 256 << 20}
 #: Of what a step may hold for each node; nothing for each edge.
 NODE_BYTES = {"generation": 16, "verification": 0, "sampling": 8, "ranking": 40, "changesets": 16, "packing": 8}
 
@@ -111,7 +113,7 @@ def packing(folder: Path) -> dict[str, Any]:
 
     reader, table = BatchReader(folder / "samples"), RowTable.of(Dataset.open(folder / "graph"))
     (folder / "packed").mkdir()
-    with PackedWriter(folder / "packed", table, memory_bytes=256 << 20) as writer:
+    with PackedWriter(folder / "packed", table, memory_bytes=GIVEN_BYTES["packing"]) as writer:
         for number in range(len(reader)):
             nodes = np.sort(reader.nodes(number))
             writer.append(nodes, {"nodes": nodes})
@@ -125,7 +127,7 @@ def child(step: str, folder: Path, nodes: int, edges: int, cap: int) -> None:
         "generation": lambda: generation(folder, nodes, edges),
         "verification": lambda: verification(folder),
         "sampling": lambda: sampling(folder),
-        "ranking": lambda: ranking(folder, cap - (512 << 20)),
+        "ranking": lambda: ranking(folder, GIVEN_BYTES["ranking"]),
         "changesets": lambda: changesets(folder),
         "packing": lambda: packing(folder),
     }
@@ -263,9 +265,8 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
         good = rise <= STEEPEST
         said = ""
         if step in NODE_BYTES:
-            allowed = NODE_BYTES[step] * own[-1]["nodes"] + SETTLE_BYTES + (1 << 30) * (step in ("generation",))
-            fits = own[-1]["anonymous"] <= allowed or step == "packing"
-            good &= fits
+            allowed = NODE_BYTES[step] * own[-1]["nodes"] + SETTLE_BYTES + GIVEN_BYTES.get(step, 0)
+            good &= own[-1]["anonymous"] <= allowed
             said = f", at most {format_bytes(allowed)} allowed"
         kept &= good
         print(

@@ -12,8 +12,8 @@ from harness.claims.pairs import (
     Plain,
     Records,
     Samples,
-    Setting,
     Side,
+    budget_share,
     compare,
     describe,
     device_bytes,
@@ -38,14 +38,7 @@ def _traffic(records: Records) -> Measured:
     """How many times diskgnn's bytes from the device ginex reads, with the least memory of the sweep."""
     found = usual_settings(records, [Side("diskgnn"), Side("ginex")], memory=None, model="sage")
     least = min(found, key=lambda setting: setting.cells[0].newest["memory"]["budget_bytes"] or 0)
-    return compare(least, device_bytes, differs=[f"the budget is {100 * _budget_share(least):.0f} % of the features"])
-
-
-def _budget_share(setting: Setting) -> float:
-    """The budget of a setting's runs over the bytes of the features."""
-    data = setting.shared["dataset"]
-    features = data["num_nodes"] * data["dim"] * (2 if data["dtype"] == "float16" else 4)
-    return float((setting.cells[0].newest["memory"]["budget_bytes"] or 0) / features)
+    return compare(least, device_bytes, differs=[f"the budget is {100 * budget_share(least):.0f} % of the features"])
 
 
 def _three(claim: str, value: Samples, unit: float = 1.0) -> None:
@@ -54,7 +47,7 @@ def _three(claim: str, value: Samples, unit: float = 1.0) -> None:
     def run(records: Records) -> Measured:
         found = usual_settings(records, [Side(system) for system in THREE], memory=None, model="sage")
         # A tenth of the features is the paper's usual memory.
-        setting = min(found, key=lambda setting: abs(_budget_share(setting) - 0.1))
+        setting = min(found, key=lambda setting: abs(budget_share(setting) - 0.1))
         numbers = []
         for system, cell in zip(THREE, setting.cells, strict=True):
             samples = cell.samples(value)

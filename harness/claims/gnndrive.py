@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.claims.measured import Measured, NotRun, Number, median, ratio
-from harness.claims.pairs import Plain, Records, Setting, Side, compare, describe, epoch_s, stage_s, usual_config
+from harness.claims.pairs import Plain, Records, Side, budget_share, compare, describe, epoch_s, stage_s, usual_config
 from harness.claims.query import answers, register, times_faster, usual_settings
 
 SAMPLE = stage_s("sample")
@@ -125,19 +125,11 @@ def _little_memory(records: Records) -> Measured:
 def _much_memory(records: Records) -> Measured:
     """pyg+ over gnndrive where the budget holds the features."""
     found = usual_settings(records, [Side("pyg+"), Side("gnndrive")], memory=None, dim=None)
-    shares = [(_budget_share(setting), setting) for setting in found]
+    shares = [(budget_share(setting), setting) for setting in found]
     share, setting = max(shares, key=lambda entry: entry[0])
     if share < 1:
         raise NotRun(f"no cap holds the features; the largest budget holds {100 * share:.0f} % of them")
     return compare(setting, differs=["a smaller graph than in the other claims, all of it in memory"])
-
-
-def _budget_share(setting: Setting) -> float:
-    """The least budget of a setting's runs over the bytes of the features."""
-    dataset = setting.shared["dataset"]
-    width = dataset["dim"] * {"float32": 4, "float16": 2}[dataset["dtype"]]
-    budget = min(cell.newest["memory"]["budget_bytes"] or 0 for cell in setting.cells)
-    return float(budget / (dataset["num_nodes"] * width))
 
 
 def _buffer(claim: str, *, cpu: bool) -> None:

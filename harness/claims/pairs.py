@@ -73,6 +73,14 @@ class Setting:
     cells: list[Cell]
 
 
+def budget_share(setting: Setting) -> float:
+    """The least budget of a setting's runs over the bytes of the features."""
+    dataset = setting.shared["dataset"]
+    width = dataset["dim"] * {"float32": 4, "float16": 2}[dataset["dtype"]]
+    budget = min(cell.newest["memory"]["budget_bytes"] or 0 for cell in setting.cells)
+    return float(budget / (dataset["num_nodes"] * width))
+
+
 def epoch_s(record: Plain) -> list[float]:
     """Seconds of the measured epochs."""
     return [float(epoch["seconds"]) for epoch in record["epochs"] if not epoch["warmup"]]

@@ -48,8 +48,6 @@ class Cluster:
         from ray.cluster_utils import Cluster as Nodes
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing of ours calls home
-        # With it gRPC's poller in the process that Ray starts for a client loses its descriptor, mostly under load.
-        os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
         self.root, self.port, self._factory = root, _free_port(), factory
         small = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
         self._nodes = Nodes(
