@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from systems import _native
 from systems.engine.memory import aligned_empty
 from systems.engine.packing import RowTable
-from systems.outcore.chunks import Chunks
+from systems.outcore.chunks import Chunks, Rows
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats, least_bytes, plan_pass
 from tests.support import make_tiny
 from workloads.dataset import Dataset
@@ -49,7 +50,11 @@ def read_back(index: ChunkIndex, ids: list[np.ndarray], features: np.ndarray, pi
         for rows in ids:
             addresses = chunks.addresses()
             table = np.zeros((max(1, len(rows)), ROW), dtype=np.uint8)
-            chunks.fill(table, addresses.to, 1)
+
+            def put(read: Rows, to: npt.NDArray[np.int32], table: npt.NDArray[np.uint8] = table) -> None:
+                table[to] = read
+
+            chunks.fill(put, addresses.to)
             if len(rows):
                 assert np.array_equal(table[addresses.to].view(np.float32), features[rows])
     finally:
