@@ -172,8 +172,18 @@ def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
         return []
     from harness.figures.base import chosen, render
     from harness.figures.evidence import load_evidence
+    from harness.regress.git import Repository
+    from harness.regress.trend_record import keep_own
+    from workloads.errors import HostError, InputError
 
-    return render(chosen(figures), load_evidence(results_root), results_root / "figures")
+    wanted = chosen(figures)
+    if any(figure.id == "outcore-trend" for figure in wanted):
+        try:
+            repository = Repository(Path())
+        except (HostError, InputError):
+            repository = None  # commits that nobody can order stand in the order of their first runs
+        keep_own(results_root, repository)
+    return render(wanted, load_evidence(results_root), results_root / "figures")
 
 
 def _report(results_root: Path, progress: Progress) -> Path:

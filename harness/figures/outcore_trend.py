@@ -19,7 +19,7 @@ MOST_LABELS = 6
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """Nothing that `bench` runs: the history is made by `regress record`, commit by commit."""
+    """No runs of its own: whatever runs and baselines a results root holds, commit by commit."""
     return []
 
 
@@ -27,7 +27,8 @@ def draw(evidence: Evidence) -> Drawing:
     """A line a cell, relative to its first entry; a vertical line a step."""
     if not any(record.study == STUDY for record in evidence.studies):
         raise NotDrawn(
-            "no history was looked at yet: `outcore regress record` keeps one, `outcore regress trend` draws"
+            "no history was looked at yet: `outcore bench --figures outcore-trend` looks at runs made from commits, "
+            "`outcore regress trend` at the baselines that `outcore regress record` keeps"
         )
     record = evidence.study(STUDY)
     epochs = [series for series in record.result["series"] if series["name"] == "epoch" and series["points"]]

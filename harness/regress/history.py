@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from statistics import median
 from typing import Any, Literal
 
@@ -85,32 +86,64 @@ def record(records: Sequence[Record], store: Store, repository: Repository) -> l
     """
     groups: dict[tuple[str, str], list[Record]] = {}
     for run in records:
-        code = run.environment.get("code") or {}
-        commit, hosts = code.get("commit"), fingerprints([run])
-        if not commit or code.get("dirty"):
-            why = "from changed files" if commit else "outside a git checkout"
-            raise InputError(
-                f"run {run.run_id} was made {why}, so no commit stands for it", "commit, run it again, record"
-            )
-        if "" in hosts:
-            raise InputError(f"run {run.run_id} does not say on which machine it was made", "run it again")
-        groups.setdefault((commit, hosts.pop()), []).append(run)
-    return [store.write(*_entry(commit, host, runs, repository)) for (commit, host), runs in groups.items()]
+        groups.setdefault(_stands_for(run), []).append(run)
+    kept = []
+    for (commit, host), runs in groups.items():
+        entry = _entry(commit, host, runs, repository)
+        text = json.dumps(entry.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+        runs_digest = hashlib.sha256(json.dumps([run.run_id for run in runs]).encode()).hexdigest()[:8]
+        kept.append(store.write(f"{host}/{commit[:16]}-{runs_digest}.json", text))
+    return kept
 
 
-def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository) -> tuple[str, str]:
+def with_runs(history: History, records: Sequence[Record], repository: Repository | None) -> History:
+    """The history and, an entry a commit and machine, the runs that no entry of it holds; nothing is kept.
+
+    Runs that no commit stands for are left out, and counted in a note.
+    """
+    held = {run.run_id for entry in history.entries for cell in entry.cells for run in cell.runs}
+    groups: dict[tuple[str, str], list[Record]] = {}
+    left_out: list[str] = []
+    for run in records:
+        if run.run_id in held:
+            continue
+        try:
+            groups.setdefault(_stands_for(run), []).append(run)
+        except InputError as error:
+            left_out.append(str(error))
+    entries = [_entry(commit, host, runs, repository) for (commit, host), runs in groups.items()]
+    notes = [f"{len(left_out)} runs are no part of the history, like: {left_out[0]}"] if left_out else []
+    return History(_ordered([*history.entries, *entries], repository), [*history.notes, *notes])
+
+
+def _stands_for(run: Record) -> tuple[str, str]:
+    """(commit, machine) of a run; raises InputError where it was made from changed files, or nobody knows where."""
+    code = run.environment.get("code") or {}
+    commit, host = code.get("commit"), next(iter(fingerprints([run])))
+    if not commit or code.get("dirty"):
+        why = "from changed files" if commit else "outside a git checkout"
+        raise InputError(f"run {run.run_id} was made {why}, so no commit stands for it", "commit, run it again, record")
+    if not host:
+        raise InputError(f"run {run.run_id} does not say on which machine it was made", "run it again")
+    return commit, host
+
+
+def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository | None) -> Entry:
+    """Of a commit that the repository has, its date and subject; of another, the date of its first run."""
     cells = [
         {**asdict(cell), "runs": [asdict(run) for run in cell.runs]} for cell in cells_of(runs).values()
     ]  # fmt: skip
-    content = {
-        "schema_version": SCHEMA, "host": host, "commit": commit, "recorded_at": int(time.time()),
-        "committed_at": repository.committed_at(commit), "subject": repository.line(commit).partition(" ")[2],
-        "cells": cells,
-    }  # fmt: skip
-    entry = Entry.model_validate(content)
-    text = json.dumps(entry.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
-    runs_digest = hashlib.sha256(json.dumps([run.run_id for run in runs]).encode()).hexdigest()[:8]
-    return f"{host}/{commit[:16]}-{runs_digest}.json", text
+    known = (
+        repository if repository and repository.maybe("cat-file", "-e", f"{commit}^{{commit}}") is not None else None
+    )
+    dates = [datetime.fromisoformat(run.started_at).timestamp() for run in runs if run.started_at]
+    return Entry.model_validate(
+        {
+            "schema_version": SCHEMA, "host": host, "commit": commit, "recorded_at": int(time.time()),
+            "committed_at": known.committed_at(commit) if known else int(min(dates, default=0)),
+            "subject": known.line(commit).partition(" ")[2] if known else "", "cells": cells,
+        }
+    )  # fmt: skip
 
 
 def load(store: Store, repository: Repository | None = None) -> History:
@@ -128,12 +161,15 @@ def load(store: Store, repository: Repository | None = None) -> History:
             bad.append(f"{name} ({str(error).splitlines()[0]})")
             continue
         found.append(entry)
-    place = repository.order([entry.commit for entry in found]) if repository and found else {}
-    last = len(place)
-    # By ancestry, not by dates: a clock that was wrong on one machine would reorder the history.
-    found.sort(key=lambda entry: (place.get(entry.commit, last), entry.committed_at, entry.recorded_at))
     notes = [f"{len(bad)} entries of the history cannot be read and were left out, like {bad[0]}"] if bad else []
-    return History(found, notes)
+    return History(_ordered(found, repository), notes)
+
+
+def _ordered(entries: Sequence[Entry], repository: Repository | None) -> list[Entry]:
+    """By ancestry, not by dates: a clock that was wrong on one machine would reorder the history."""
+    place = repository.order([entry.commit for entry in entries]) if repository and entries else {}
+    last = len(place)
+    return sorted(entries, key=lambda entry: (place.get(entry.commit, last), entry.committed_at, entry.recorded_at))
 
 
 @dataclass(frozen=True)

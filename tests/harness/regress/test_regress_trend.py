@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 from harness.figures.base import catalogue, render
 from harness.figures.evidence import load_evidence
 from harness.figures.query import NotDrawn
+from harness.record import Record
 from harness.regress.git import Repository
 from harness.regress.history import load, record
 from harness.regress.store import FolderStore
 from harness.regress.trend import Point, exact_steps, steps_of, trends
-from harness.regress.trend_record import keep
+from harness.regress.trend_record import keep, keep_own
+from harness.results import runs_folder
 from tests.harness.regress.git_made import commit, repository
 from tests.harness.regress.samples_made import session
 
@@ -56,6 +59,12 @@ def test_short_series_show_no_steps_and_exact_counts_every_one():
     assert steps_of(_points([1, 1, 9, 9]), 0.03) == []
     (step,) = exact_steps(_points([10, 10, 11, 11]))
     assert (step.index, step.before_value, step.value) == (2, 10, 11)
+
+
+def write_record(root: Path, run: Record) -> None:
+    folder = runs_folder(root) / run.run_id
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps(run.to_json()))
 
 
 @pytest.fixture
@@ -102,3 +111,43 @@ def test_the_figure_is_drawn_from_the_kept_trend_and_follows_it(kept: Path):
 def test_without_a_history_the_figure_says_what_makes_one(tmp_path: Path):
     with pytest.raises(NotDrawn, match="regress record"):
         catalogue()["outcore-trend"].draw(load_evidence(tmp_path))
+
+
+def test_a_bench_looks_at_its_own_runs_beside_the_baselines(tmp_path: Path):
+    folder, root = repository(tmp_path / "r"), tmp_path / "res"
+    git = Repository(folder)
+    hashes = [commit(folder, f"change {number}") for number in range(3)]
+    kept, own, newest = (session(2, seed=n, commit=hash_) for n, hash_ in enumerate(hashes))
+    for number, run in enumerate([*kept, *own, *newest, *session(1, seed=9, commit="")]):
+        run.run_id = f"20260101-{number:06d}-000-diskgnn-r0"
+        write_record(root, run)
+    record(kept, FolderStore(root / "baselines"), git)
+    keep_own(root, git)
+    (epoch,) = (s for s in load_evidence(root).study("regress-trend").result["series"] if s["name"] == "epoch")
+    assert [(point["commit"], point["runs"]) for point in epoch["points"]] == [(hash_, 2) for hash_ in hashes]
+    assert FolderStore(root / "baselines").names() and len(FolderStore(root / "baselines").names()) == 1
+    (file,) = (root / "studies").glob("regress-trend-*.json")
+    before = file.stat().st_mtime_ns
+    keep_own(root, git)
+    assert file.stat().st_mtime_ns == before
+    (rendered,) = render([catalogue()["outcore-trend"]], load_evidence(root), tmp_path / "figures")
+    assert rendered.status == "drawn"
+
+
+def test_commits_that_nobody_can_order_stand_by_their_runs_dates(tmp_path: Path):
+    runs = session(2, commit="b" * 40) + session(2, seed=1, commit="a" * 40)
+    for number, run in enumerate(runs):
+        run.run_id, run.started_at = (
+            f"20260101-{number:06d}-000-diskgnn-r0",
+            f"2026-01-0{1 + number}T00:00:00.000+00:00",
+        )
+        write_record(tmp_path, run)
+    keep_own(tmp_path, None)
+    (epoch,) = (s for s in load_evidence(tmp_path).study("regress-trend").result["series"] if s["name"] == "epoch")
+    assert [point["commit"][0] for point in epoch["points"]] == ["b", "a"]
+
+
+def test_runs_of_changed_files_alone_are_no_history(tmp_path: Path):
+    write_record(tmp_path, session(1)[0])
+    keep_own(tmp_path, None)
+    assert not (tmp_path / "studies").exists()
