@@ -27,8 +27,19 @@ from harness.figures.query import Group, NotDrawn, group_runs
 from harness.figures.usual import Usual
 from workloads.units import parse_bytes
 
-SYSTEMS = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gnndrive", "diskgnn", "in-memory"]
-SWEPT = ["pyg+", "ginex", "gnndrive", "diskgnn"]
+SYSTEMS = [
+    "pyg+",
+    "dgl-ondisk",
+    "ali+pg",
+    "ginex",
+    "ginex-pg",
+    "mariusgnn",
+    "gnndrive",
+    "diskgnn",
+    "outcore",
+    "in-memory",
+]
+SWEPT = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore"]
 FACTORS = [1.0, 2.0, 4.0, 8.0]
 MIB = 2**20
 

@@ -26,7 +26,7 @@ MIB = 2**20
 
 
 # Systems that keep their features on disk: the others have no limit of the device to be far from.
-ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn"]
+ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn", "outcore"]
 
 
 def needs(profile: Plain) -> Plain:

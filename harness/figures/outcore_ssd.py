@@ -26,7 +26,7 @@ from harness.figures.evidence import Evidence
 from harness.figures.query import NotDrawn, group_runs
 from harness.figures.usual import Usual
 
-SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn"]
+SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore"]
 # An SSD of the cloud with few requests a second; undivided, it lies under the divided class of the profiles.
 SLOW = "aws-gp3"
 BARE = "none"
