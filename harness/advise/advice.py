@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.advise.forecasts import Conditions, Forecast, forecast
 from harness.advise.planned import plan_of
-from harness.advise.share import Share, take_share
+from harness.advise.share import Share, implied_share, take_share
 
 if TYPE_CHECKING:
+    from harness.advise.implied import ImpliedGraph
     from systems.interface import DiskProfile
     from workloads.workload import Workload
 
@@ -64,20 +65,24 @@ class Advice:
 
 def advise(
     setting: Setting, profile: DiskProfile, *, batches: int, systems: list[str] | None = None,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None, graph: ImpliedGraph | None = None,
 ) -> Advice:  # fmt: skip
     """Rank the systems for a setting on a disk.
 
     Args:
         batches: mini-batches of an epoch to sample.
         systems: of these alone; None: all that are installed.
+        graph: sample this instead of the dataset, which is outlines alone.
     """
     from systems.registry import names
     from workloads.accelerator import make_accelerator
 
     accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory)
     try:
-        share = take_share(setting.workload, accelerator, batches, progress)
+        if graph is None:
+            share = take_share(setting.workload, accelerator, batches, progress)
+        else:
+            share = implied_share(setting.workload, graph, accelerator, batches, progress)
         chosen = list(names() if systems is None else systems)
 
         def ranked(at: Setting, disk: DiskProfile) -> list[Forecast]:
@@ -117,7 +122,7 @@ def _one(name: str, setting: Setting, profile: DiskProfile, share: Share, accele
     refused: Forecast | None = None
     for smaller in [{}, *(entry for entry in _SMALLER.get(name, []) if not entry.keys() & own.keys())]:
         planned = plan_of(
-            name, share.workload, accelerator, profile, host=setting.host, device=setting.device_memory,
+            name, share.whole, accelerator, profile, host=setting.host, device=setting.device_memory,
             cores=setting.cores, epochs=setting.epochs, options={**own, **smaller},
         )  # fmt: skip
         made = forecast(name, share, planned, conditions)

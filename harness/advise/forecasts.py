@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.advise.share import Share, device_seconds, misses
+from harness.advise.share import Share, device_seconds, misses, row_misses
 
 if TYPE_CHECKING:
     from harness.advise.planned import Planned
@@ -191,7 +191,11 @@ def _mapped(share: Share, cache_bytes: int) -> float:
 
 
 def _hottest(share: Share, rows: int) -> npt.NDArray[np.bool_]:
-    """bool [N]: the `rows` nodes that the sampled mini-batches ask for most."""
+    """bool [N]: the `rows` nodes that the sampled mini-batches ask for most, or that are known to be asked for most."""
+    if share.hot is not None:
+        known = np.zeros(share.workload.dataset.num_nodes, dtype=bool)
+        known[share.hot(rows)] = True
+        return known
     counts = np.zeros(share.workload.dataset.num_nodes, dtype=np.int32)
     for nodes in share.nodes:
         counts[nodes] += 1
@@ -241,7 +245,7 @@ def _with_topology(share: Share, reads: Reads, cache_bytes: int, why: str, copie
 def _gnndrive(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     slots = {**planned.host, **planned.device}.get("feature buffer", 0) // row_bytes(share)
     # Rows of mini-batches under way are found again, too, so all slots count as one least-recently-used cache.
-    missed = misses("lru", share.nodes, share.workload.dataset.num_nodes, slots)
+    missed = row_misses("lru", share, slots)
     reads = {request_bytes(share, conditions.profile): float(missed)}
     cache = planned.left(conditions.host) + planned.host.get("page cache of indices", 0)
     hits = _per_cent(_accesses(share) - missed, _accesses(share))
@@ -284,7 +288,19 @@ def _ginex(share: Share, planned: Planned, conditions: Conditions) -> _Found:
 def _belady(share: Share, superbatch: int, capacity: int) -> int:
     """Rows read over superbatches, each with a cache of its own: its first fill counts."""
     counted = _counted(share)
-    step = max(1, superbatch)
+    step = max(1, min(superbatch, share.num_batches))
+    cold = _belady_cold(share, min(step, len(counted)), capacity)
+    if step <= len(counted):
+        return cold
+    # A superbatch goes on beyond what was sampled: its cache stands warmed, and is filled once in so many mini-batches.
+    # A cache may leave slots empty that are not worth their first fill.
+    rows = min(capacity, share.workload.dataset.num_nodes)
+    warmed = [row_misses("belady", share, used) + used * len(counted) / step for used in (rows, rows // 2, rows // 4)]
+    return round(min(cold, *warmed))
+
+
+def _belady_cold(share: Share, step: int, capacity: int) -> int:
+    counted = _counted(share)
     total = 0
     for begin in range(0, len(counted), step):
         part = counted[begin : begin + step]
@@ -304,7 +320,8 @@ def _diskgnn(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     every = [part.astype(np.int64) for part in share.nodes]
     for part in every:
         counts.add(part)
-    ranked = counts.hottest(sizes.table_rows + sizes.host_rows)
+    wanted = sizes.table_rows + sizes.host_rows
+    ranked = counts.hottest(wanted) if share.hot is None else share.hot(wanted)
     slots = slots_of(ranked, nodes)
     levels = fit(sizes, miss_curve(every, slots, len(ranked))).levels
     held = np.zeros(nodes, dtype=bool)
@@ -334,8 +351,7 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     system: Any = planned.system
     sizes = system._sizes
     dataset, row = share.workload.dataset, row_bytes(share)
-    missed = misses("belady", share.nodes, dataset.num_nodes, sizes.slots)
-    # Groups of an epoch: what is planned for the share alone is at most the share itself.
+    missed = row_misses("belady", share, sizes.slots)
     groups = -(-share.num_batches // max(1, sizes.group))
     every = {"uses": round(share.rows), "misses": round(missed * share.scale), "row_bytes": row}
     found = predict(conditions.profile, **every, table_bytes=groups * dataset.feature_bytes)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from harness.advise.implied import ImpliedGraph
     from systems.interface import DiskProfile
     from workloads.accelerator import Accelerator
     from workloads.sampling.batch import SampledBatch
@@ -23,6 +24,8 @@ Ids = npt.NDArray[np.int64]
 
 #: Row and page accesses that are held, 4 bytes each.
 MOST_ACCESSES = 1 << 27
+# Working memory of a sampler over the bytes of its largest mini-batch, where no sampler is at hand to say it.
+_SCRATCH_OF_BATCH = 2
 
 
 @dataclass
@@ -31,25 +34,30 @@ class Share:
 
     Attributes:
         workload: cut to the mini-batches sampled.
+        whole: not cut.
         num_batches: of a whole epoch.
-        indptr: int64 [N + 1].
         nodes: uint32, the unique nodes of each mini-batch, the first epoch's before the second's.
         pages: uint32, the unique pages of `indices` that sampling each touches.
         hop_pages: the same by hop, next to the seed nodes last, as blocks are.
         train_s: seconds of each one's training step alone.
+        edges, nbytes: of each one's blocks, and of its arrays.
         sample_s: processor seconds of sampling one mini-batch, the mean.
         graph_bytes: of one sampled mini-batch, the mean.
+        hot: ids of the so many most popular nodes, where more is known of them than the mini-batches show.
     """
 
     workload: Workload
+    whole: Workload
     num_batches: int
-    indptr: Ids
     nodes: list[npt.NDArray[np.uint32]] = field(default_factory=list)
     pages: list[npt.NDArray[np.uint32]] = field(default_factory=list)
     hop_pages: list[list[npt.NDArray[np.uint32]]] = field(default_factory=list)
     train_s: list[float] = field(default_factory=list)
+    edges: list[int] = field(default_factory=list)
+    nbytes: list[int] = field(default_factory=list)
     sample_s: float = 0.0
     graph_bytes: float = 0.0
+    hot: Callable[[int], Ids] | None = None
 
     @property
     def sampled(self) -> int:
@@ -78,16 +86,68 @@ def take_share(
 
     Reads `indptr` and the lists asked for, not the features.
     """
-    from systems.engine.split_tuner import touched_pages
     from systems.engine.topology import mapped_sampler
+
+    indptr = workload.dataset.load("indptr")
+    cut, num_batches = _cut(workload, batches)
+    sampler = mapped_sampler(cut, indptr=indptr)
+    share = _filled(Share(cut, workload, num_batches), sampler, indptr, _Steps(cut, accelerator), progress)
+    if share.sampled < num_batches:
+        _keep_bounds(share, sampler.scratch_bytes)
+    return share
+
+
+def implied_share(
+    workload: Workload, graph: ImpliedGraph, accelerator: Accelerator, batches: int,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Share:  # fmt: skip
+    """The same of a graph that nobody has here. What sampling costs the processor is not known of it, and 0."""
+    cut, num_batches = _cut(workload, batches)
+    share = _filled(Share(cut, workload, num_batches), graph, graph.indptr, _Steps(cut, accelerator), progress)
+    share.sample_s, share.hot = 0.0, graph.hottest
+    _keep_bounds(share, _SCRATCH_OF_BATCH * max(share.nbytes))
+    return share
+
+
+def _keep_bounds(share: Share, scratch_bytes: int) -> None:
+    """Systems plan the whole epoch: its mini-batches are taken to be as those sampled."""
+    from workloads.sampling.make import BatchBounds, keep_bounds
+
+    times = -(-share.num_batches // share.sampled)
+    nodes, edges = (
+        np.tile(np.array(sizes, dtype=np.int64).reshape(2, -1), times)[:, : share.num_batches]
+        for sizes in ([len(part) for part in share.nodes], share.edges)
+    )
+    first = int(nodes.argmax())
+    bounds = BatchBounds(
+        int(nodes.max()), int(edges.max()), max(share.nbytes), divmod(first, share.num_batches), nodes, edges,
+        scratch_bytes,
+    )  # fmt: skip
+    keep_bounds(share.whole, bounds)
+
+
+def _cut(workload: Workload, batches: int) -> tuple[Workload, int]:
+    """The workload of at most `batches` mini-batches an epoch, and how many an epoch has."""
     from workloads.sampling.make import make_seed_plan
 
-    num_batches = len(list(make_seed_plan(workload).batches(0)))
+    num_batches = make_seed_plan(workload).num_batches
     count = min(batches, num_batches)
-    cut = replace(workload, sampler=replace(workload.sampler, max_batches=count))
-    plan, indptr = make_seed_plan(cut), cut.dataset.load("indptr")
-    sampler, steps = mapped_sampler(cut, indptr=indptr), _Steps(cut, accelerator)
-    share = Share(cut, num_batches, indptr)
+    return replace(workload, sampler=replace(workload.sampler, max_batches=count)), num_batches
+
+
+class Sampler(Protocol):
+    """Whatever samples mini-batches."""
+
+    def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
+        """One mini-batch."""
+
+
+def _filled(share: Share, sampler: Sampler, indptr: Any, steps: _Steps, progress: Callable[[str], None]) -> Share:
+    from systems.engine.split_tuner import touched_pages
+    from workloads.sampling.make import make_seed_plan
+
+    cut = share.workload
+    plan, count = make_seed_plan(cut), cut.sampler.max_batches
     sizes: list[int] = []
     held, started = 0, time.thread_time()
     spent = 0.0
@@ -107,6 +167,8 @@ def take_share(
             share.pages.append(np.unique(np.concatenate(share.hop_pages[-1])))
             share.train_s.append(steps.seconds(batch))
             sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
+            share.edges.append(batch.num_edges)
+            share.nbytes.append(batch.nbytes)
             held += len(share.nodes[-1]) + len(share.pages[-1]) + sum(len(pages) for pages in share.hop_pages[-1])
         if epoch == 0 and held > MOST_ACCESSES // 2:
             raise _too_large(count, held)
@@ -159,21 +221,31 @@ class _Steps:
         return time.perf_counter() - start
 
 
-def misses(policy: str, parts: list[npt.NDArray[np.uint32]], ids: int, capacity: int) -> int:
-    """Accesses of the second half of `parts` that a cache of `capacity` misses which the first half has warmed.
+def row_misses(policy: str, share: Share, capacity: int) -> int:
+    """`misses` of the share's rows; a cache that popularity is known for begins with the most popular."""
+    nodes = share.workload.dataset.num_nodes
+    hot = [] if share.hot is None else [share.hot(min(capacity, nodes)).astype(np.uint32)]
+    return misses(policy, [*hot, *share.nodes], nodes, capacity, warm=len(hot) + share.sampled)
+
+
+def misses(
+    policy: str, parts: list[npt.NDArray[np.uint32]], ids: int, capacity: int, *, warm: int | None = None
+) -> int:
+    """Accesses of the later `parts` that a cache of `capacity` misses which the first ones have warmed.
 
     Args:
         policy: of `systems.engine.policies.DYNAMIC`.
         parts: ids below `ids`, unique in each part.
+        warm: how many warm it; None: half of them.
     """
     from systems import _native
 
-    half = len(parts) // 2
+    half = len(parts) // 2 if warm is None else warm
     size = np.array([max(0, capacity)], dtype=np.int64)
     begins = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
     every = np.concatenate(parts).astype(np.uint32) if parts else np.empty(0, dtype=np.uint32)
-    warm = begins[: half + 1]
-    first = _native.policy_misses(policy, every[: warm[-1]], warm, ids, size, 1)
+    before = begins[: half + 1]
+    first = _native.policy_misses(policy, every[: before[-1]], before, ids, size, 1)
     return int(_native.policy_misses(policy, every, begins, ids, size, 1)[0] - first[0])
 
 

@@ -21,12 +21,15 @@ from harness.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.advise import Advice
     from harness.advise.forecasts import Forecast
+    from harness.experiment import RunSettings
 
 
 def advise(
-    dataset: Annotated[str, typer.Argument(help="name under the data root, or a path")],
+    dataset: Annotated[str, typer.Argument(help="name under the data root, or a path; with --published, of a graph")],
     memory: Annotated[str, typer.Option(help="8GiB (all there is), +64MiB (for data) or 0.25x (of the features)")],
     epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
     batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
@@ -39,6 +42,14 @@ def advise(
     device: Annotated[str, typer.Option(help="cpu, cuda or emulated:NAME")] = "cpu",
     device_memory: Annotated[str | None, typer.Option(help="of the device tier, like 2GiB")] = None,
     disk_class: Annotated[str, typer.Option(help="limit the disk to an SSD class: none, NAME or NAME/k")] = "none",
+    drive: Annotated[
+        str | None, typer.Option(help="a disk that is not here: a saved profile, its file, or a class NAME/k")
+    ] = None,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="predict from the statistics of friendster, papers100m, mag240m, igb260m"),
+    ] = False,
+    dim: Annotated[int, typer.Option(help="with --published: feature columns; 0: as published")] = 0,
     isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
     data_root: DataRoot = DATA,
     results_root: ResultsRoot = RESULTS,
@@ -56,6 +67,7 @@ def advise(
     from harness.advise.budget import budget_of
     from harness.experiment import PlannedRun, RunSettings, check_settings, resolve, strict
     from harness.series import Series
+    from harness.ssd.whatif import device_of
     from workloads.dataset import find_dataset
     from workloads.errors import HostError, InputError
 
@@ -71,8 +83,13 @@ def advise(
         "",
     )  # fmt: skip
     check_settings(settings)
+    if dim and not published:
+        raise InputError("--dim is for --published; a dataset has its own", "leave it out")
     unwind_on_signals()
     progress = Progress(quiet=quiet or json_, verbose=verbose)
+    if published:
+        _published(dataset, settings, drive, dim, epochs, batches, results_root, progress, json_=json_)
+        return
     opened = find_dataset(dataset, data_root)
     with Series(results_root, data_root, isolation=isolation, progress=progress) as series:
         config = resolve(PlannedRun("gnndrive", settings), data_root, series.isolation.name)
@@ -81,7 +98,7 @@ def advise(
         few = min(batches, max_batches) if max_batches else batches
         config = config.model_copy(update={"max_batches": few})
         series.prepare([config], opened)
-        profile = series.profile(config)
+        profile = series.profile(config) if drive is None else device_of(drive, results_root).profile
         if profile is None or not profile.points:
             raise HostError("the disk could not be profiled, so nothing can be predicted", "see `outcore doctor`")
         host = budget_of(series, config, opened)
@@ -94,6 +111,37 @@ def advise(
         print_json(_plain(found, host, epochs))
         return
     _print(found, host, epochs)
+
+
+def _published(
+    name: str, settings: RunSettings, drive: str | None, dim: int, epochs: int, batches: int, results_root: Path,
+    progress: Progress, *, json_: bool,
+) -> None:  # fmt: skip
+    """Advice for a graph known by its statistics."""
+    from dataclasses import replace
+
+    from harness.advise.full_size import advise_published
+    from harness.advise.published import published
+    from harness.ssd.whatif import device_of
+    from workloads.errors import InputError
+
+    graph = published(name)
+    if drive is None:
+        raise InputError(
+            "a published graph is predicted for a drive that is named", "give --drive, like aws-nvme or a saved profile"
+        )
+    graph = replace(graph, dim=dim) if dim else graph
+    device = device_of(drive, results_root)
+    found, host = advise_published(
+        graph, settings, device.profile, epochs=epochs, batches=batches, cores=len(os.sched_getaffinity(0)),
+        progress=progress.title,
+    )  # fmt: skip
+    progress.done()
+    if json_:
+        print_json({**_plain(found, host, epochs), "statistics": graph.source, "drive": device.name})
+        return
+    _print(found, host, epochs)
+    print(f"predicted for {device.name} from statistics ({graph.source}); sampling's processor time is not in it")
 
 
 def _plain(found: Advice, host: int, epochs: int) -> dict[str, Any]:

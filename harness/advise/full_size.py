@@ -1,0 +1,70 @@
+"""Advice for a graph that nobody has here, from its published statistics: predictions, of its full size."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.advise.advice import Advice, Setting, advise
+from harness.advise.holes import make_holes
+from harness.advise.implied import ImpliedGraph
+
+if TYPE_CHECKING:
+    from harness.advise.published import PublishedGraph
+    from harness.experiment import RunSettings
+    from systems.interface import DiskProfile
+
+
+def advise_published(
+    graph: PublishedGraph, settings: RunSettings, profile: DiskProfile, *, epochs: int, batches: int, cores: int,
+    systems: list[str] | None = None, progress: Callable[[str], None] = lambda text: None,
+) -> tuple[Advice, int]:  # fmt: skip
+    """Rank the systems for a published graph on a disk; returns the advice and the host budget in bytes.
+
+    What sampling costs the processor is left out, and mini-batches are of the graph that its statistics imply.
+
+    Args:
+        graph: its statistics.
+        settings: as of a run; `dataset` is put in here, `memory` has to be a budget (`0.1x`, `+8GiB`).
+        epochs, batches: of the whole training; mini-batches of an epoch to sample.
+
+    Raises:
+        InputError: the memory is no budget, or the sampler is none that statistics can imply.
+    """
+    from harness.build import workload_of
+    from harness.experiment import PlannedRun, resolve
+    from harness.settings import parse_memory
+    from workloads.errors import InputError
+
+    if settings.sampler != "neighbor" or settings.replace:
+        raise InputError(
+            "only neighbour sampling without replacement is predicted from statistics", "use --sampler neighbor"
+        )
+    budget = parse_memory(settings.memory, graph.num_nodes * graph.dim * np.dtype(graph.dtype).itemsize).budget_bytes
+    if budget is None:
+        raise InputError(
+            f"{settings.memory} is no budget for data, and nothing can be measured for {graph.name}",
+            "give --memory like +8GiB or 0.1x",
+        )
+    folder = Path(tempfile.mkdtemp(prefix="outcore-outlines-"))
+    try:
+        implied = ImpliedGraph(graph.num_nodes, graph.num_edges, graph.accesses, settings.fanout, settings.seed)
+        seeds = np.arange(round(graph.train_share * graph.num_nodes), dtype=np.int64)
+        # Any nodes: what is published says nothing of the degrees of those with a label.
+        seeds = np.sort(implied.node_of(seeds * (graph.num_nodes // max(1, len(seeds)))))
+        dataset = make_holes(folder / graph.name, graph, seeds)
+        progress(f"fitting mini-batches to the accesses of {graph.name}")
+        implied.fit(settings.batch_size)
+        named = settings.model_copy(update={"dataset": str(dataset.path)})
+        config = resolve(PlannedRun("gnndrive", named), folder, "none")
+        setting = Setting(
+            workload_of(config, dataset), config.device, config.device_memory_bytes, budget, epochs, cores
+        )
+        return advise(setting, profile, batches=batches, systems=systems, progress=progress, graph=implied), budget
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
