@@ -44,6 +44,12 @@ class RayFleet(Fleet):
         self._seats: dict[str, Seat] = {}
         self._actors: dict[Seat, Any] = {}
         self._orders: dict[Any, tuple[Seat, Task]] = {}
+        if not _listens(address):
+            # Ray itself would wait half a minute before it said so.
+            raise HostError(
+                f"no Ray cluster answers at {address}: nothing listens there",
+                "start one with `ray start --head`, and see that its client port (10001) can be reached",
+            )
         for attempt in range(_CONNECTS):
             try:
                 ray.init(address=address, log_to_driver=False, logging_level="error")
