@@ -43,8 +43,11 @@ class Recipe(BaseModel):
 
     def expected_bytes(self) -> int:
         """Bytes on disk, roughly: features, neighbour lists, index pointers, labels."""
-        nodes, edges = self.num_nodes(), parse_count(self.edges, "edges")
-        return nodes * (self.dim * (2 if self.dtype == "float16" else 4) + 16) + 4 * edges
+        return self.feature_bytes() + 16 * self.num_nodes() + 4 * parse_count(self.edges, "edges")
+
+    def feature_bytes(self) -> int:
+        """Bytes of the feature table, 0 where nodes follow from a base graph."""
+        return self.num_nodes() * self.dim * (2 if self.dtype == "float16" else 4)
 
 
 def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:

@@ -50,10 +50,13 @@ class CostModel:
 
     def __init__(self, records: Iterable[Record]) -> None:
         found: dict[tuple[str, bool], list[float]] = {}
+        written: dict[str, list[float]] = {}
         for record in records:
             config = record.config
             if record.status != "ok" or not record.duration_s:
                 continue
+            features = config.dataset.num_nodes * config.dataset.dim * (2 if config.dataset.dtype == "float16" else 4)
+            written.setdefault(record.system, []).append(record.preprocess.bytes_written / max(1, features))
             batches = config.max_batches or max(1, config.dataset.train_nodes // config.batch_size)
             expected = modelled_s(
                 epochs=config.epochs, batches=batches, batch_size=config.batch_size, fanout=config.fanout,
@@ -61,6 +64,8 @@ class CostModel:
             )  # fmt: skip
             found.setdefault((record.system, config.memory == "none"), []).append(record.duration_s / expected)
         self._factors = {key: statistics.median(values) for key, values in found.items()}
+        # The mean, not the median: most runs use again what one of them wrote.
+        self._written = {system: statistics.fmean(values) for system, values in written.items()}
 
     def knows(self, cell: PlannedRun) -> bool:
         """Whether the system was measured before, under a cap or without one as here."""
@@ -77,3 +82,13 @@ class CostModel:
             num_nodes=nodes or 1_000_000, memory=settings.memory, stages=settings.stages,
         )  # fmt: skip
         return expected * self._factors.get((cell.system, settings.memory == "none"), 1.0)
+
+    def artefact_bytes(self, cell: PlannedRun, recipe: Recipe | None) -> int:
+        """Bytes that preparing the run may leave on disk: as earlier runs of the system did, or as it says itself."""
+        from systems.registry import load
+
+        share = self._written.get(cell.system)
+        if share is None:
+            # An image of somebody's own says nothing of it.
+            share = 0.0 if ":" in cell.system else load(cell.system).info.artefact_share
+        return round(share * recipe.feature_bytes()) if recipe else 0

@@ -46,11 +46,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a sweep would cost. `seconds` is from earlier records where there are some, else a rough model."""
+    """What a sweep would cost. `seconds` is from earlier records where there are some, else a rough model.
+
+    `artefact_bytes`: what preparing the runs may leave on disk, roughly; until `outcore results gc --artefacts`.
+    """
 
     runs: int
     done: int
     dataset_bytes: int
+    artefact_bytes: int
     seconds: float
     measured: bool
 
@@ -145,7 +149,7 @@ class Sweep:
     def estimate(self) -> Estimate:
         """Runs, bytes of datasets to make, and time, without running anything."""
         model = CostModel(results.records(self._results_root))
-        seconds, measured, done = 0.0, True, 0
+        seconds, measured, done, artefacts = 0.0, True, 0, 0
         finished = self._finished()
         for cell in self.planned:
             if self._is_there(str(cell.settings.dataset)):
@@ -154,8 +158,10 @@ class Sweep:
                     done += 1
                     continue
             measured &= model.knows(cell)
-            seconds += model.seconds(cell, self.recipes.get(str(cell.settings.dataset)))
-        return Estimate(len(self.planned), done, self.missing_bytes({}), seconds, measured)
+            recipe = self.recipes.get(str(cell.settings.dataset))
+            seconds += model.seconds(cell, recipe)
+            artefacts += model.artefact_bytes(cell, recipe)
+        return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
 
     def make_datasets(self) -> None:
         """Make the datasets that are not there yet.

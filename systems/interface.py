@@ -64,6 +64,7 @@ class SystemInfo:
         deterministic_counters: False where the page cache, not the system, decides what is read.
         options: the class of its options.
         data_parallel: whether several processes may run it, each training its part of every step.
+        artefact_share: bytes that preparing a run leaves on disk for later ones, roughly, in feature tables.
     """
 
     name: str
@@ -74,6 +75,7 @@ class SystemInfo:
     options: type[Options]
     deterministic_counters: bool = True
     data_parallel: bool = False
+    artefact_share: float = 0.0
 
 
 @dataclass(frozen=True)

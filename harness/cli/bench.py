@@ -218,6 +218,7 @@ def _print_estimate(sweep: Sweep, studies: StudySweep, *, json_: bool) -> None:
                 "runs": estimate.runs,
                 "done": estimate.done,
                 "dataset_bytes": dataset_bytes,
+                "artefact_bytes": estimate.artefact_bytes,
                 "seconds": estimate.seconds + wanted.seconds,
                 "from_records": estimate.measured,
                 "studies": wanted.studies,
@@ -243,7 +244,8 @@ def _print_estimate(sweep: Sweep, studies: StudySweep, *, json_: bool) -> None:
     how = "from earlier records" if estimate.measured else "a rough model"
     print(
         f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done), "
-        f"{format_bytes(dataset_bytes)} of datasets to make, "
+        f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts to "
+        f"make, "
         f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
     )
 

@@ -54,6 +54,7 @@ class DataTiering(ZeroCopySystem):
         devices=("cpu", "cuda", "emulated"),
         faithful=True,
         options=DataTieringOptions,
+        artefact_share=1.0,
     )
     options: DataTieringOptions
 

@@ -24,4 +24,5 @@ class DglPP(FirstLayerSystem, DglSystem):
         devices=("cpu", "emulated"),
         faithful=False,
         options=DglPPOptions,
+        artefact_share=1.0,
     )

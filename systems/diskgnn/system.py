@@ -31,6 +31,7 @@ class DiskGnn(System):
         devices=("cpu", "cuda", "emulated"),
         faithful=True,
         options=DiskGnnOptions,
+        artefact_share=0.6,
     )
     options: DiskGnnOptions
 

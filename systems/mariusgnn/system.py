@@ -58,6 +58,7 @@ class MariusGnn(System):
         devices=("cpu", "cuda", "emulated"),
         faithful=False,
         options=MariusOptions,
+        artefact_share=1.2,
     )
     options: MariusOptions
 

@@ -19,4 +19,5 @@ class PaGraphPP(FirstLayerSystem, PaGraph):
         devices=("cpu", "cuda", "emulated"),
         faithful=False,
         options=PaGraphOptions,
+        artefact_share=1.0,
     )

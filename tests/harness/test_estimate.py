@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.datasets import Recipe
 from harness.estimate import FIXED_S, CostModel, modelled_s
 from harness.experiment import PlannedRun
-from harness.record import Record
+from harness.record import Preprocess, Record
 from harness.settings import RunSettings
 from tests.harness.records import make_record
 
@@ -44,3 +45,17 @@ def test_earlier_runs_of_the_system_scale_the_model() -> None:
 def test_a_run_that_did_not_end_teaches_nothing() -> None:
     failed = took("gnndrive", 9.0).model_copy(update={"status": "oom"})
     assert not CostModel([failed]).knows(cell())
+
+
+def test_artefacts_are_counted_as_the_system_says_until_runs_have_shown_it() -> None:
+    recipe = Recipe.model_validate({"kind": "kronecker", "nodes": "2M", "edges": "40M", "dim": 128})
+    assert recipe.feature_bytes() == 2_000_000 * 512
+    assert CostModel([]).artefact_bytes(cell("gnndrive"), recipe) == 0
+    assert CostModel([]).artefact_bytes(cell("diskgnn"), recipe) == round(0.6 * recipe.feature_bytes())
+    wrote, again = (
+        took("diskgnn", 1.0).model_copy(update={"preprocess": Preprocess(bytes_written=count)})
+        for count in (recipe.feature_bytes(), 0)
+    )
+    features = wrote.config.dataset.num_nodes * wrote.config.dataset.dim * 4
+    expected = round(0.5 * recipe.feature_bytes() ** 2 / features)
+    assert CostModel([wrote, again]).artefact_bytes(cell("diskgnn"), recipe) == pytest.approx(expected, abs=1)
