@@ -5,7 +5,8 @@ goes on where it stopped. A block holds, for each system and in shuffled order, 
 slowdown: it spins in extract of every mini-batch (`harness/regress/slowdown.py`) for that share of the system's epoch.
 `python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code: live ones (blocks
 as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together), with its own
-stopping rule; writes `gate-proof.csv` and `gate-proof.png`; exit 1 where a promise is not kept.
+stopping rule; writes `gate-proof.csv`, and draws `outcore-gate` from a record of it (`--results`: in the report of that
+root); exit 1 where a promise is not kept.
 """
 
 from __future__ import annotations
@@ -20,8 +21,13 @@ from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from harness.environment import describe
+from harness.figures.base import chosen, render
+from harness.figures.evidence import load_evidence
+from harness.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
 from harness.regress.judge import compare
+from harness.regress.proof_record import Promise, keep_proof
 from harness.regress.samples import Cell, RunSample, is_deterministic, sample_of
 from harness.regress.schedule import Pairs
 from harness.regress.statistics import LEAST_SAMPLES
@@ -161,8 +167,8 @@ def drawn(blocks: list[Block], count: int, rng: random.Random) -> list[Block]:
     return chosen[:count]
 
 
-def judge(root: Path, budget_s: float, pairs: int) -> int:
-    """Every promise, and the power curve; 0 where all are kept."""
+def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
+    """Every promise, and the power curve, kept under `results`; 0 where all are kept."""
     blocks, run_s = read(root)
     if len(blocks) < LEAST_BLOCKS:
         sys.exit(f"gate_proof: {len(blocks)} blocks; resampling needs {LEAST_BLOCKS} at least: collect more")
@@ -170,7 +176,7 @@ def judge(root: Path, budget_s: float, pairs: int) -> int:
     systems = sorted({system for system, _ in blocks[0]})
     most = pairs or max(LEAST_SAMPLES, int(budget_s / (2 * run_s * len(systems))))
     print(f"{len(blocks)} blocks of {', '.join(systems)}, {run_s:.1f} s a run; {most} pairs in {budget_s:.0f} s\n")
-    rows, kept = [], True
+    rows = []
     grown = {level: _growth(blocks, systems, level) for level in LEVELS[1:]}
     for level, shares in grown.items():
         print(
@@ -189,23 +195,28 @@ def judge(root: Path, budget_s: float, pairs: int) -> int:
                 {"pairs": count, "slowed": level, "regressed": share, **{k: v / TRIALS for k, v in said.items()}}
             )
     full = {row["slowed"]: row["regressed"] for row in rows if row["pairs"] == most}
-    kept &= _promise(f"A/A, {TRIALS} resampled, called regressed", full[0.0], full[0.0] <= MOST_FALSE)
+    promises = [_promise(f"A/A, {TRIALS} resampled, called regressed", full[0.0], MOST_FALSE, slowed=0.0)]
     for level, least in LEAST_CAUGHT.items():
-        kept &= _promise(f"slowed by {100 * level:g} %, caught", full[level], full[level] >= least)
-    kept &= _live(blocks, rules)
+        what = f"slowed by {100 * level:g} %, caught"
+        promises.append(_promise(what, full[level], least, least=True, slowed=level))
+    promises.append(_live(blocks, rules))
     rng = random.Random("requests")
     caught = sum(decide(drawn(blocks, 1, rng), ("0", "0b"), rules, 1, extra=1) == "regressed" for _ in range(TRIALS))
-    kept &= _promise("one request more, caught from one pair", caught / TRIALS, caught == TRIALS)
+    promises.append(_promise("one request more, caught from one pair", caught / TRIALS, 1.0, least=True))
     with (root / "gate-proof.csv").open("w", newline="", encoding="utf-8") as out:
         table = csv.DictWriter(out, ["pairs", "slowed", "regressed", "same", "undecided", "improved"], restval=0.0)
         table.writeheader()
         table.writerows(rows)
-    _draw(root / "gate-proof.png", rows, most)
-    print(f"\n{root / 'gate-proof.csv'}, {root / 'gate-proof.png'}")
-    return 0 if kept else 1
+    keep_proof(
+        results, host=host_fingerprint(describe(root)), systems=systems, blocks=len(blocks), trials=TRIALS,
+        budget_s=budget_s, curve=rows, promises=promises,
+    )  # fmt: skip
+    (figure,) = render(chosen("outcore-gate"), load_evidence(results), results / "figures")
+    print(f"\n{root / 'gate-proof.csv'}, {figure.files[0] if figure.files else figure.reason}")
+    return 0 if all(promise.kept for promise in promises) else 1
 
 
-def _live(blocks: list[Block], rules: Rules) -> bool:
+def _live(blocks: list[Block], rules: Rules) -> Promise:
     """Comparisons of runs as they followed each other, a system each, no run used twice."""
     systems = sorted({system for system, _ in blocks[0]})
     said: Counter[Decision] = Counter()
@@ -217,9 +228,8 @@ def _live(blocks: list[Block], rules: Rules) -> bool:
     total = sum(said.values())
     print(f"live A/A comparisons of {LEAST_SAMPLES} pairs: {dict(said)}")
     false = said["regressed"] / max(1, total)
-    return _promise(
-        f"A/A, {total} live (at least {LEAST_LIVE}), called regressed", false, total >= LEAST_LIVE and not false
-    )
+    made = _promise(f"A/A, {total} live (at least {LEAST_LIVE}), called regressed", false, 0.0)
+    return replace(made, kept=made.kept and total >= LEAST_LIVE)
 
 
 def _growth(blocks: list[Block], systems: list[str], level: float) -> dict[str, float]:
@@ -231,37 +241,10 @@ def _growth(blocks: list[Block], systems: list[str], level: float) -> dict[str, 
     return {system: epoch(system, _name(level)) / epoch(system, "0") - 1 for system in systems}
 
 
-def _promise(what: str, value: float, kept: bool) -> bool:
-    print(f"{'kept  ' if kept else 'BROKEN'} {what}: {100 * value:.1f} %")
-    return kept
-
-
-def _draw(path: Path, rows: list[dict[str, float]], most: int) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from harness.figures import style
-    from harness.figures.looks import SERIES
-
-    with mpl.rc_context(style.RC):
-        canvas, axes = plt.subplots(figsize=(style.COLUMN_INCHES, 2.5), constrained_layout=True)
-        for look, count in zip(SERIES, sorted({int(row["pairs"]) for row in rows}), strict=False):
-            mine = [row for row in rows if row["pairs"] == count]
-            label = f"{count} pairs" + (" (the whole budget)" if count == most else "")
-            axes.plot(
-                [100 * row["slowed"] for row in mine], [100 * row["regressed"] for row in mine], color=look.color,
-                marker=look.marker, linestyle=look.line, label=label,
-            )  # fmt: skip
-        for level, least in LEAST_CAUGHT.items():
-            axes.plot([100 * level], [100 * least], marker="_", markersize=14, color="#888888", linestyle="none")
-        axes.set_xlabel("injected into extract (% of the epoch)")
-        axes.set_ylabel("called regressed (%)")
-        axes.set_title("Power of the gate", loc="left")
-        axes.legend(loc="center right")
-        canvas.savefig(path)
-        plt.close(canvas)
+def _promise(what: str, found: float, bound: float, *, least: bool = False, slowed: float | None = None) -> Promise:
+    kept = found >= bound if least else found <= bound
+    print(f"{'kept  ' if kept else 'BROKEN'} {what}: {100 * found:.1f} %")
+    return Promise(what, found, bound, least, kept, slowed)
 
 
 def main() -> int:
@@ -273,13 +256,16 @@ def main() -> int:
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--epochs", type=int, default=8, help="of a run, one of them warm-up")
     parser.add_argument("--budget", type=float, default=600.0, help="judge: seconds of the gate's time budget")
+    parser.add_argument(
+        "--results", type=Path, help="judge: results root whose report is to show it; else below --root"
+    )
     parser.add_argument("--pairs", type=int, default=0, help="judge: pairs instead of what fits the budget")
     options = parser.parse_args()
     if options.do == "collect":
         systems = [name.strip() for name in options.systems.split(",")]
         collect(options.root, options.data_root, options.seconds, systems, options.epochs)
         return 0
-    return judge(options.root, options.budget, options.pairs)
+    return judge(options.root, options.results or options.root / "results", options.budget, options.pairs)
 
 
 if __name__ == "__main__":

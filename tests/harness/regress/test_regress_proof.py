@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks import gate_proof
+from harness.figures.base import catalogue
+from harness.figures.evidence import load_evidence
+from harness.figures.query import NotDrawn
+from harness.regress.proof_record import STUDY
 from harness.regress.samples import RunSample
 
 
@@ -39,22 +43,31 @@ def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_quiet_machine_keeps_every_promise_and_the_power_curve_is_drawn(tmp_path: Path, capsys):
     root = _blocks(tmp_path / "quiet", 0.004)
-    assert gate_proof.judge(root, 600.0, 8) == 0
+    assert gate_proof.judge(root, tmp_path / "results", 600.0, 8) == 0
     assert "BROKEN" not in capsys.readouterr().out
-    assert (root / "gate-proof.png").stat().st_size > 5000
+    assert (tmp_path / "results" / "figures" / "outcore-gate.png").stat().st_size > 5000
+    record = load_evidence(tmp_path / "results").study(STUDY)
+    assert [promise["kept"] for promise in record.result["promises"]] == [True] * 5
+    altered = catalogue()["outcore-gate"].draw(load_evidence(tmp_path / "results"))
+    assert sorted(set(altered.data["slowed"])) == [0.0, 0.03, 0.05, 0.1] and "30 blocks" in altered.caption
     assert (root / "gate-proof.csv").read_text().count("\n") > 8
 
 
 def test_noise_that_hides_a_slowdown_is_told_as_a_broken_promise(tmp_path: Path, capsys):
-    assert gate_proof.judge(_blocks(tmp_path / "noisy", 0.1), 600.0, 6) == 1
+    assert gate_proof.judge(_blocks(tmp_path / "noisy", 0.1), tmp_path / "results", 600.0, 6) == 1
     assert "BROKEN slowed by 5 %" in capsys.readouterr().out
 
 
 def test_a_gate_that_cries_wolf_is_told(tmp_path: Path, capsys):
-    assert gate_proof.judge(_blocks(tmp_path / "wolf", 0.002, false_effect=0.08), 600.0, 6) == 1
+    assert gate_proof.judge(_blocks(tmp_path / "wolf", 0.002, false_effect=0.08), tmp_path / "results", 600.0, 6) == 1
     assert "BROKEN A/A" in capsys.readouterr().out
 
 
 def test_too_few_blocks_are_refused(tmp_path: Path):
     with pytest.raises(SystemExit, match="collect more"):
-        gate_proof.judge(_blocks(tmp_path / "few", 0.01, count=3), 600.0, 6)
+        gate_proof.judge(_blocks(tmp_path / "few", 0.01, count=3), tmp_path / "results", 600.0, 6)
+
+
+def test_without_a_proof_the_figure_says_how_to_make_one(tmp_path: Path):
+    with pytest.raises(NotDrawn, match="gate_proof collect"):
+        catalogue()["outcore-gate"].draw(load_evidence(tmp_path))
