@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from harness.figures import style
 from harness.figures.base import Plain, gallery, only_systems, values, with_dims
 from harness.figures.ginex_grid import batch_sizes, host_budget
-from harness.figures.query import Group, NotDrawn, Point, Value, epoch_seconds, group_runs
+from harness.figures.query import Group, NotDrawn, Point, Value, epoch_seconds, group_runs, pairs
 from harness.figures.style import Look
 from workloads.units import parse_bytes
 
@@ -108,7 +108,7 @@ def _having(where: Callable[[Any], bool], key: Callable[[Any], Any], value: Any)
 
 
 def largest_group(frame: pd.DataFrame, keys: Sequence[Where], where: Where, **how: Any) -> Group:
-    """The group of most points, of settings that vary together: one of `keys` is equal within it.
+    """The group that compares most, of settings that vary together: one of `keys` is equal within it.
 
     Args:
         frame, how: as for `group_runs`.
@@ -128,11 +128,15 @@ def largest_group(frame: pd.DataFrame, keys: Sequence[Where], where: Where, **ho
         except NotDrawn as missing:
             reason = missing
             continue
-        if best is None or len(group.points) > len(best.points):
+        if best is None or _compares(group) > _compares(best):
             best = group
     if best is None:
         raise reason
     return best
+
+
+def _compares(group: Group) -> tuple[int, int]:
+    return pairs(group.points), len(group.points)
 
 
 def device_bytes(config: Mapping[str, Any]) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,7 +105,7 @@ def group_runs(
     where: Callable[[Mapping[str, Any]], bool] = lambda config: True,
     want_axis: int = 2,
 ) -> Group:
-    """The largest group of comparable runs, newest first among equals.
+    """The group of comparable runs that compares most: most pairs of systems at one x, most points, newest first.
 
     Args:
         frame: `harness.results.load()`.
@@ -137,11 +138,12 @@ def group_runs(
         groups.setdefault(key, []).append((record, path))
     usual = Usual(frame["record"])
     best: Group | None = None
-    best_rank: tuple[int, int, str] | None = None
+    best_rank: tuple[int, int, int, int, str] | None = None
     for key, members in groups.items():
         points = _points(members, axis, value, usual)
         distinct = len({str(point.x) for point in points})
-        rank = (min(distinct, want_axis) * 1000 + len(points), len(members), max(r["run_id"] for r, _ in members))
+        newest = max(record["run_id"] for record, _ in members)
+        rank = (min(distinct, want_axis), pairs(points), len(points), len(members), newest)
         if distinct >= want_axis and (best_rank is None or rank > best_rank):
             others = [other for other in groups if other != key and settings[other] == settings[key]]
             elsewhere = sum(len(groups[other]) for other in others)
@@ -151,6 +153,11 @@ def group_runs(
         tail = f" ({dropped} invalid ones are never drawn)" if dropped else ""
         raise NotDrawn(f"no comparable runs over at least {want_axis} values of its axis{tail}")
     return best
+
+
+def pairs(points: Iterable[Point]) -> int:
+    """Pairs of systems that have a point at the same x: what a figure compares."""
+    return sum(count * (count - 1) // 2 for count in Counter(str(point.x) for point in points).values())
 
 
 def _points(members: list[tuple[dict[str, Any], str]], axis: Axis, value: Value, usual: Usual) -> list[Point]:

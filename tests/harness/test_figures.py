@@ -9,6 +9,8 @@ import pytest
 
 from harness.figures.base import catalogue, chosen, render
 from harness.figures.evidence import load_evidence
+from harness.figures.query import group_runs
+from harness.results import load
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 
@@ -99,6 +101,19 @@ def test_different_settings_are_never_mixed(tmp_path: Path) -> None:
     save(tmp_path, make_record("gnndrive", [99.0], dim=256, disk_class="none"))
     result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
     assert 99.0 not in set(pd.read_csv(result.files[2])["value"])
+
+
+def test_of_two_settings_the_one_that_compares_more_is_drawn_though_the_other_has_more_points(tmp_path: Path) -> None:
+    for size in (1, 2, 3, 4):
+        save(tmp_path, make_record("pyg+", [9.0, 9.0], batch_size=size))
+    save(tmp_path, make_record("gnndrive", [5.0, 5.0], batch_size=1))
+    for size in (2, 3):
+        for system in ("pyg+", "gnndrive"):
+            save(tmp_path, make_record(system, [1.0, 1.0], batch_size=size, device_memory_bytes=64 * 2**20))
+    group = group_runs(load(tmp_path), axis=lambda config: config["batch_size"], ignore=["batch_size"])
+    assert [(point.system, point.x, point.value) for point in group.points] == [
+        (system, size, 1.0) for system in ("gnndrive", "pyg+") for size in (2, 3)
+    ]
 
 
 def test_the_caption_says_emulated_and_names_the_caveats(tmp_path: Path) -> None:
