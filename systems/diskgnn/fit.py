@@ -94,10 +94,12 @@ def _best(
     """
     for buffers in range(max(usual, most), 0, -1):
         found = curve.largest_cache(rows, buffers, padding, align, offset)
+        # A buffer has a row even where no mini-batch needs one.
+        found = min(found, rows - buffers * rounded_up(max(1, padding), align))
         if found < 0:
             continue
         cached = found if wanted is None else min(found, wanted)
-        taken = buffers * rounded_up(curve.at(offset + cached) + padding, align)
+        taken = buffers * rounded_up(max(1, curve.at(offset + cached) + padding), align)
         if rounded_up(cached, align) + taken > rows and buffers > 1:
             continue  # fewer rows are wanted in the cache, which leaves more to the buffers
         if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.check.case import Case
@@ -167,6 +167,8 @@ def test_the_cache_leaves_room_for_the_buffers(lists: Lists, ranked: int, buffer
 
 
 @settings(max_examples=50, deadline=None)
+@example([[]], 33, 40, 60, 3, 5, None, None)
+@example([[]], 40, 40, 60, 3, 5, None, None)
 @given(
     LISTS, st.integers(0, NODES), st.integers(40, 300), st.integers(60, 300), st.integers(1, 3), st.integers(1, 5),
     st.none() | st.integers(0, 20), st.none() | st.integers(0, 20),
