@@ -11,6 +11,7 @@ from systems.interface import DiskProfile, StageSpan
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.calibrate import Cache
     from workloads.workload import Workload
 
 
@@ -85,6 +86,7 @@ class RunContext:
         evictions: what was cold before the run and after `prepare()`.
         isolation, isolation_caveats, proves_memory: the backend and what it cannot do here.
         faithful, deterministic_counters: from the system's SystemInfo.
+        cache: keeps what is found of the workload's trace.
     """
 
     workload: Workload | None
@@ -107,3 +109,4 @@ class RunContext:
     environment: dict[str, Any]
     faithful: bool = True
     deterministic_counters: bool = True
+    cache: Cache | None = None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from harness.context import RunContext
 from harness.predict import predicted_seconds
 from harness.record import EpochRecord, Record, StorageClass, Summary, spread
-from harness.trace import PAGE_BYTES, belady_misses, trace_of
+from harness.trace import PAGE_BYTES
+from harness.trace_facts import TraceFacts
 from systems.interface import DiskProfile, StageSpan, wall_seconds
 
 _MIB = 1 << 20
@@ -43,20 +44,21 @@ class WorkingSet:
 def working_set(record: Record, context: RunContext) -> WorkingSet | None:
     """The working set of a run's measured epochs. None where the trace is unknown."""
     workload = context.workload
-    trace = trace_of(workload, record.config.epochs) if workload is not None else None
-    if trace is None or workload is None:
+    if workload is None:
+        return None
+    facts = TraceFacts(workload, record.config, context.cache)
+    epochs = facts.epochs()
+    if epochs is None:
         return None
     row_bytes = workload.dataset.dim * workload.dataset.feature_dtype.itemsize
-    measured = [entry for entry in trace.epochs if entry[0] >= record.config.warmup] or trace.epochs
     host, device = record.memory.budget_bytes, (record.config.device_memory_bytes or 0) * record.config.ranks
     memory = None if host is None else host + device
-    capacity = workload.dataset.num_nodes if memory is None else memory // row_bytes
-    misses = belady_misses(trace.batches, capacity)
+    misses = facts.belady_misses(workload.dataset.num_nodes if memory is None else memory // row_bytes) or {}
     sizes, limits, belady = [], [], []
-    for epoch, begin, end in measured:
-        topology = trace.topology_pages[epoch] * PAGE_BYTES
-        sizes.append(trace.unique_rows[epoch] * row_bytes + topology)
-        belady.append(sum(misses[begin:end]))
+    for entry in [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs:
+        topology = entry.topology_pages * PAGE_BYTES
+        sizes.append(entry.unique_rows * row_bytes + topology)
+        belady.append(misses[entry.epoch])
         if context.profile is not None and context.profile.points:
             table = workload.dataset.num_nodes * row_bytes
             least = least_device_seconds(context.profile, belady[-1], row_bytes, topology, table)

@@ -237,6 +237,7 @@ class _Execution:
             environment=record.environment,
             faithful=series.is_faithful(self._config),
             deterministic_counters=info.deterministic_counters,
+            cache=series.cache,
         )
 
     def _memory(self, telemetry: Any) -> Memory:

@@ -49,12 +49,13 @@ def digests_equal_the_workload(record: Record, context: RunContext) -> Finding |
     """
     if record.status != "ok" or context.workload is None or not context.faithful or not record.epochs:
         return None
-    from harness.trace import trace_of
+    from harness.trace_facts import TraceFacts
 
-    trace = trace_of(context.workload, record.config.epochs)
-    if trace is None:
+    epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
+    if epochs is None:
         return None
-    wrong = [epoch.epoch for epoch in record.epochs if epoch.digest != trace.digests.get(epoch.epoch)]
+    digests = {entry.epoch: entry.digest for entry in epochs}
+    wrong = [epoch.epoch for epoch in record.epochs if epoch.digest != digests.get(epoch.epoch)]
     return Finding(not wrong, f"epochs {wrong} differ" if wrong else f"{len(record.epochs)} epochs equal")
 
 
