@@ -299,6 +299,7 @@ class ExternalSampler:
         pieces: int,
         depth: int,
         group_nodes: int,
+        threads: int,
         mode: str,
     ) -> None: ...
     def sample(self, epoch: int, numbers: Ids, seeds: Ids, offsets: Ids) -> tuple[int, bool, int] | None: ...

@@ -93,11 +93,11 @@ void bind_external(nb::module_& m) {
                std::uint64_t indices_offset, std::uint64_t num_nodes, std::uint64_t num_edges, std::uint32_t index_bytes,
                const std::vector<std::int64_t>& fanout, std::uint64_t seed, bool replace, std::uint64_t gap_bytes,
                std::uint32_t piece_bytes, std::uint32_t pieces, std::uint32_t depth, std::uint32_t group_nodes,
-               const std::string& mode) {
+               std::uint32_t threads, const std::string& mode) {
                 try {
                     new (self) ExternalSampler({indptr, indptr_offset, 8, num_nodes + 1},
                                                {indices, indices_offset, index_bytes, num_edges},
-                                               {fanout, seed, replace, gap_bytes, piece_bytes, pieces, depth, group_nodes,
+                                               {fanout, seed, replace, gap_bytes, piece_bytes, pieces, depth, group_nodes, threads,
                                                 mode != "pread", mode == "io_uring"});
                 } catch (const std::system_error& error) {
                     raise_os_error(error, indptr);
@@ -106,7 +106,7 @@ void bind_external(nb::module_& m) {
             nb::kw_only(), nb::arg("indptr"), nb::arg("indptr_offset"), nb::arg("indices"), nb::arg("indices_offset"),
             nb::arg("num_nodes"), nb::arg("num_edges"), nb::arg("index_bytes"), nb::arg("fanout"), nb::arg("seed"),
             nb::arg("replace"), nb::arg("gap_bytes"), nb::arg("piece_bytes"), nb::arg("pieces"), nb::arg("depth"),
-            nb::arg("group_nodes"), nb::arg("mode"))
+            nb::arg("group_nodes"), nb::arg("threads"), nb::arg("mode"))
         .def(
             "sample",
             [](ExternalSampler& self, std::uint64_t epoch, const Ids& numbers, const Ids& seeds, const Ids& offsets) {

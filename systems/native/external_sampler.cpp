@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
 constexpr std::uint32_t nobody = UINT32_MAX;
 constexpr std::size_t most_wants = 8192;  // of one piece, before it is read
+// Below so many, waking another thread takes longer than what it would do.
+constexpr std::uint64_t least_shared = 512;
 
 PieceFileOptions file_options(const GraphFile& file, const ExternalOptions& options, std::uint32_t extra, std::uint32_t pieces) {
     return {options.piece_bytes + extra, pieces, options.depth, file.end(), options.gap_bytes, options.want_ring, options.need_ring};
@@ -105,6 +107,12 @@ struct ExternalSampler::Labels {
     }
 };
 
+std::size_t ExternalSampler::Bucket::size() const {
+    std::size_t sum = 0;
+    for (const Share& share : shares) sum += share.wants.size();
+    return sum;
+}
+
 struct ExternalSampler::Flight {
     Bucket bucket;
     PieceFile::Read read;
@@ -113,7 +121,7 @@ struct ExternalSampler::Flight {
 ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
     : indptr_(indptr), indices_(indices), options_(std::move(options)), num_nodes_(indptr.items - 1) {
     if (num_nodes_ >= nobody) throw std::invalid_argument("graphs of 2^32 - 1 nodes or more are not sampled out of core");
-    if (options_.piece_bytes % page_bytes != 0 || options_.piece_bytes == 0 || options_.pieces < 2 || options_.group_nodes == 0)
+    if (options_.piece_bytes % page_bytes != 0 || options_.piece_bytes == 0 || options_.pieces < 2 || options_.group_nodes == 0 || options_.threads == 0)
         throw std::invalid_argument("pieces are whole pages, and at least two of them are in memory");
     if (indptr_.item_bytes != 8 || (indices_.item_bytes != 4 && indices_.item_bytes != 8) || indptr_.offset % 8 != 0 ||
         indices_.offset % indices_.item_bytes != 0)
@@ -160,19 +168,28 @@ std::optional<ExternalFailure> ExternalSampler::sample(std::uint64_t epoch, std:
         }
         part.runs.push_back({0, count, 0, 0});
     }
+    // Made here, so that helpers are of their caller's priority.
+    if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
+    drawings_.resize(options_.threads);
+    for (std::size_t d = 0; d < drawings_.size(); ++d) {
+        drawings_[d].begin = parts_.size() * d / drawings_.size();
+        drawings_[d].end = parts_.size() * (d + 1) / drawings_.size();
+    }
     const auto clear = [&] {
         buckets_.clear();
         spare_.clear();
         flights_.clear();
     };
     try {
-        auto working = labels();
         for (std::uint32_t hop = 0; hop < options_.fanout.size(); ++hop) {
             run_hop(hop, epoch);
             if (hop + 1 == options_.fanout.size()) break;
-            for (Part& part : parts_) settle(part, *working);
+            team_->share(parts_.size(), [&](std::size_t p) {
+                auto working = labels();
+                settle(parts_[p], *working);
+                give_back(std::move(working));
+            });
         }
-        give_back(std::move(working));
     } catch (const ReadFailed& failed) {
         clear();
         parts_.clear();
@@ -245,15 +262,25 @@ void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
         std::uint64_t width = stop - first;
         while (first < stop) {
             const std::uint64_t last = std::min(stop, first + width);
-            std::uint64_t held = 0;
-            for (const Part& part : parts_)
-                for (std::size_t r = 0; r < part.runs.size(); ++r) held += part.until(r, part.runs[r].drawn, last) - part.runs[r].drawn;
+            std::uint64_t held = 0, furthest = 0;
+            for (const Part& part : parts_) {
+                for (std::size_t r = 0; r < part.runs.size(); ++r) {
+                    const std::uint32_t drawn = part.runs[r].drawn, until = part.until(r, drawn, last);
+                    if (until == drawn) continue;
+                    held += until - drawn;
+                    furthest = std::max<std::uint64_t>(furthest, part.node(r, until - 1));
+                }
+            }
             if (held > options_.group_nodes && width > 1) {
                 width = std::max<std::uint64_t>(1, width / 2);
                 continue;
             }
             if (held > 0) {
-                draw_range(first, last, number * piece, read.memory, hop, epoch);
+                std::int64_t start = 0;
+                const std::int64_t end = list_end(furthest, number * piece, read.memory, start);
+                reach_ = std::max(reach_, indices_.offset + static_cast<std::uint64_t>(end) * indices_.item_bytes);
+                make_room(reach_);
+                draw_range(last, held, number * piece, read.memory, hop, epoch);
                 ship(reach_);
             }
             if (held < options_.group_nodes / 4) width *= 2;
@@ -266,87 +293,111 @@ void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
     while (!flights_.empty()) land();
 }
 
-void ExternalSampler::draw_range(std::uint64_t first, std::uint64_t last, std::uint64_t base, const std::byte* pointers,
-                                 std::uint32_t hop, std::uint64_t epoch) {
-    static_cast<void>(first);
-    const std::int64_t fanout = options_.fanout[hop];
-    std::uint64_t reach = reach_;
-    std::array<DrawnList, kDrawLanes> lists;
-    std::array<std::uint32_t, kDrawLanes> places;
-    for (std::uint32_t p = 0; p < parts_.size(); ++p) {
-        Part& part = parts_[p];
-        std::size_t waiting = 0;
-        const auto draw = [&] {
-            if (waiting == 0) return;
-            const auto count = static_cast<std::size_t>(fanout);
-            positions_.resize(count * kDrawLanes);
-            drawer_.draw({lists.data(), waiting}, {options_.seed, epoch, part.number, hop}, count, options_.replace, positions_.data());
-            for (std::size_t l = 0; l < waiting; ++l)
-                for (std::size_t k = 0; k < count; ++k)
-                    want(lists[l].start + positions_[lists[l].at + k], p, places[l] + static_cast<std::uint32_t>(k));
-            waiting = 0;
-        };
-        for (std::size_t r = 0; r < part.runs.size(); ++r) {
-            auto& run = part.runs[r];
-            for (; run.drawn < run.end; ++run.drawn) {
-                const std::uint32_t position = part.position(r, run.drawn), node = part.nodes[position];
-                if (node >= last) break;
-                std::int64_t bounds[2];
-                std::memcpy(bounds, pointers + (indptr_.offset + 8 * std::uint64_t{node} - base), sizeof bounds);
-                const auto [start, end] = bounds;
-                if (start < 0 || end < start || static_cast<std::uint64_t>(end) > indices_.items)
-                    throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
-                                            std::to_string(start) + ", " + std::to_string(end) + ") of " +
-                                            std::to_string(indices_.items) + " edges");
-                const auto degree = static_cast<std::uint64_t>(end - start);
-                const std::uint64_t kept = PositionDrawer::count(degree, fanout, options_.replace);
-                const auto place = static_cast<std::uint32_t>(part.arrived.size());
-                if (part.arrived.size() + kept >= std::size_t{1} << 31) throw std::invalid_argument("one hop has 2^31 edges or more");
-                part.start[position] = place;
-                part.count[position] = static_cast<std::uint32_t>(kept);
-                part.arrived.resize(part.arrived.size() + kept);
-                part.list_reads += kept > 0;
-                if (kept == 0) continue;
-                reach = std::max(reach, indices_.offset + static_cast<std::uint64_t>(end) * indices_.item_bytes);
-                if (fanout < 0 || (kept == degree && !options_.replace)) {
-                    for (std::uint64_t k = 0; k < kept; ++k)
-                        want(static_cast<std::uint64_t>(start) + k, p, place + static_cast<std::uint32_t>(k));
-                    continue;
-                }
-                lists[waiting] = {node, static_cast<std::uint64_t>(start), degree, waiting * static_cast<std::size_t>(fanout)};
-                places[waiting++] = place;
-                if (waiting == kDrawLanes) draw();
-            }
-        }
-        draw();
-    }
-    reach_ = reach;
+std::int64_t ExternalSampler::list_end(std::uint64_t node, std::uint64_t base, const std::byte* pointers, std::int64_t& start) const {
+    std::int64_t bounds[2];
+    std::memcpy(bounds, pointers + (indptr_.offset + 8 * node - base), sizeof bounds);
+    start = bounds[0];
+    if (start < 0 || bounds[1] < start || static_cast<std::uint64_t>(bounds[1]) > indices_.items)
+        throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" + std::to_string(start) + ", " +
+                                std::to_string(bounds[1]) + ") of " + std::to_string(indices_.items) + " edges");
+    return bounds[1];
 }
 
-void ExternalSampler::want(std::uint64_t edge, std::uint32_t part, std::uint32_t place) {
+void ExternalSampler::draw_range(std::uint64_t last, std::uint64_t held, std::uint64_t base, const std::byte* pointers, std::uint32_t hop,
+                                 std::uint64_t epoch) {
+    const auto draw = [&](std::size_t d) {
+        for (std::size_t p = drawings_[d].begin; p < drawings_[d].end; ++p)
+            draw_part(d, static_cast<std::uint32_t>(p), last, base, pointers, hop, epoch);
+    };
+    // Whole lists are of any length: there what is noted is read while it is noted.
+    alone_ = held < least_shared || options_.fanout[hop] < 0;
+    if (alone_) {
+        for (std::size_t d = 0; d < drawings_.size(); ++d) draw(d);
+    } else {
+        team_->share(drawings_.size(), draw);
+    }
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+        if (buckets_[b].size() >= most_wants) send(std::exchange(buckets_[b], empty_bucket()), (front_ + b) * options_.piece_bytes);
+}
+
+void ExternalSampler::draw_part(std::size_t d, std::uint32_t p, std::uint64_t last, std::uint64_t base, const std::byte* pointers,
+                                std::uint32_t hop, std::uint64_t epoch) {
+    const std::int64_t fanout = options_.fanout[hop];
+    Drawing& drawing = drawings_[d];
+    std::array<DrawnList, kDrawLanes> lists;
+    std::array<std::uint32_t, kDrawLanes> places;
+    Part& part = parts_[p];
+    std::size_t waiting = 0;
+    const auto draw = [&] {
+        if (waiting == 0) return;
+        const auto count = static_cast<std::size_t>(fanout);
+        drawing.positions.resize(count * kDrawLanes);
+        drawing.drawer.draw({lists.data(), waiting}, {options_.seed, epoch, part.number, hop}, count, options_.replace, drawing.positions.data());
+        for (std::size_t l = 0; l < waiting; ++l)
+            for (std::size_t k = 0; k < count; ++k)
+                want(d, lists[l].start + drawing.positions[lists[l].at + k], p, places[l] + static_cast<std::uint32_t>(k));
+        waiting = 0;
+    };
+    for (std::size_t r = 0; r < part.runs.size(); ++r) {
+        auto& run = part.runs[r];
+        for (; run.drawn < run.end; ++run.drawn) {
+            const std::uint32_t position = part.position(r, run.drawn), node = part.nodes[position];
+            if (node >= last) break;
+            std::int64_t start = 0;
+            const std::int64_t end = list_end(node, base, pointers, start);
+            const auto degree = static_cast<std::uint64_t>(end - start);
+            const std::uint64_t kept = PositionDrawer::count(degree, fanout, options_.replace);
+            const auto place = static_cast<std::uint32_t>(part.arrived.size());
+            if (part.arrived.size() + kept >= std::size_t{1} << 31) throw std::invalid_argument("one hop has 2^31 edges or more");
+            part.start[position] = place;
+            part.count[position] = static_cast<std::uint32_t>(kept);
+            part.arrived.resize(part.arrived.size() + kept);
+            part.list_reads += kept > 0;
+            if (kept == 0) continue;
+            if (fanout < 0 || (kept == degree && !options_.replace)) {
+                for (std::uint64_t k = 0; k < kept; ++k)
+                    want(d, static_cast<std::uint64_t>(start) + k, p, place + static_cast<std::uint32_t>(k));
+                continue;
+            }
+            lists[waiting] = {node, static_cast<std::uint64_t>(start), degree, waiting * static_cast<std::size_t>(fanout)};
+            places[waiting++] = place;
+            if (waiting == kDrawLanes) draw();
+        }
+    }
+    draw();
+}
+
+ExternalSampler::Bucket ExternalSampler::empty_bucket() {
+    Bucket bucket;
+    if (!spare_.empty()) {
+        bucket = std::move(spare_.back());
+        spare_.pop_back();
+    }
+    bucket.alone = 0;
+    bucket.shares.resize(drawings_.size());
+    for (Share& share : bucket.shares) {
+        share.wants.clear();
+        share.pages.assign(options_.piece_bytes / page_bytes / 64 + 1, 0);
+    }
+    return bucket;
+}
+
+void ExternalSampler::make_room(std::uint64_t reach) {
+    while ((front_ + buckets_.size()) * options_.piece_bytes < reach) buckets_.push_back(empty_bucket());
+}
+
+void ExternalSampler::want(std::size_t d, std::uint64_t edge, std::uint32_t part, std::uint32_t place) {
     const std::uint64_t at = indices_.offset + edge * indices_.item_bytes;
     const std::uint64_t piece = at / options_.piece_bytes;
-    if (piece < front_) throw std::out_of_range("neighbour lists do not follow one another: indptr descends");
-    while (buckets_.size() <= piece - front_) {
-        if (spare_.empty()) {
-            buckets_.emplace_back();
-        } else {
-            buckets_.push_back(std::move(spare_.back()));
-            spare_.pop_back();
-        }
-        buckets_.back().pages.assign(options_.piece_bytes / page_bytes / 64 + 1, 0);
-    }
+    if (piece < front_ || piece - front_ >= buckets_.size())
+        throw std::out_of_range("neighbour lists do not follow one another: indptr descends");
     Bucket& bucket = buckets_[piece - front_];
+    Share& share = bucket.shares[d];
     const auto inside = static_cast<std::uint32_t>(at % options_.piece_bytes);
-    PieceFile::mark(bucket.pages, inside / page_bytes);
-    bucket.wants.push_back({inside, part, place});
+    PieceFile::mark(share.pages, inside / page_bytes);
+    share.wants.push_back({inside, part, place});
     // Where so many want the same few nodes, the piece is read more than once rather than all of that held.
-    if (bucket.wants.size() >= most_wants) {
-        Bucket full = std::move(bucket);
-        bucket = Bucket{};
-        bucket.pages.assign(options_.piece_bytes / page_bytes / 64 + 1, 0);
-        send(std::move(full), piece * options_.piece_bytes);
-    }
+    if (alone_ && ++bucket.alone >= most_wants) send(std::exchange(bucket, empty_bucket()), piece * options_.piece_bytes);
 }
 
 // Reads the pieces that end at byte `below` or before it.
@@ -360,7 +411,7 @@ void ExternalSampler::ship_front() {
     Bucket bucket = std::move(buckets_.front());
     buckets_.pop_front();
     const std::uint64_t base = front_++ * options_.piece_bytes;
-    if (bucket.wants.empty()) {
+    if (bucket.size() == 0) {
         if (spare_.size() < options_.pieces) spare_.push_back(std::move(bucket));
         return;
     }
@@ -369,7 +420,10 @@ void ExternalSampler::ship_front() {
 
 void ExternalSampler::send(Bucket bucket, std::uint64_t base) {
     while (!index_file_->has_room()) land();
-    auto read = index_file_->begin(base, bucket.pages, reads_);
+    auto& pages = bucket.shares.front().pages;
+    for (std::size_t d = 1; d < bucket.shares.size(); ++d)
+        for (std::size_t i = 0; i < pages.size(); ++i) pages[i] |= bucket.shares[d].pages[i];
+    auto read = index_file_->begin(base, pages, reads_);
     flights_.push_back({std::move(bucket), std::move(read)});
 }
 
@@ -380,22 +434,28 @@ void ExternalSampler::land() {
     wait_for(*index_file_, flight.read, true);
     const std::byte* memory = flight.read.memory;
     const bool wide = indices_.item_bytes == 8;
-    for (const Want& wanted : flight.bucket.wants) {
-        std::uint64_t id = 0;
-        if (wide) {
-            std::memcpy(&id, memory + wanted.at, 8);
-        } else {
-            std::uint32_t narrow = 0;
-            std::memcpy(&narrow, memory + wanted.at, 4);
-            id = narrow;
+    const auto hand_out = [&](std::size_t d) {
+        for (const Want& wanted : flight.bucket.shares[d].wants) {
+            std::uint64_t id = 0;
+            if (wide) {
+                std::memcpy(&id, memory + wanted.at, 8);
+            } else {
+                std::uint32_t narrow = 0;
+                std::memcpy(&narrow, memory + wanted.at, 4);
+                id = narrow;
+            }
+            if (id >= num_nodes_)
+                throw std::out_of_range("edge " + std::to_string((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes) +
+                                        " comes from node " + std::to_string(id) + ", which is not one of " + std::to_string(num_nodes_));
+            parts_[wanted.part].arrived[wanted.place] = static_cast<std::uint32_t>(id);
         }
-        if (id >= num_nodes_)
-            throw std::out_of_range("edge " + std::to_string((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes) +
-                                    " comes from node " + std::to_string(id) + ", which is not one of " + std::to_string(num_nodes_));
-        parts_[wanted.part].arrived[wanted.place] = static_cast<std::uint32_t>(id);
+    };
+    if (flight.bucket.size() >= 4 * least_shared) {
+        team_->share(flight.bucket.shares.size(), hand_out);
+    } else {
+        for (std::size_t d = 0; d < flight.bucket.shares.size(); ++d) hand_out(d);
     }
     index_file_->give_back(flight.read);
-    flight.bucket.wants.clear();
     if (spare_.size() < options_.pieces) spare_.push_back(std::move(flight.bucket));
     check_stop();
 }

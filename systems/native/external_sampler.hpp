@@ -17,6 +17,7 @@
 #include "aligned_memory.hpp"
 #include "draw_lanes.hpp"
 #include "piece_file.hpp"
+#include "team.hpp"
 
 namespace outcore {
 
@@ -39,6 +40,7 @@ struct ExternalOptions {
     std::uint32_t pieces = 8;            // in flight for each file
     std::uint32_t depth = 32;            // requests in flight for each file
     std::uint32_t group_nodes = 8192;    // destinations that are drawn for before their edges are read, about
+    std::uint32_t threads = 1;           // that draw and relabel, the caller among them
     bool want_ring = true;
     bool need_ring = false;
 };
@@ -88,16 +90,35 @@ private:
         std::uint32_t part;
         std::uint32_t place;  // among the part's edges
     };
-    struct Bucket {
+    // What the mini-batches of one thread want of a piece.
+    struct Share {
         std::vector<Want> wants;
         std::vector<std::uint64_t> pages;  // a bit for each page that is wanted
+    };
+    struct Bucket {
+        std::vector<Share> shares;  // one a thread
+        std::size_t alone = 0;      // noted by one thread for all, since it was empty
+
+        std::size_t size() const;
+    };
+    // One thread's mini-batches, and what it draws with.
+    struct Drawing {
+        std::size_t begin = 0, end = 0;
+        LaneDrawer drawer;
+        std::vector<std::uint64_t> positions;
     };
     struct Flight;
 
     void run_hop(std::uint32_t hop, std::uint64_t epoch);
-    void draw_range(std::uint64_t first, std::uint64_t last, std::uint64_t indptr_base, const std::byte* pointers,
+    void draw_range(std::uint64_t last, std::uint64_t held, std::uint64_t indptr_base, const std::byte* pointers,
                     std::uint32_t hop, std::uint64_t epoch);
-    void want(std::uint64_t edge, std::uint32_t part, std::uint32_t place);
+    void draw_part(std::size_t drawing, std::uint32_t part, std::uint64_t last, std::uint64_t indptr_base,
+                   const std::byte* pointers, std::uint32_t hop, std::uint64_t epoch);
+    void want(std::size_t drawing, std::uint64_t edge, std::uint32_t part, std::uint32_t place);
+    // Buckets for all that may be wanted below byte `reach` of the indices.
+    void make_room(std::uint64_t reach);
+    Bucket empty_bucket();
+    std::int64_t list_end(std::uint64_t node, std::uint64_t indptr_base, const std::byte* pointers, std::int64_t& start) const;
     void ship(std::uint64_t below);
     void ship_front();
     void send(Bucket bucket, std::uint64_t base);
@@ -117,8 +138,9 @@ private:
     std::uint64_t front_ = 0;         // piece number of the first bucket
     std::uint64_t reach_ = 0;         // byte of `indices` below which nothing more will be wanted
     std::deque<Flight> flights_;
-    LaneDrawer drawer_;
-    std::vector<std::uint64_t> positions_;
+    std::vector<Drawing> drawings_;
+    bool alone_ = false;              // one thread notes for all mini-batches
+    std::unique_ptr<Team> team_;
     PieceReads reads_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Labels>> idle_;

@@ -30,8 +30,12 @@ Ids = npt.NDArray[np.int64]
 WRITERS = 8
 _LIST_BUFFER = 1 << 20
 _LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 256 << 10
-# Shortest write, bytes of a region, regions in flight: what comes first drives a device better.
-_SHAPES = ((64 << 10, 256 << 10, 16), (64 << 10, 256 << 10, 8), (32 << 10, 128 << 10, 8), (_LEAST_WRITE, 64 << 10, 4))
+# Shortest write, bytes of a region, regions in flight: what comes first drives a device better. A request for rows ends
+# with its region, so short regions cost requests, and few of them leave the device waiting.
+_SHAPES = (
+    (64 << 10, 256 << 10, 16), (32 << 10, 256 << 10, 16), (_LEAST_WRITE, 256 << 10, 16), (_LEAST_WRITE, 256 << 10, 8),
+    (_LEAST_WRITE, 128 << 10, 8), (_LEAST_WRITE, 64 << 10, 4),
+)  # fmt: skip
 _DEPTH = 32
 
 
@@ -110,6 +114,15 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
                 "raise memory",
             )
         passes += 1
+
+
+def good_bytes(row_bytes: int, chunks: int, share_bytes: int) -> int:
+    """Memory of distributing that keeps a device busy, if its regions and its buffers get `share_bytes` each."""
+    shapes = [(region, regions) for _, region, regions in _SHAPES if region * regions <= share_bytes]
+    region, regions = shapes[0] if shapes else _SHAPES[-1][1:]
+    sizes = [size for size in (64 << 10, 32 << 10) if (chunks + 2 * WRITERS) * size <= share_bytes]
+    size = sizes[0] if sizes else _LEAST_WRITE
+    return PassPlan(region, regions, size, chunks).memory_bytes(row_bytes, chunks) + _LIST_BUFFER
 
 
 def least_bytes(row_bytes: int) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from workloads.sampling.make import make_seed_plan
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
+Item = TypeVar("Item")
 Strategy = Literal["distribute", "single"]
 _FIX = "make room on the disk of the results folder, or lower group"
 
@@ -99,7 +100,7 @@ class Preparer:
         if sizes.external:
             self._sampler = ExternalSampler(
                 workload, gap_bytes=options.gap_bytes or gap_bytes(runtime.disk), piece_bytes=sizes.graph_piece_bytes,
-                group_nodes=sizes.graph_nodes,
+                group_nodes=sizes.graph_nodes, threads=sizes.threads,
             )  # fmt: skip
         else:
             self._online = mapped_sampler(workload)
@@ -174,21 +175,27 @@ class Preparer:
             return
         with self._clock.stage("sample", job.first):
             self._sampler.sample(job.epoch, job.first, seeds)
-        for i in range(job.count):
-            with self._clock.stage("sample", job.first + i):
-                batch = self._sampler.take(i)
-            yield batch
+        sampler = self._sampler
+
+        def take(number: int, _: int) -> SampledBatch:
+            with self._clock.stage("sample", job.first + number):
+                return sampler.take(number)
+
+        yield from self._made(take, range(job.count))
 
     def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
         def sample(number: int, part: Ids) -> SampledBatch:
             with self._clock.stage("sample", job.first + number):
                 return self._online.sample(job.epoch, job.first + number, part)
 
-        workers = self._options.samplers or self._runtime.cores
+        yield from self._made(sample, seeds)
+
+    def _made(self, make: Callable[[int, Item], SampledBatch], items: Iterable[Item]) -> Iterator[SampledBatch]:
+        """What the sampling threads make of each, in order."""
         with Pipeline(f"{NAME}-sampling") as pipe:
             self._pipe = pipe
-            done: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
-            pipe.stage("sample", workers, sample, seeds, done)
+            done: Channel[SampledBatch] = pipe.channel(self._sizes.threads, ordered=True)
+            pipe.stage("sample", self._sizes.threads, make, items, done)
             yield from pipe.results(done)
 
     def _place(

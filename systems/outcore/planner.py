@@ -16,7 +16,7 @@ from systems.engine.packed_layout import slot_rows
 from systems.engine.reader import RowReader
 from systems.engine.topology import indptr_item, row_bytes
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
-from systems.outcore.distribute import least_bytes
+from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler
 from workloads.errors import BudgetError
@@ -34,12 +34,14 @@ _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
 _MOST_GROUP = 4096
 _MISS_SHARE = 0.7
+_FEW_THREADS = 48 << 20  # below it only one samples
 _PACKING_THREADS = 3 << 20  # beside what packing sizes itself: stacks, digests, the list of chunks
 # The program's own text and the kernel's part.
 _RESERVE_SHARE = 16
 _LEAST_RESERVE = 4 << 20
 _MOST_RESERVE = 128 << 20
 _GOOD_PACKING = 64 << 20
+_PACKING_SHARE = 15  # of the host budget: for regions of the table in flight, and for write buffers
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Sizes:
         pieces: of them in flight.
         packing_bytes: memory of packing.
         graph_piece_bytes: of a read of the graph, and
-        graph_nodes: destinations drawn for at a time.
+        graph_nodes: destinations drawn for at a time, by
+        threads: so many.
         plan: all buffers.
     """
 
@@ -72,6 +75,7 @@ class Sizes:
     packing_bytes: int
     graph_piece_bytes: int
     graph_nodes: int
+    threads: int
     bounds: Bounds
     plan: Plan
 
@@ -98,6 +102,7 @@ class _Planner:
         small = host is not None and host < 256 << 20
         self.graph_piece = (128 << 10 if small else 512 << 10) if host is None or host >= 32 << 20 else 16 << 10
         self.graph_nodes = 2048 if small else 8192
+        self.threads = options.samplers or (1 if host is not None and host < _FEW_THREADS else runtime.cores)
         unit = slot_rows(self.row) * self.row
         ahead = options.read_ahead_bytes if host is None else max(4 * unit, min(options.read_ahead_bytes, host // 16))
         self.piece = max(unit, min(options.request_bytes, ahead // 4) // unit * unit)
@@ -123,7 +128,7 @@ class _Planner:
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
         return Sizes(
             self.external, group, self.uses(group), window, slots, self.device_slots, self.piece, self.pieces, packing,
-            self.graph_piece, self.graph_nodes, self.bounds, plan,
+            self.graph_piece, self.graph_nodes, self.threads, self.bounds, plan,
         )  # fmt: skip
 
     def uses(self, count: int) -> int:
@@ -184,7 +189,8 @@ class _Planner:
                 items.append(PlanItem("staging", 2 * max(BOUNCE, self.row)))
         if self.external:
             fixed = ExternalSampler.fixed_bytes(self.graph_piece, self.graph_nodes, max(self.workload.sampler.fanout))
-            items.append(PlanItem("passes over the graph", fixed + ExternalSampler.relabel_bytes(bounds)))
+            relabelling = self.threads * ExternalSampler.relabel_bytes(bounds)
+            items.append(PlanItem("passes over the graph", fixed + relabelling))
         else:
             items.append(indptr_item(self.workload))
         if self.budget.host is not None:
@@ -241,11 +247,14 @@ class _Planner:
         return -(-batches // -(-batches // wanted)) if not self.options.group else wanted
 
     def _packing_bytes(self, held: list[PlanItem], least: int, group: int) -> int:
-        """As much as the other phases of preparation have anyway."""
-        floor = self._packing_floor(group)
-        if self.budget.host is None:
+        """As much as the other phases of preparation have anyway, and what keeps a device busy."""
+        floor, host = self._packing_floor(group), self.budget.host
+        if host is None or not floor:
             return max(floor, _GOOD_PACKING if floor else 0)
-        return max(floor, max(self._phases(group)) - _PACKING_THREADS)
+        good = good_bytes(self.row, group, host // _PACKING_SHARE) + self._miss_bytes(group)
+        slots = least if self.options.slots == "auto" else parse_bytes(self.options.slots, "slots") // self.row
+        spare = (self._left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * _PAGE
+        return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS)
 
     def _packing_floor(self, group: int) -> int:
         return 0 if self.sampling_only else least_bytes(self.row) + self._miss_bytes(group)
@@ -262,9 +271,8 @@ class _Planner:
         if self.external:
             sampling = int(share * group * ExternalSampler.batch_bytes(bounds))
         else:
-            samplers = self.options.samplers or self.runtime.cores
-            sampling = samplers * (bounds.scratch_bytes + bounds.sampled_bytes) + samplers * bounds.sampled_bytes
-        sampling += 3 * bounds.sampled_bytes  # one that is finished, and as it is written
+            sampling = self.threads * bounds.scratch_bytes
+        sampling += (2 * self.threads + 1) * bounds.sampled_bytes  # being finished, waiting, and as one is written
         if self.sampling_only:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses)

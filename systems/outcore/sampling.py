@@ -36,6 +36,7 @@ class ExternalSampler:
         gap_bytes: unwanted bytes of the graph that are read rather than begin another request.
         piece_bytes: of the files, in whole pages.
         group_nodes: destinations drawn for before their edges are read, about.
+        threads: that draw and relabel; `take` may be called by as many.
 
     Raises:
         InputError: a sampler other than neighbour sampling, or a graph too large for 4-byte ids.
@@ -44,7 +45,7 @@ class ExternalSampler:
 
     def __init__(
         self, workload: Workload, *, gap_bytes: int, piece_bytes: int = _PIECE, group_nodes: int = _GROUP_NODES,
-        mode: Mode = "auto",
+        threads: int = 1, mode: Mode = "auto",
     ) -> None:  # fmt: skip
         if not self.can_sample(workload):
             raise InputError("out-of-core sampling draws neighbours of graphs below 2^32 - 1 nodes", "sample online")
@@ -57,7 +58,8 @@ class ExternalSampler:
                 num_nodes=dataset.num_nodes, num_edges=dataset.num_edges,
                 index_bytes=dataset.topology_bytes // max(1, dataset.num_edges), fanout=list(workload.sampler.fanout),
                 seed=workload.seed, replace=workload.sampler.replace, gap_bytes=gap_bytes // PAGE * PAGE,
-                piece_bytes=piece_bytes, pieces=_PIECES, depth=_DEPTH, group_nodes=group_nodes, mode=mode,
+                piece_bytes=piece_bytes, pieces=_PIECES, depth=_DEPTH, group_nodes=group_nodes, threads=threads,
+                mode=mode,
             )  # fmt: skip
         except OSError as error:
             raise io_failed(self._files["indptr"], 0, error.errno or 0) from error

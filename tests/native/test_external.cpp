@@ -2,6 +2,7 @@
 #include <cstring>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "check.hpp"
 #include "distribute.hpp"
@@ -98,6 +99,54 @@ void a_ring_is_sampled() {
     }
 }
 
+// The ring again, by several threads: what one thread samples.
+void threads_sample_the_same() {
+    constexpr std::int64_t nodes = 20000, degree = 20;
+    TestFile indptr(8 * (nodes + 1)), indices(4 * nodes * degree);
+    std::vector<std::int64_t> pointers(nodes + 1), numbers, seeds, offsets{0};
+    std::vector<std::int32_t> lists;
+    for (std::int64_t i = 0; i <= nodes; ++i) pointers[static_cast<std::size_t>(i)] = degree * i;
+    for (std::int64_t i = 0; i < nodes; ++i)
+        for (std::int64_t k = 1; k <= degree; ++k) lists.push_back(static_cast<std::int32_t>((i + 97 * k) % nodes));
+    FILE* file = std::fopen(indptr.path.c_str(), "wb");
+    CHECK(std::fwrite(pointers.data(), 8, pointers.size(), file) == pointers.size());
+    std::fclose(file);
+    file = std::fopen(indices.path.c_str(), "wb");
+    CHECK(std::fwrite(lists.data(), 4, lists.size(), file) == lists.size());
+    std::fclose(file);
+    for (std::int64_t b = 0; b < 12; ++b) {
+        numbers.push_back(b);
+        for (std::int64_t i = 0; i < 50; ++i) seeds.push_back((b * 1000 + 37 * i) % nodes);
+        offsets.push_back(static_cast<std::int64_t>(seeds.size()));
+    }
+    const auto sampled = [&](std::uint32_t threads) {
+        ExternalOptions options;
+        options.fanout = {10, 10};
+        options.piece_bytes = 1 << 16;
+        options.threads = threads;
+        ExternalSampler sampler({indptr.path, 0, 8, nodes + 1}, {indices.path, 0, 4, nodes * degree}, options);
+        CHECK(!sampler.sample(1, numbers, seeds, offsets));
+        std::vector<ExternalBatch> batches(numbers.size());
+        std::vector<std::thread> takers;
+        for (std::uint32_t t = 0; t < threads; ++t)
+            takers.emplace_back([&, t] {
+                for (std::size_t b = t; b < batches.size(); b += threads) batches[b] = sampler.take(b);
+            });
+        for (auto& taker : takers) taker.join();
+        return std::pair{std::move(batches), sampler.reads().bytes_read};
+    };
+    const auto [wanted, bytes] = sampled(1);
+    for (const std::uint32_t threads : {2U, 5U}) {
+        const auto [found, read] = sampled(threads);
+        CHECK(read == bytes);
+        for (std::size_t b = 0; b < found.size(); ++b) {
+            CHECK(found[b].nodes == wanted[b].nodes && found[b].hops.size() == wanted[b].hops.size());
+            for (std::size_t h = 0; h < found[b].hops.size(); ++h)
+                CHECK(found[b].hops[h].indices == wanted[b].hops[h].indices && found[b].hops[h].indptr == wanted[b].hops[h].indptr);
+        }
+    }
+}
+
 void rows_are_in_their_slots() {
     std::mt19937 random(5);
     for (std::uint32_t window = 1; window < 4; ++window) {
@@ -134,5 +183,6 @@ int main() {
         for (const std::uint32_t buffer : {4096U, 1U << 16})
             for (const std::uint32_t region : {4096U, 1U << 18}) rows_reach_their_chunks(row_bytes, buffer, region);
     a_ring_is_sampled();
+    threads_sample_the_same();
     rows_are_in_their_slots();
 }

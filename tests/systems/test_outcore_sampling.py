@@ -48,11 +48,29 @@ def test_mini_batches_are_the_in_memory_sampler_s(
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"piece_bytes": 4096, "group_nodes": 1}, {"gap_bytes": 1 << 20, "group_nodes": 7}]
-)
-def test_the_size_of_pieces_and_groups_changes_nothing(tiny_dataset: Dataset, arguments: dict[str, int]) -> None:
-    workload = workload_of(tiny_dataset, fanout=(10, 10))
+    "arguments",
+    [{"piece_bytes": 4096, "group_nodes": 1}, {"gap_bytes": 1 << 20, "group_nodes": 7}, {"threads": 3},
+     {"threads": 3, "piece_bytes": 4096}],
+)  # fmt: skip
+@pytest.mark.parametrize("fanout", [(10, 10), (10, -1)])
+def test_pieces_groups_and_threads_change_nothing(
+    tiny_dataset: Dataset, arguments: dict[str, int], fanout: tuple[int, ...]
+) -> None:
+    workload = workload_of(tiny_dataset, fanout=fanout)
     assert_equal(external(workload, 0, 5, 9, **arguments), workload, 0, 5)
+
+
+def test_threads_do_not_change_what_is_read(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, fanout=(10, 10))
+
+    def reads(threads: int) -> tuple[int, int]:
+        sampler = ExternalSampler(workload, gap_bytes=0, threads=threads, piece_bytes=4096)
+        sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:20])
+        found = sampler.reads()
+        sampler.close()
+        return found.requests, found.bytes_read
+
+    assert reads(1) == reads(4)
 
 
 def test_one_mini_batch_or_many_at_once_are_the_same(tiny_dataset: Dataset) -> None:
