@@ -16,6 +16,7 @@ from systems.engine.packed_layout import slot_rows
 from systems.engine.reader import RowReader
 from systems.engine.topology import indptr_item, row_bytes
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler
@@ -34,6 +35,7 @@ _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
 _MOST_GROUP = 4096
 _MISS_SHARE = 0.7
+_LIKELY_MISS_SHARE = 0.35
 _FEW_THREADS = 48 << 20  # below it only one samples
 _PACKING_THREADS = 3 << 20  # beside what packing sizes itself: stacks, digests, the list of chunks
 # The program's own text and the kernel's part.
@@ -251,10 +253,23 @@ class _Planner:
         floor, host = self._packing_floor(group), self.budget.host
         if host is None or not floor:
             return max(floor, _GOOD_PACKING if floor else 0)
-        good = good_bytes(self.row, group, host // _PACKING_SHARE) + self._miss_bytes(group)
+        good = 0
+        if self._will_distribute(group):
+            good = good_bytes(self.row, group, host // _PACKING_SHARE) + self._miss_bytes(group)
         slots = least if self.options.slots == "auto" else parse_bytes(self.options.slots, "slots") // self.row
         spare = (self._left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * _PAGE
         return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS)
+
+    def _will_distribute(self, group: int) -> bool:
+        """Whether that is likely; what misses is known when the mini-batches are."""
+        dataset, uses = self.workload.dataset, self.uses(group)
+        found = predict(
+            self.runtime.disk, uses=uses, misses=int(_LIKELY_MISS_SHARE * uses), row_bytes=self.row,
+            table_bytes=dataset.feature_bytes, block_bytes=_native.block_bytes(str(dataset.file("features"))),
+        )  # fmt: skip
+        if self.options.packing != "auto" or found is None:
+            return self.options.packing != "off"
+        return found.distribute <= found.single
 
     def _packing_floor(self, group: int) -> int:
         return 0 if self.sampling_only else least_bytes(self.row) + self._miss_bytes(group)
