@@ -1,8 +1,9 @@
 """Proof of the regression gate: how often it cries wolf, and how often it catches what was slowed on purpose.
 
 `python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes real runs in blocks, as long as it is told, and
-goes on where it stopped. A block holds, for each system and in shuffled order, two runs as they are and one for each
-slowdown: it spins in extract of every mini-batch (`harness/regress/slowdown.py`) for that share of the system's epoch.
+goes on where it stopped. A block holds, for each system, two runs as they are and one for each slowdown, whose epochs
+take turns as those of a check do: a slowed one spins in extract of every mini-batch (`harness/regress/slowdown.py`) for
+that share of the system's epoch. `--levels 0,0b` adds blocks of the two as they are, for live comparisons.
 `python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code: live ones (blocks
 as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together), with its own
 stopping rule; writes `gate-proof.csv`, and draws `outcore-gate` from a record of it (`--results`: in the report of that
@@ -14,10 +15,13 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import random
+import shutil
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -28,9 +32,10 @@ from harness.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
 from harness.regress.judge import compare
 from harness.regress.proof_record import Promise, keep_proof
-from harness.regress.samples import Cell, RunSample, is_deterministic, sample_of
+from harness.regress.samples import Cell, RunSample, is_deterministic, paired, sample_of
 from harness.regress.schedule import Pairs
 from harness.regress.statistics import LEAST_SAMPLES
+from harness.turns import Turn, Turns
 from workloads.errors import InputError
 
 #: Of the epoch; 0 twice in each block.
@@ -49,14 +54,16 @@ LEAST_LIVE = 12
 Block = dict[tuple[str, str], RunSample]  # (system, level as text; "0" and "0b" for the two as they are)
 
 
-def collect(root: Path, data_root: Path, seconds: float, systems: list[str], epochs: int) -> None:
+def collect(
+    root: Path, data_root: Path, seconds: float, systems: list[str], epochs: int, levels: list[str], most: int
+) -> None:  # fmt: skip
     """Make blocks until the time is up; each is written when it is whole."""
     from harness.datasets import ensure, recipes_of
     from harness.experiment import cells, load_experiment, resolve
     from harness.orchestrator import execute
     from harness.regress.slowdown import VARIABLE
     from harness.series import Series
-    from workloads.dataset import find_dataset
+    from workloads.dataset import Dataset, find_dataset
 
     began = time.monotonic()
     profile = load_experiment("ci")
@@ -67,39 +74,57 @@ def collect(root: Path, data_root: Path, seconds: float, systems: list[str], epo
         raise InputError(f"profile ci has no {', '.join(missing)}", "choose systems of it")
     blocks, waits = _blocks_file(root), root / "waits.json"
     done = sum(1 for _ in blocks.open(encoding="utf-8")) if blocks.exists() else 0
-    import os
-
     with Series(root / "results", data_root, progress=lambda text: None) as series:
-        configs, datasets = {}, {}
+        configs = {}
         for name, cell in planned.items():
             settings = cell.settings.model_copy(update={"epochs": epochs})
             configs[name] = resolve(replace(cell, settings=settings), data_root, series.isolation.name)
-            datasets[name] = find_dataset(str(settings.dataset), data_root)
-        series.prepare(list(configs.values()), next(iter(datasets.values())))
+        (path,) = {find_dataset(str(cell.settings.dataset), data_root).path for cell in planned.values()}
+        # As a check does: each side reads files of its own, and which ones changes from pair to pair.
+        copies = [data_root / ".outcore" / "proof" / str(number) / path.name for number in range(len(levels))]
+        for copy in copies:
+            if not copy.exists():
+                shutil.copytree(path, copy)
+        series.prepare(list(configs.values()), Dataset.open(copies[0]))
 
-        def run(system: str, wait_s: float) -> RunSample:
-            os.environ.pop(VARIABLE, None)
-            if wait_s:
-                os.environ[VARIABLE] = repr(wait_s)
+        def run(system: str, wait_s: float, copy: Path, turn: Turn, *, in_turns: bool) -> RunSample:
+            turn.take()
             try:
-                return sample_of(execute(series, configs[system], datasets[system]))
+                # The worker is started before anybody else gets the turn.
+                os.environ.pop(VARIABLE, None)
+                if wait_s:
+                    os.environ[VARIABLE] = repr(wait_s)
+                return sample_of(execute(series, configs[system], Dataset.open(copy), turn=turn), in_turns=in_turns)
             finally:
                 os.environ.pop(VARIABLE, None)
+                turn.close()
+
+        def beside(system: str, order: list[str]) -> dict[str, RunSample]:
+            """One run for each level, whose epochs take turns."""
+
+            def one(turns: Turns, level: str) -> RunSample:
+                copy = copies[(levels.index(level) + done) % len(copies)]
+                return run(system, found[system] * _level(level), copy, Turn(turns.address), in_turns=True)
+
+            with Turns(parties=len(order)) as turns, ThreadPoolExecutor(len(order)) as pool:
+                made = {level: pool.submit(one, turns, level) for level in order}
+                return {level: future.result() for level, future in made.items()}
 
         found = json.loads(waits.read_text()) if waits.exists() else {}
         for system in systems:
             if system not in found:
-                run(system, 0.0)  # prepares, calibrates and warms up
-                sample = run(system, 0.0)
+                run(system, 0.0, copies[0], Turn(), in_turns=False)  # prepares, calibrates and warms up
+                sample = run(system, 0.0, copies[0], Turn(), in_turns=False)
                 found[system] = sample.noisy["epoch"] / sample.exact["batches"][-1]
                 waits.write_text(json.dumps(found))
         longest = 0.0
-        while time.monotonic() - began + longest < seconds:
+        while time.monotonic() - began + longest < seconds and done < most:
             start = time.monotonic()
-            order = [(system, level) for system in systems for level in ("0b", *map(_name, LEVELS))]
-            random.Random(done).shuffle(order)
-            samples = [(system, level, run(system, found[system] * _level(level))) for system, level in order]
-            line = [{"system": system, "level": level, "run": asdict(sample)} for system, level, sample in samples]
+            shuffle, line = random.Random(done), []
+            for system in systems:
+                order = shuffle.sample(levels, len(levels))
+                for level, sample in beside(system, order).items():
+                    line.append({"system": system, "level": level, "run": asdict(sample)})
             with blocks.open("a", encoding="utf-8") as out:
                 out.write(json.dumps({"block": done, "seconds": time.monotonic() - start, "runs": line}) + "\n")
             done += 1
@@ -130,6 +155,11 @@ def read(root: Path) -> tuple[list[Block], float]:
             seconds += content["seconds"]
             runs += len(content["runs"])
     return blocks, seconds / max(1, runs)
+
+
+def _holding(blocks: list[Block], level: float) -> list[Block]:
+    """The blocks that have runs slowed so."""
+    return [block for block in blocks if any(name == _name(level) for _, name in block)]
 
 
 def decide(chosen: list[Block], levels: tuple[str, str], rules: Rules, most: int, *, extra: int = 0) -> Decision:
@@ -170,8 +200,9 @@ def drawn(blocks: list[Block], count: int, rng: random.Random) -> list[Block]:
 def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
     """Every promise, and the power curve, kept under `results`; 0 where all are kept."""
     blocks, run_s = read(root)
-    if len(blocks) < LEAST_BLOCKS:
-        sys.exit(f"gate_proof: {len(blocks)} blocks; resampling needs {LEAST_BLOCKS} at least: collect more")
+    fewest = min(len(_holding(blocks, level)) for level in LEVELS)
+    if fewest < LEAST_BLOCKS:
+        sys.exit(f"gate_proof: {fewest} whole blocks; resampling needs {LEAST_BLOCKS} at least: collect more")
     rules = Rules()
     systems = sorted({system for system, _ in blocks[0]})
     most = pairs or max(LEAST_SAMPLES, int(budget_s / (2 * run_s * len(systems))))
@@ -185,11 +216,12 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
         )
     for count in sorted({LEAST_SAMPLES, (LEAST_SAMPLES + most) // 2, most}):
         for level in LEVELS:
+            with_level = _holding(blocks, level)
             rng, said = random.Random(f"{count}/{level}"), Counter[Decision]()
             for _ in range(TRIALS):
                 sides = ("0", "0b") if rng.random() < 0.5 else ("0b", "0")
                 sides = sides if level == 0 else (sides[0], _name(level))
-                said[decide(drawn(blocks, count, rng), sides, rules, count)] += 1
+                said[decide(drawn(with_level, count, rng), sides, rules, count)] += 1
             share = said["regressed"] / TRIALS
             rows.append(
                 {"pairs": count, "slowed": level, "regressed": share, **{k: v / TRIALS for k, v in said.items()}}
@@ -235,10 +267,12 @@ def _live(blocks: list[Block], rules: Rules) -> Promise:
 def _growth(blocks: list[Block], systems: list[str], level: float) -> dict[str, float]:
     from statistics import median
 
-    def epoch(system: str, name: str) -> float:
-        return median(block[system, name].noisy["epoch"] for block in blocks)
+    def growth(system: str) -> float:
+        whole = _holding(blocks, level)
+        both = paired(*([block[system, name] for block in whole] for name in ("0", _name(level))), "epoch")
+        return median(after / before for before, after in both) - 1
 
-    return {system: epoch(system, _name(level)) / epoch(system, "0") - 1 for system in systems}
+    return {system: growth(system) for system in systems}
 
 
 def _promise(what: str, found: float, bound: float, *, least: bool = False, slowed: float | None = None) -> Promise:
@@ -255,6 +289,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=110.0, help="collect: begin no block that would end later")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--epochs", type=int, default=8, help="of a run, one of them warm-up")
+    parser.add_argument("--levels", default=",".join(["0b", *map(_name, LEVELS)]), help="collect: runs of a block")
+    parser.add_argument("--blocks", type=int, default=10_000, help="collect: in all, with those that are there")
     parser.add_argument("--budget", type=float, default=600.0, help="judge: seconds of the gate's time budget")
     parser.add_argument(
         "--results", type=Path, help="judge: results root whose report is to show it; else below --root"
@@ -263,7 +299,10 @@ def main() -> int:
     options = parser.parse_args()
     if options.do == "collect":
         systems = [name.strip() for name in options.systems.split(",")]
-        collect(options.root, options.data_root, options.seconds, systems, options.epochs)
+        levels = [name.strip() for name in options.levels.split(",")]
+        collect(
+            options.root, options.data_root, options.seconds, systems, options.epochs, levels, options.blocks
+        )  # fmt: skip
         return 0
     return judge(options.root, options.results or options.root / "results", options.budget, options.pairs)
 

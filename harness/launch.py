@@ -86,7 +86,8 @@ class Worker:
     def watch(self, timeout_s: float, on_event: Callable[[Event], None]) -> Ending:
         """Pass every event on until the worker ends; a gate opens when `on_event` returns.
 
-        Whatever `on_event` raises passes through, after the worker was killed.
+        The time that a worker stands at gates is none of its own: the timeout goes on behind them. Whatever `on_event`
+        raises passes through, after the worker was killed.
         """
         deadline = self.started + timeout_s
         last: Done | Failed | None = None
@@ -100,8 +101,10 @@ class Worker:
                     if isinstance(event, Done | Failed):
                         last = event
                         break
+                    reached = time.monotonic()
                     on_event(event)
                     if isinstance(event, Gate):
+                        deadline += time.monotonic() - reached
                         self._open_gate()
                 if (exited or self._reader.closed) and last is None:
                     break

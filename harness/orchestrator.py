@@ -17,9 +17,10 @@ from harness.context import Calibration, EpochBoundary, RunContext
 from harness.evidence import Evidence
 from harness.isolation.base import Cap, IoStats, Limits
 from harness.launch import Ending, Worker
-from harness.protocol import EpochDone, Prepared, WorkerSpec
+from harness.protocol import EpochDone, Event, Gate, Prepared, WorkerSpec
 from harness.record import EpochRecord, Memory, Preprocess, Record, RunConfig
 from harness.series import Series
+from harness.turns import Turn
 from systems.interface import StageSpan
 from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
 
@@ -45,6 +46,7 @@ def execute(
     progress: Progress = lambda text: None,
     *,
     refuse: bool = False,
+    turn: Turn | None = None,
 ) -> Record:
     """Run `config` and write its record; returns it.
 
@@ -55,17 +57,20 @@ def execute(
         progress: told what is going on, in a few words.
         refuse: raise a mistake of input (a cap below the floor, a plan over budget, a broken dataset) and record
             nothing, as one who waits for this run wants; a sweep records it and goes on.
+        turn: held by the caller, given to others between epochs; by default that of the series.
 
     Raises:
         DataIOError: the record could not be written; nothing is left behind.
     """
-    return _Execution(series, config, dataset, progress, refuse).run()
+    return _Execution(series, config, dataset, progress, refuse, turn or series.turn).run()
 
 
 class _Execution:
     """The state of one run on the orchestrator's side."""
 
-    def __init__(self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool) -> None:
+    def __init__(
+        self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool, turn: Turn
+    ) -> None:  # fmt: skip
         self._series = series
         self._config = config
         self._dataset = dataset
@@ -81,6 +86,7 @@ class _Execution:
         self._telemetry: Any = None
         self._partition: MadePartition | None = None
         self._caveats: list[str] = []
+        self._turn = turn
 
     def run(self) -> Record:
         """Everything, in order; scratch files, cap and shared memory go whatever happens."""
@@ -148,12 +154,17 @@ class _Execution:
         try:
             with Worker(cap, spec, folder, folder / results.WORKER_LOG) as worker:
                 self._seen.spawned = worker.started
-                ending = worker.watch(self._config.timeout_s, lambda event: self._seen.take(event, cap))
+                ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap))
                 self._seen.memory = cap.memory()
         finally:
             self._telemetry = recorder.stop()
         self._caveats += getattr(cap, "caveats", [])
         return ending
+
+    def _hear(self, event: Event, cap: Cap) -> None:
+        if isinstance(event, Gate) and event.is_epoch_start:
+            self._turn.let_others()
+        self._seen.take(event, cap)
 
     def _finish(self, ending: Ending, log: Path | None) -> Record:
         """Tables, record, metrics, verdict; then the run folder, whole or not at all."""

@@ -36,6 +36,11 @@ class Gate(_Event):
     event: Literal["gate"] = "gate"
     at: str = Field(max_length=64)
 
+    @property
+    def is_epoch_start(self) -> bool:
+        """Whether an epoch begins when it opens."""
+        return self.at.startswith("epoch ") and self.at.endswith(" start")
+
 
 class Planned(_Event):
     """The system's plan, which fits."""

@@ -22,6 +22,7 @@ from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.select import select, sweep_all
 from harness.record import RunConfig
 from harness.ssd.profile import better_of, quick_profile
+from harness.turns import Turn
 from systems.interface import DiskProfile, SystemInfo
 from workloads.errors import HostError, InputError
 
@@ -38,7 +39,11 @@ _DEPTHS = (256,)
 
 
 class Series:
-    """What all runs of one `bench` or `run` share. A context manager; leaving it leaves nothing behind."""
+    """What all runs of one `bench` or `run` share. A context manager; leaving it leaves nothing behind.
+
+    Attributes:
+        turn: this sweep's place among others that it takes turns with.
+    """
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class Series:
         isolation: str = "auto",
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
+        self.turn = Turn.of_environment()
         self.results_root = results_root
         self.data_root = data_root
         self._progress = progress
@@ -67,6 +73,7 @@ class Series:
     def __enter__(self) -> Series:
         self._take_lock()
         try:
+            self.turn.take()
             self.sweep()
         except BaseException:
             self.close()
@@ -84,6 +91,7 @@ class Series:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+        self.turn.close()
 
     def _take_lock(self) -> None:
         """One orchestrator per results root: two at once would disturb each other's measurements and records."""

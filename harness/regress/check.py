@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from harness.regress.decision import Comparison, MetricResult, Rules
 from harness.regress.git import Repository
 from harness.regress.judge import compare
 from harness.regress.samples import Cell, RunSample, cell_label, distinct, fingerprints, is_deterministic
-from harness.regress.schedule import Budget, Pairs, interleave
+from harness.regress.schedule import Budget, Pairs, Together, interleave
 from harness.regress.side import Side
+from harness.turns import Turns
 from workloads.errors import HostError, InputError
 
 Progress = Callable[[str], None]
@@ -68,7 +70,6 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
         notes.append("both sides are the same commit: whatever differs is noise")
     planned = list(cells(plan.experiment))
     _make_datasets(plan, progress)
-    planned = [_at_its_path(cell, plan.data_root) for cell in planned]
     built = {
         "base": build(repository, base, plan.cache, "base", progress),
         "head": build(repository, head, plan.cache, "head", progress),
@@ -77,15 +78,24 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
     data = plan.data_root.resolve() / ".outcore" / "regress"
     work = plan.work.resolve()
     sides = {name: Side(name, built[name], work, data, plan.environment.get(name)) for name in ("base", "head")}
-
-    def run(side: str, part: Any) -> list[RunSample]:
-        return sides[side].run([planned[index] for index in part], work / "profiles")
-
     began, budget = time.time(), Budget(plan.time_budget_s)
     try:
+        in_turns = plan.pairs > 1 and _can_take_turns(sides, planned, plan.data_root, notes)
+        tables = [data / f"tables-{number}" for number in range(2)]
+        if in_turns:
+            progress("copying the datasets, one for each side")
+            planned = _copied(planned, plan.data_root, tables)
+        else:
+            planned = [_at_its_path(cell, plan.data_root) for cell in planned]
+
+        def run(side: str, part: Any, pair: int = 0, turns: str | None = None) -> list[RunSample]:
+            if in_turns:  # neither side always has the same copy: one may lie better on the disk
+                sides[side].use(tables[(pair + (side == "head")) % 2])
+            return sides[side].run([planned[index] for index in part], work / "profiles", turns)
+
         pairs = interleave(
             [cell.system for cell in planned], run, plan.rules, budget, chunk=plan.chunk, most=plan.pairs,
-            progress=progress,
+            progress=progress, together=_together(sides, run) if in_turns else None,
         )  # fmt: skip
     finally:
         shutil.rmtree(data, ignore_errors=True)
@@ -146,11 +156,73 @@ def _make_datasets(plan: CheckPlan, progress: Progress) -> None:
         ensure(name, recipe, plan.data_root, progress)
 
 
-def _at_its_path(cell: PlannedRun, data_root: Path) -> PlannedRun:
+def _dataset_path(cell: PlannedRun, data_root: Path) -> Path:
     from workloads.dataset import find_dataset
 
-    path = find_dataset(str(cell.settings.dataset), data_root).path.resolve()
-    return replace(cell, settings=cell.settings.model_copy(update={"dataset": str(path)}))
+    return find_dataset(str(cell.settings.dataset), data_root).path.resolve()
+
+
+def _at_its_path(cell: PlannedRun, data_root: Path) -> PlannedRun:
+    path = str(_dataset_path(cell, data_root))
+    return replace(cell, settings=cell.settings.model_copy(update={"dataset": path}))
+
+
+def _can_take_turns(
+    sides: Mapping[str, Side], planned: list[PlannedRun], data_root: Path, notes: list[str]
+) -> bool:  # fmt: skip
+    """Whether epochs of both sides can alternate; says in `notes` why not."""
+    older = [name for name, side in sides.items() if not side.takes_turns]
+    if older:
+        notes.append(f"{older[0]} cannot take turns by epoch yet: runs alternated, which tells less on a busy machine")
+        return False
+    paths = {_dataset_path(cell, data_root) for cell in planned}
+    if len({path.name for path in paths}) < len(paths):
+        notes.append("datasets of one name lie in several folders: runs alternated, not epochs")
+        return False
+    needed = 2 * sum(file.stat().st_size for path in paths for file in path.iterdir())
+    # What systems prepare has to fit beside the copies.
+    if 2 * needed > shutil.disk_usage(data_root).free:
+        notes.append("no room for a copy of the datasets for each side: runs alternated, not epochs")
+        return False
+    return True
+
+
+def _copied(planned: list[PlannedRun], data_root: Path, folders: list[Path]) -> list[PlannedRun]:
+    """The cells by the names of their datasets, of which there is a copy in each folder.
+
+    Pages that one side's run has read would serve the other's run, too, if both read the same file.
+    """
+    found = []
+    for cell in planned:
+        path = _dataset_path(cell, data_root)
+        for folder in folders:
+            if not (folder / path.name).exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(path, folder / path.name)
+        found.append(replace(cell, settings=cell.settings.model_copy(update={"dataset": path.name})))
+    return found
+
+
+def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) -> Together:
+    """Runs both sides at once; of their epochs there is one at a time."""
+
+    def together(part: Sequence[int], pair: int, order: tuple[str, str]) -> dict[str, list[RunSample]]:
+        def one(side: str) -> list[RunSample]:
+            try:
+                return run(side, part, pair, turns.address)
+            finally:
+                turns.all_here()  # whoever failed before it asked
+
+        with Turns(parties=2) as turns, ThreadPoolExecutor(2, "outcore-side") as pool:
+            futures = {side: pool.submit(one, side) for side in order}
+            try:
+                return {side: future.result() for side, future in futures.items()}
+            except BaseException:
+                for side in order:
+                    sides[side].stop()
+                raise
+
+    return together
 
 
 def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str, Cell]:

@@ -128,10 +128,15 @@ def _stands_for(run: Record) -> tuple[str, str]:
     return commit, host
 
 
+def _stored(run: RunSample) -> dict[str, Any]:
+    """Runs of a history stand alone: which epochs stood beside another side's is of no use there."""
+    return {name: value for name, value in asdict(run).items() if name != "epochs_s"}
+
+
 def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository | None) -> Entry:
     """Of a commit that the repository has, its date and subject; of another, the date of its first run."""
     cells = [
-        {**asdict(cell), "runs": [asdict(run) for run in cell.runs]} for cell in cells_of(runs).values()
+        {**asdict(cell), "runs": [_stored(run) for run in cell.runs]} for cell in cells_of(runs).values()
     ]  # fmt: skip
     known = (
         repository if repository and repository.maybe("cat-file", "-e", f"{commit}^{{commit}}") is not None else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from harness.regress import samples
 from harness.regress.decision import Comparison, Decision, Kind, MetricResult, Rules
 from harness.regress.samples import COSTS, IDENTITY, LEAST_PREPARE_S, Cell, RunSample
 from harness.regress.statistics import Ratio, holm, ratio_of_medians
@@ -187,18 +188,14 @@ def _noisy(
     rules: Rules, paired: bool, exact_only: str,
 ) -> MetricResult | None:  # fmt: skip
     if paired:
-        both = [
-            (a.noisy[name], b.noisy[name])
-            for a, b in zip(before, after, strict=False)
-            if name in a.noisy and name in b.noisy
-        ]
+        both = samples.paired(before, after, name)
         sides = [[pair[0] for pair in both], [pair[1] for pair in both]]
+    each = [[run.noisy[name] for run in runs if name in run.noisy] for runs in (before, after)]
     if not paired or not sides[0]:
-        sides = [[run.noisy[name] for run in runs if name in run.noisy] for runs in (before, after)]
-        paired = False
+        sides, paired = each, False
     if not sides[0] and not sides[1]:
         return None
-    medians = [median(side) if side else None for side in sides]
+    medians = [median(side) if side else None for side in each]
     gates = rules.gate_times
     result = MetricResult(label, name, kind, unit, medians[0], medians[1], "undecided", gates=gates)
     if name == "preprocess" and max(value or 0.0 for value in medians) < LEAST_PREPARE_S:

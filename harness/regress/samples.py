@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ class RunSample:
         noisy: metric -> one positive value: `epoch` (s, median of the measured epochs), `preprocess` (s),
             `peak memory` (bytes), `device bytes` and `device requests` (an epoch).
         stages: seconds a measured epoch, by stage.
+        epochs_s: seconds of each measured epoch, where the run took turns with the other side's, epoch by epoch.
     """
 
     run_id: str
@@ -39,6 +40,7 @@ class RunSample:
     exact: Exact = field(default_factory=dict)
     noisy: dict[str, float] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
+    epochs_s: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class Cell:
     runs: list[RunSample]
 
 
-def sample_of(record: Record) -> RunSample:
-    """What the gate takes from one record."""
+def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
+    """What the gate takes from one record; `in_turns`: of a run whose epochs stood beside the other side's."""
     return RunSample(
         run_id=record.run_id,
         status=record.status,
@@ -62,6 +64,7 @@ def sample_of(record: Record) -> RunSample:
         exact=_exact(record.epochs) if record.status == "ok" else {},
         noisy=_noisy(record) if record.status == "ok" else {},
         stages=_stages(record.measured),
+        epochs_s=[epoch.seconds for epoch in record.measured] if in_turns and record.status == "ok" else [],
     )
 
 
@@ -101,6 +104,22 @@ def _stages(epochs: list[EpochRecord]) -> dict[str, float]:
 
     names = dict.fromkeys(stage for epoch in epochs for stage in epoch.stages_s)
     return {name: float(np.median([epoch.stages_s.get(name, 0.0) for epoch in epochs])) for name in names}
+
+
+def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> list[tuple[float, float]]:
+    """A metric of runs of which the i-th of both sides make a pair; pairs that lack it are left out.
+
+    Of epochs that took turns, the k-th of both sides had the same machine: their ratio is the median of the epochs'
+    ratios, which what comes and goes in seconds moves far less than the ratio of the runs' medians. Where some pairs
+    took turns, the others' epochs are left out.
+    """
+    import numpy as np
+
+    both = [pair for pair in zip(base, head, strict=False) if name in pair[0].noisy and name in pair[1].noisy]
+    in_turns = [(a, b) for a, b in both if a.epochs_s and len(a.epochs_s) == len(b.epochs_s)]
+    if name != "epoch" or not in_turns:
+        return [(a.noisy[name], b.noisy[name]) for a, b in both]
+    return [(a.noisy[name], a.noisy[name] * float(np.median(np.divide(b.epochs_s, a.epochs_s)))) for a, b in in_turns]
 
 
 def cells_of(records: Iterable[Record]) -> dict[str, Cell]:

@@ -1,4 +1,7 @@
-"""What runs next: pairs in A B B A order, the cells shuffled by seed, until intervals are narrow or the time is up."""
+"""What runs next: pairs in A B B A order, the cells shuffled by seed, until intervals are narrow or the time is up.
+
+Where both sides can, their epochs take turns within a pair: a shared machine changes its pace within seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.regress.decision import Rules
 from harness.regress.judge import narrow_enough
-from harness.regress.samples import LEAST_PREPARE_S, RunSample
+from harness.regress.samples import LEAST_PREPARE_S, RunSample, paired
 from harness.regress.statistics import ratio_of_medians
 
 # Metrics whose intervals are waited for.
@@ -28,9 +31,10 @@ class Pairs:
         if any(run.status != "ok" for run in (*self.base, *self.head)):
             return True
         for name in TIMED:
-            sides = [[run.noisy.get(name, 0.0) for run in runs] for runs in (self.base, self.head)]
-            if not all(value > 0 for side in sides for value in side):
+            if any(name not in run.noisy for run in (*self.base, *self.head)):
                 continue
+            both = paired(self.base, self.head, name)
+            sides = [[pair[0] for pair in both], [pair[1] for pair in both]]
             if name == "preprocess" and max(max(side) for side in sides) < LEAST_PREPARE_S:
                 continue
             if not narrow_enough(ratio_of_medians(*sides, paired=True, seed=rules.seed), rules):
@@ -60,6 +64,7 @@ class Budget:
 
 
 Run = Callable[[str, Sequence[int]], list[RunSample]]
+Together = Callable[[Sequence[int], int, tuple[str, str]], dict[str, list[RunSample]]]
 
 
 def interleave(
@@ -71,6 +76,7 @@ def interleave(
     chunk: int = 4,
     most: int = 60,
     progress: Callable[[str], None] = lambda text: None,
+    together: Together | None = None,
 ) -> list[Pairs]:
     """Run every cell on both sides, again and again.
 
@@ -80,6 +86,9 @@ def interleave(
         budget: after the first pair of every cell no pair begins that would not fit.
         chunk: cells that one call runs; more saves start-up time, fewer bring the two sides nearer to each other.
         most: pairs a cell at most.
+        together: (indices of cells, number of the pair, which side goes first) -> both sides' samples, from the second
+            pair on: their epochs take turns. The first pair is made one side after the other, so that what it leaves
+            in caches (the device's profile among it) is there for both.
 
     Returns:
         The pairs of each cell, in the order of `cells`.
@@ -100,7 +109,10 @@ def interleave(
             order = ("base", "head") if (round_ + number) % 2 == 0 else ("head", "base")
             begin = budget.spent
             progress(f"pair {round_ + 1}: {', '.join(cells[index] for index in part)}")
-            found = {side: run(side, part) for side in order}
+            if together is None or round_ == 0:
+                found = {side: run(side, part) for side in order}
+            else:
+                found = together(part, round_, order)
             for index, base, head in zip(part, found["base"], found["head"], strict=True):
                 pairs[index].base.append(base)
                 pairs[index].head.append(head)

@@ -15,6 +15,7 @@ from harness.record import Record
 from harness.regress.build import Built, clean_environment
 from harness.regress.samples import RunSample, sample_of
 from harness.results import read_record, run_folders
+from harness.turns import VARIABLE
 from workloads.errors import DataIOError, OutcoreError
 
 _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
@@ -40,15 +41,29 @@ class Side:
         self._data = data / name
         self._log = work / f"{name}.log"
         self._environment = {**clean_environment(), **(environment or {})}
+        self._process: subprocess.Popen[str] | None = None
         for folder in (self.results, self._data):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def run(self, cells: Sequence[PlannedRun], profiles: Path) -> list[RunSample]:
+    @property
+    def takes_turns(self) -> bool:
+        """Whether this commit's sweeps let others go ahead between epochs."""
+        return (self.built.tree / "harness" / "turns.py").is_file()
+
+    def use(self, tables: Path) -> None:
+        """Its datasets are those of this folder, by their names, from now on."""
+        for dataset in tables.iterdir():
+            link = self._data / dataset.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(dataset.resolve())
+
+    def run(self, cells: Sequence[PlannedRun], profiles: Path, turns: str | None = None) -> list[RunSample]:
         """Run each cell once, prepared from nothing, and return one sample for each, in order.
 
         Args:
-            cells: of unlike systems; their datasets are absolute paths.
+            cells: of unlike systems; their datasets are absolute paths, or names of what it uses.
             profiles: folder with the device's profile, which both sides share: systems may plan by it.
+            turns: address of the turns that its epochs take with the other side's.
 
         A cell whose process could not even say that it failed is a `failed` sample.
         """
@@ -60,13 +75,14 @@ class Side:
         before = {path.name for path in run_folders(self.results)}
         said = self._call(
             ["bench", str(experiment), "--fresh", "--figures", "none", "--json",
-             "--data-root", str(self._data), "--results-root", str(self.results)]
+             "--data-root", str(self._data), "--results-root", str(self.results)],
+            turns,
         )  # fmt: skip
         _copy_profiles(cache, profiles)
         made = [_read(path) for path in run_folders(self.results) if path.name not in before]
         by_system = {record.system: record for record in made if record is not None}
         return [
-            sample_of(by_system[cell.system])
+            sample_of(by_system[cell.system], in_turns=turns is not None)
             if cell.system in by_system
             else RunSample("", "failed", reason=said or "it left no record")
             for cell in cells
@@ -76,20 +92,30 @@ class Side:
         """Every record of this side that can be read, oldest first."""
         return [record for record in map(_read, run_folders(self.results)) if record is not None]
 
-    def _call(self, arguments: Sequence[str]) -> str:
+    def stop(self) -> None:
+        """End what another thread runs."""
+        process = self._process
+        if process is not None:
+            _end(process)
+
+    def _call(self, arguments: Sequence[str], turns: str | None) -> str:
         """Run its `outcore`; what went wrong in a sentence, empty where nothing did."""
+        environment = {**self._environment, **({VARIABLE: turns} if turns else {})}
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ outcore {' '.join(arguments)}\n")
             log.flush()
             process = subprocess.Popen(
                 [str(self.built.python), "-c", _MAIN, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=log, text=True, cwd=self.results, env=self._environment, start_new_session=True,
+                stderr=log, text=True, cwd=self.results, env=environment, start_new_session=True,
             )  # fmt: skip
+            self._process = process
             try:
                 out, _ = process.communicate()
             except BaseException:
                 _end(process)
                 raise
+            finally:
+                self._process = None
         return _error_in(out) if process.returncode else ""
 
 
