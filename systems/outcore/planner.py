@@ -102,7 +102,7 @@ class _Planner:
         self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
         host = budget.host
         small = host is not None and host < 256 << 20
-        self.graph_piece = (128 << 10 if small else 512 << 10) if host is None or host >= 32 << 20 else 16 << 10
+        self.graph_piece = (256 << 10 if small else 512 << 10) if host is None or host >= 32 << 20 else 16 << 10
         self.graph_nodes = 2048 if small else 8192
         self.threads = options.samplers or (1 if host is not None and host < _FEW_THREADS else runtime.cores)
         unit = slot_rows(self.row) * self.row

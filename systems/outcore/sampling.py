@@ -16,17 +16,21 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.bounds import Bounds
 from systems.engine.direct_files import PAGE, io_failed
-from systems.engine.reader import Mode, ReadStats, RowReader
+from systems.engine.reader import Mode, ReadStats
+from systems.outcore.labels import LabelReader
 from workloads.errors import DatasetError, InputError
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 _PIECE = 512 << 10
-_PIECES = 16
+_IN_FLIGHT = 2 << 20  # of each file, in 8 pieces at least
 _DEPTH = 32
 _GROUP_NODES = 8192
-_LABEL_DEPTH = 128
+
+
+def _pieces(piece_bytes: int) -> int:
+    return min(16, max(8, _IN_FLIGHT // piece_bytes))
 
 
 class ExternalSampler:
@@ -58,15 +62,14 @@ class ExternalSampler:
                 num_nodes=dataset.num_nodes, num_edges=dataset.num_edges,
                 index_bytes=dataset.topology_bytes // max(1, dataset.num_edges), fanout=list(workload.sampler.fanout),
                 seed=workload.seed, replace=workload.sampler.replace, gap_bytes=gap_bytes // PAGE * PAGE,
-                piece_bytes=piece_bytes, pieces=_PIECES, depth=_DEPTH, group_nodes=group_nodes, threads=threads,
+                piece_bytes=piece_bytes, pieces=_pieces(piece_bytes), depth=_DEPTH, group_nodes=group_nodes, threads=threads,
                 mode=mode,
             )  # fmt: skip
         except OSError as error:
             raise io_failed(self._files["indptr"], 0, error.errno or 0) from error
-        self._labels = RowReader(
-            self._files["labels"], data_offset=dataset.data_offset("labels"), num_rows=dataset.num_nodes, row_bytes=8,
-            depth=_LABEL_DEPTH, mode=mode,
-        )  # fmt: skip
+        self._labels = LabelReader(
+            self._files["labels"], data_offset=dataset.data_offset("labels"), gap_bytes=gap_bytes, mode=mode
+        )
         self._epoch = 0
         self._batches: list[tuple[int, int]] = []
         self._label_values: list[Ids] = []
@@ -81,8 +84,9 @@ class ExternalSampler:
     def fixed_bytes(piece_bytes: int, group_nodes: int, fanout: int) -> int:
         """Host memory beside the mini-batches: pieces of both files, edges noted, the labels' reader."""
         noted = 3 * 12 * max(fanout, 32) * group_nodes
-        pieces = _PIECES * piece_bytes + max(2, _PIECES // 4) * (piece_bytes + PAGE)
-        return pieces + noted + RowReader.plan_bytes(row_bytes=8, depth=_LABEL_DEPTH)
+        count = _pieces(piece_bytes)
+        pieces = count * piece_bytes + max(2, count // 4) * (piece_bytes + PAGE)
+        return pieces + noted + LabelReader.memory_bytes()
 
     @staticmethod
     def batch_bytes(bounds: Bounds) -> int:
@@ -111,9 +115,7 @@ class ExternalSampler:
         np.cumsum([len(part) for part in seeds], out=offsets[1:])
         numbers = np.arange(first, first + len(seeds), dtype=np.int64)
         flat = np.concatenate([np.asarray(part, dtype=np.int64) for part in seeds])
-        values = np.empty(len(flat), dtype=np.int64)
         try:
-            self._label_reads.add(self._labels.read(flat, values.view(np.uint8).reshape(-1, 8)))
             failure = self._native.sample(epoch, numbers, flat, offsets)
         except (ValueError, IndexError) as error:
             self._raise(error)
@@ -122,6 +124,8 @@ class ExternalSampler:
         if failure is not None:
             code, in_indices, offset = failure
             raise io_failed(self._files["indices" if in_indices else "indptr"], offset, code)
+        values, asked = self._labels.read(flat)
+        self._label_reads.add(asked)
         self._epoch = epoch
         self._batches = [(first + i, len(part)) for i, part in enumerate(seeds)]
         self._label_values = [values[offsets[i] : offsets[i + 1]].copy() for i in range(len(seeds))]

@@ -1,0 +1,105 @@
+"""Labels of the seed nodes: neighbours in the file are read together where that costs less than requests of their own.
+
+A group has thousands of seed nodes, and a label is 8 bytes: one request each would take a disk of few requests a second
+longer than all of the file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from systems import _native
+from systems.engine.direct_files import io_failed, padded
+from systems.engine.memory import aligned_empty
+from systems.engine.reader import Mode, ReadStats
+
+Ids = npt.NDArray[np.int64]
+_ITEM = 8
+_RANGE = 128 << 10  # the longest request
+_IN_FLIGHT = 8
+
+
+class LabelReader:
+    """Reads 8-byte items of one file.
+
+    Args:
+        gap_bytes: unwanted bytes that are read rather than begin another request.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, data_offset: int, gap_bytes: int, mode: Mode = "auto") -> None:
+        self._path, self._offset, self._gap, self._mode = path, data_offset, gap_bytes, mode
+        self._queue: _native.RangeQueue | None = self._open()
+
+    def _open(self) -> _native.RangeQueue:
+        try:
+            return _native.RangeQueue(
+                str(self._path), depth=_IN_FLIGHT, request_bytes=padded(_RANGE) + 4096, mode=self._mode
+            )
+        except OSError as error:
+            raise io_failed(self._path, 0, error.errno or 0) from error
+
+    @staticmethod
+    def memory_bytes() -> int:
+        """Host memory of a `read`, beside its ids and values."""
+        return _IN_FLIGHT * (padded(_RANGE) + 4096)
+
+    def read(self, ids: Ids) -> tuple[Ids, ReadStats]:
+        """The items of these ids (int64 [n], any order), and what was asked of the disk.
+
+        Raises:
+            DataIOError: the file ends early or its device failed; names file and offset.
+        """
+        queue = self._queue = self._queue or self._open()  # anew after a failure
+        values, stats, block = np.empty(len(ids), dtype=np.int64), ReadStats(), queue.block_bytes
+        order = np.argsort(ids, kind="stable")
+        at = self._offset + _ITEM * ids[order]
+        first, last = at // block * block, (at + _ITEM - 1) // block * block + block
+        begins = np.ones(len(ids), dtype=bool)
+        begins[1:] = (first[1:] - last[:-1] > self._gap) | (first[1:] // _RANGE != first[:-1] // _RANGE)
+        starts = np.flatnonzero(begins)
+        ends = np.append(starts[1:], len(ids))
+        free = [aligned_empty(padded(_RANGE) + 4096) for _ in range(min(_IN_FLIGHT, len(starts)))]
+        asked: deque[tuple[int, npt.NDArray[np.uint8], int, int]] = deque()
+
+        def land() -> None:
+            ticket, memory, begin, end = asked.popleft()
+            problem, _ = queue.wait(ticket)
+            if problem is not None:
+                code, offset = problem
+                raise io_failed(self._path, offset, code)
+            inside = at[begin:end] - first[begin]
+            values[order[begin:end]] = memory[inside[:, None] + np.arange(_ITEM)].view(np.int64).reshape(-1)
+            free.append(memory)
+
+        try:
+            for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                if not free:
+                    land()
+                memory, offset = free.pop(), int(first[begin])
+                need = int(at[end - 1]) + _ITEM - offset
+                asked.append((queue.submit(offset, need, memory), memory, begin, end))
+                nbytes = -(-need // block) * block
+                stats.requests += 1
+                stats.bytes_read += nbytes
+                stats.requests_by_size[nbytes] = stats.requests_by_size.get(nbytes, 0) + 1
+            while asked:
+                land()
+        except BaseException:
+            # What is in flight writes into memory that is about to go.
+            self.close()
+            raise
+        stats.rows, stats.bytes_useful = len(ids), _ITEM * len(ids)
+        return values, stats
+
+    def close(self) -> None:
+        """Wait for what is in flight, close the file. May be called more than once."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
