@@ -243,7 +243,8 @@ def _details(
         "profile": plan.experiment.name, "commits": commits, "seconds": budget.spent,
         "dates": {side: repository.committed_at(commit) for side, commit in commits.items()},
         "links": links(repository, commits), "time_budget_s": plan.time_budget_s,
-        "pairs": [len(pair.base) for pair in pairs], "rules": asdict(plan.rules),
+        "pairs": [len(pair.base) for pair in pairs],
+        "pairs_in_turns": [sum(bool(run.epochs_s) for run in pair.base) for pair in pairs], "rules": asdict(plan.rules),
         "runs": {side: [run.run_id for pair in pairs for run in getattr(pair, side)] for side in commits},
     }  # fmt: skip
 

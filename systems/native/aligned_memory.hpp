@@ -4,33 +4,41 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <utility>
 
 namespace outcore {
 
+// From 2 MiB on it begins at a huge page and asks for them, as far as they lie within it whole: devices split a request at
+// every piece of physical memory, and one on pages of 4 KiB has a piece for each.
 class AlignedMemory {
 public:
     AlignedMemory() = default;
     explicit AlignedMemory(std::size_t bytes) : bytes_(bytes) {
         if (bytes == 0) return;
-        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mapped_ = bytes >= huge_page_bytes ? bytes + huge_page_bytes : bytes;
+        void* at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (at == MAP_FAILED) throw std::bad_alloc();
-        data_ = static_cast<std::byte*>(at);
-        // Fewer pieces of physical memory for each large read; the kernel takes it as a hint.
-        if (bytes >= huge_page_bytes) madvise(data_, bytes, MADV_HUGEPAGE);
+        base_ = data_ = static_cast<std::byte*>(at);
+        if (mapped_ == bytes) return;
+        data_ += -reinterpret_cast<std::uintptr_t>(base_) % huge_page_bytes;
+        madvise(data_, bytes / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);  // the kernel takes it as a hint
     }
     AlignedMemory(AlignedMemory&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+        : base_(std::exchange(other.base_, nullptr)), data_(std::exchange(other.data_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)), mapped_(std::exchange(other.mapped_, 0)) {}
     AlignedMemory& operator=(AlignedMemory&& other) noexcept {
+        std::swap(base_, other.base_);
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);
+        std::swap(mapped_, other.mapped_);
         return *this;
     }
     AlignedMemory(const AlignedMemory&) = delete;
     AlignedMemory& operator=(const AlignedMemory&) = delete;
     ~AlignedMemory() {
-        if (data_ != nullptr) munmap(data_, bytes_);
+        if (base_ != nullptr) munmap(base_, mapped_);
     }
 
     std::byte* data() const { return data_; }
@@ -39,8 +47,9 @@ public:
 private:
     static constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 
+    std::byte* base_ = nullptr;  // of the mapping
     std::byte* data_ = nullptr;
-    std::size_t bytes_ = 0;
+    std::size_t bytes_ = 0, mapped_ = 0;
 };
 
 }  // namespace outcore

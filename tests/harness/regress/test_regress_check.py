@@ -64,7 +64,7 @@ def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache:
     profile.write_text(PROFILE)
     with pytest.raises(SystemExit) as left:
         main(
-            ["regress", "check", "--base", "HEAD~1", "--repository", str(clone), "--cache", str(cache), "--pairs", "1",
+            ["regress", "check", "--base", "HEAD~1", "--repository", str(clone), "--cache", str(cache), "--pairs", "2",
              "--gate", "exact", "--profile", str(profile), "--data-root", str(tmp_path / "data"), "--json",
              "--work", str(tmp_path / "work"), "-o", f"junit={tmp_path / 'out.xml'}"]
         )  # fmt: skip
@@ -75,7 +75,9 @@ def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache:
     ]
     decided = {metric["metric"]: metric["decision"] for metric in found["metrics"] if metric["gates"]}
     assert decided["in-memory no cap / digest"] == decided["gnndrive no cap / rows"] == "same"
-    assert found["pairs"] == [1, 1] and len(found["runs"]["head"]) == 2
+    assert found["pairs"] == [2, 2] and len(found["runs"]["head"]) == 4
+    # From the second pair on, epochs alternate, each side on its own copy of the dataset.
+    assert found["pairs_in_turns"] == [1, 1]
     assert (tmp_path / "out.xml").is_file() and (tmp_path / "work" / "check.json").is_file()
     # Nothing is left beside the datasets, and each side ran its own tree.
     assert not (tmp_path / "data" / ".outcore" / "regress").exists()

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from harness.regress.decision import Comparison, Rules
 from harness.regress.judge import Declared, compare
+from harness.regress.samples import Cell, sample_of
 from tests.harness.regress.samples_made import cells, made, session
 
 
@@ -45,6 +49,31 @@ def test_noise_that_hides_the_answer_is_undecided_and_passes():
     found = compare(cells(session(6, noise=0.2, seed=1)), cells(session(6, noise=0.2, seed=2)), paired=True)
     assert _metric(found, "epoch").decision == "undecided"
     assert found.exit_code == 0
+
+
+def test_epochs_that_took_turns_are_held_against_each_other():
+    """A machine whose pace changes threefold from epoch to epoch, the same for both sides."""
+    rng = np.random.default_rng(5)
+
+    def sides(slower: float) -> list[dict[str, Cell]]:
+        paces = [rng.uniform(1.0, 3.0, 6) for _ in range(8)]
+        runs = [
+            [
+                replace(sample_of(made(seconds=list(factor * pace * rng.normal(1, 0.01, 6)))), epochs_s=[])
+                for pace in paces
+            ]
+            for factor in (1.0, slower)
+        ]
+        for side, factor in zip(runs, (1.0, slower), strict=True):
+            for k, pace in enumerate(paces):
+                if k:  # the first pair did not take turns: another pace for each side
+                    side[k] = replace(side[k], epochs_s=list(factor * pace * rng.normal(1, 0.01, 6)))
+        return [{"diskgnn": Cell("diskgnn", "diskgnn", "diskgnn", True, side)} for side in runs]
+
+    def decided(slower: float) -> str:
+        return _metric(compare(*sides(slower), paired=True), "epoch").decision
+
+    assert (decided(1.0), decided(1.05)) == ("same", "regressed")
 
 
 def test_too_few_pairs_are_never_a_regression_of_time():
