@@ -110,8 +110,9 @@ def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> l
     """A metric of runs of which the i-th of both sides make a pair; pairs that lack it are left out.
 
     Of epochs that took turns, the k-th of both sides had the same machine: their ratio is the median of the epochs'
-    ratios, which what comes and goes in seconds moves far less than the ratio of the runs' medians. Where some pairs
-    took turns, the others' epochs are left out.
+    ratios, which what comes and goes in seconds moves far less than the ratio of the runs' medians. Such pairs are
+    given on one common base, so that what comes and goes in minutes moves nothing either. Where some pairs took turns,
+    the others' epochs are left out.
     """
     import numpy as np
 
@@ -119,7 +120,8 @@ def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> l
     in_turns = [(a, b) for a, b in both if a.epochs_s and len(a.epochs_s) == len(b.epochs_s)]
     if name != "epoch" or not in_turns:
         return [(a.noisy[name], b.noisy[name]) for a, b in both]
-    return [(a.noisy[name], a.noisy[name] * float(np.median(np.divide(b.epochs_s, a.epochs_s)))) for a, b in in_turns]
+    common = float(np.median([a.noisy[name] for a, _ in in_turns]))
+    return [(common, common * float(np.median(np.divide(b.epochs_s, a.epochs_s)))) for a, b in in_turns]
 
 
 def cells_of(records: Iterable[Record]) -> dict[str, Cell]:

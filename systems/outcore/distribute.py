@@ -33,7 +33,7 @@ _LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 256 << 10
 # Shortest write, bytes of a region, regions in flight: what comes first drives a device better. A request for rows ends
 # with its region, so short regions cost requests, and few of them leave the device waiting.
 _SHAPES = (
-    (64 << 10, 512 << 10, 8), (32 << 10, 512 << 10, 8), (_LEAST_WRITE, 512 << 10, 8), (_LEAST_WRITE, 256 << 10, 8),
+    (64 << 10, 1 << 20, 4), (32 << 10, 1 << 20, 4), (_LEAST_WRITE, 1 << 20, 4), (_LEAST_WRITE, 256 << 10, 8),
     (_LEAST_WRITE, 128 << 10, 8), (_LEAST_WRITE, 64 << 10, 4),
 )  # fmt: skip
 _DEPTH = 32

@@ -19,8 +19,8 @@ from systems.engine.reader import Mode, ReadStats
 
 Ids = npt.NDArray[np.int64]
 _ITEM = 8
-_RANGE = 128 << 10  # the longest request
-_IN_FLIGHT = 8
+_RANGE = 64 << 10  # the longest request
+_IN_FLIGHT = 6
 
 
 class LabelReader:
@@ -64,7 +64,7 @@ class LabelReader:
         begins = np.ones(len(ids), dtype=bool)
         begins[1:] = (first[1:] - last[:-1] > self._gap) | (first[1:] // _RANGE != first[:-1] // _RANGE)
         starts = np.flatnonzero(begins)
-        ends = np.append(starts[1:], len(ids))
+        ends = np.append(starts[1:], len(ids))[: len(starts)]
         free = [aligned_empty(padded(_RANGE) + 4096) for _ in range(min(_IN_FLIGHT, len(starts)))]
         asked: deque[tuple[int, npt.NDArray[np.uint8], int, int]] = deque()
 

@@ -62,8 +62,8 @@ class ExternalSampler:
                 num_nodes=dataset.num_nodes, num_edges=dataset.num_edges,
                 index_bytes=dataset.topology_bytes // max(1, dataset.num_edges), fanout=list(workload.sampler.fanout),
                 seed=workload.seed, replace=workload.sampler.replace, gap_bytes=gap_bytes // PAGE * PAGE,
-                piece_bytes=piece_bytes, pieces=_pieces(piece_bytes), depth=_DEPTH, group_nodes=group_nodes, threads=threads,
-                mode=mode,
+                piece_bytes=piece_bytes, pieces=_pieces(piece_bytes), depth=_DEPTH, group_nodes=group_nodes,
+                threads=threads, mode=mode,
             )  # fmt: skip
         except OSError as error:
             raise io_failed(self._files["indptr"], 0, error.errno or 0) from error
