@@ -1,7 +1,7 @@
-"""The same run in a container and in a plain cgroup, interleaved: what a container costs, an epoch and a start.
+"""The same run in a container and in a plain cgroup, epochs in turns: what a container costs, an epoch and a start.
 
-Prints for each system the ratio of median epoch times with the range of the rounds' ratios, whether digests and rows
-are equal, and how much later a container has its first batch. Fails above 5 % or 3 s, or where a digest differs.
+Prints for each system the ratio of epochs that stood beside each other with the range over the rounds, whether digests
+and rows are equal, and how much later a container has its first batch. Fails above 5 % or 3 s, or where digests differ.
 """
 
 from __future__ import annotations
@@ -9,16 +9,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.turns import VARIABLE, Turns
+
 EPOCH_BOUND = 0.05
 START_BOUND_S = 3.0
+SIDES = ("outside", "inside")
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 
 
@@ -26,7 +32,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--systems", default="gnndrive,pyg+")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=4, help="of each run, the first of them warming up")
+    parser.add_argument("--epochs", type=int, default=8, help="of each run, the first of them warming up")
+    parser.add_argument("--starts", type=int, default=3, help="runs alone for each, by which the start is timed")
     parser.add_argument("--against", default="auto", help="the backend that containers are held against")
     parser.add_argument("--dataset", help="under $OUTCORE_DATA; without it a small one is made")
     parser.add_argument("--batch-size", default="100")
@@ -58,9 +65,17 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
             "--dim", "128", "-q",
         )  # fmt: skip
 
-    def run(system: str, isolation: str) -> dict[str, Any]:
+    for side in SIDES:
+        # Pages that one of the two has read would serve the other's run, too.
+        shutil.copytree(Path(environment["OUTCORE_DATA"]) / dataset, root / side / dataset)
+
+    def run(system: str, isolation: str, turns: str | None) -> dict[str, Any]:
+        side = root / SIDES[isolation == "docker"]
+        more = {"OUTCORE_RESULTS": str(side / "results"), "OUTCORE_DATA": str(side)} | (
+            {VARIABLE: turns} if turns else {}
+        )
         said = _outcore(
-            environment, "run", system, "--dataset", dataset, "--fanout", arguments.fanout,
+            {**environment, **more}, "run", system, "--dataset", dataset, "--fanout", arguments.fanout,
             "--batch-size", arguments.batch_size, "--memory", arguments.memory, "--epochs", str(arguments.epochs),
             "--isolation", isolation, "--disk-class", arguments.disk_class, "--json",
         )  # fmt: skip
@@ -69,41 +84,52 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
             sys.exit(f"{system} under {isolation}: {found['status']}, {found['reason']}")
         return found
 
-    records: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    order = [
-        (system, isolation) for system in arguments.systems.split(",") for isolation in ("docker", arguments.against)
-    ]
-    shuffled = random.Random(0)
-    for number in range(arguments.rounds):
-        # Each system's two stand side by side, the first of them drawn, so that drift of the disk hits both.
-        for system in arguments.systems.split(","):
-            pair = [one for one in order if one[0] == system]
-            shuffled.shuffle(pair)
-            for one in pair:
-                record = run(*one)
-                records.setdefault(one, []).append(record)
-                print(f"round {number}: {system:10} {one[1]:8} {_epoch_s(record):.3f} s an epoch", flush=True)
-    good = [_judge(system, records, arguments.against) for system in arguments.systems.split(",")]
+    good = []
+    for system in arguments.systems.split(","):
+        both = ("docker", arguments.against)
+        starts = [[_first_batch_s(run(system, isolation, None)) for _ in range(arguments.starts)] for isolation in both]
+        later = statistics.median(starts[0]) - statistics.median(starts[1])
+        pairs = []
+        for number in range(arguments.rounds):
+            with Turns(parties=2) as turns, ThreadPoolExecutor(2) as pool:
+                inside, outside = pool.map(partial(_heard, turns, run, system), both)
+            pairs.append((inside, outside))
+            print(
+                f"round {number}: {system:10} docker {_epoch_s(inside):.3f} s, {arguments.against} "
+                f"{_epoch_s(outside):.3f} s, epochs beside each other {_ratio(inside, outside):.3f}",
+                flush=True,
+            )  # fmt: skip
+        good.append(_judge(system, pairs, later))
     return 0 if all(good) else 1
 
 
-def _judge(system: str, records: dict[tuple[str, str], list[dict[str, Any]]], against: str) -> bool:
-    inside, outside = records[(system, "docker")], records[(system, against)]
-    times = [[_epoch_s(record) for record in side] for side in (inside, outside)]
-    ratio = statistics.median(times[0]) / statistics.median(times[1])
-    by_round = [one / other for one, other in zip(*times, strict=True)]
-    later = statistics.median(_first_batch_s(r) for r in inside) - statistics.median(_first_batch_s(r) for r in outside)
+def _heard(turns: Turns, run: Callable[..., dict[str, Any]], system: str, isolation: str) -> dict[str, Any]:
+    try:
+        return run(system, isolation, turns.address)
+    finally:
+        turns.all_here()  # who failed before it asked is not waited for
+
+
+def _judge(system: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]], later: float) -> bool:
+    ratios = [_ratio(*pair) for pair in pairs]
+    ratio = statistics.median(ratios)
     said = {
         tuple((epoch["digest"], epoch["feature_digest"], epoch["counters"]["rows"]) for epoch in record["epochs"])
-        for record in [*inside, *outside]
+        for pair in pairs
+        for record in pair
     }
     print(
-        f"{system}: container / {outside[0]['config']['isolation']} = {ratio:.3f} "
-        f"(rounds {min(by_round):.3f} to {max(by_round):.3f}; medians {statistics.median(times[0]):.3f} s and "
-        f"{statistics.median(times[1]):.3f} s); digests and rows {'equal' if len(said) == 1 else 'DIFFER'}; "
+        f"{system}: container / {pairs[0][1]['config']['isolation']} = {ratio:.3f} "
+        f"(rounds {min(ratios):.3f} to {max(ratios):.3f}); digests and rows {'equal' if len(said) == 1 else 'DIFFER'}; "
         f"first batch {later:+.2f} s"
     )
     return abs(ratio - 1) <= EPOCH_BOUND and later <= START_BOUND_S and len(said) == 1
+
+
+def _ratio(inside: dict[str, Any], outside: dict[str, Any]) -> float:
+    """Of epochs that took turns, each beside its own."""
+    epochs = zip(inside["epochs"], outside["epochs"], strict=True)
+    return statistics.median(one["seconds"] / other["seconds"] for one, other in epochs if not one["warmup"])
 
 
 def _epoch_s(record: dict[str, Any]) -> float:
