@@ -29,11 +29,10 @@ BARE = "none"
 
 def profile_of(records: Sequence[Record]) -> DiskProfile | None:
     """The device under these runs, which share a class."""
-    disk_class = parse_disk_class(records[0].config.disk_class)
-    if disk_class is not None:
-        return class_profile(disk_class)
     points = (records[-1].disk.get("bare") or {}).get("points", [])
-    return DiskProfile(tuple(DiskPoint(**point) for point in points)) if points else None
+    bare = DiskProfile(tuple(DiskPoint(**point) for point in points)) if points else None
+    disk_class = parse_disk_class(records[0].config.disk_class)
+    return bare if disk_class is None else class_profile(disk_class, bare)
 
 
 def predicted(records: Sequence[Record], profile: DiskProfile) -> tuple[float, bool] | None:

@@ -191,8 +191,9 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
         summary.engine_efficiency, summary.extra["engine_efficiency_from"] = engine_efficiency(record, context)
         train_by_epoch = context.calibration.train_s if context.calibration else {}
         summary.predicted_s = predicted_seconds(
-            measured, context.profile, dict(train_by_epoch), reads_first=record.notes.get("reads_in") == "data_prep"
-        )
+            measured, context.profile, dict(train_by_epoch), faults=usable_processors(record),
+            reads_first=record.notes.get("reads_in") == "data_prep",
+        )  # fmt: skip
         if context.calibration is not None and record.config.stages == "all":
             summary.accelerator_utilisation = _share(context.calibration.train_s, measured)
             summary.storage_efficiency = _share(context.calibration.null_s, measured)
@@ -204,6 +205,11 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
             before = (record.preprocess.seconds + record.preprocess.made_s) / record.config.epochs
             summary.distance_to_limit = max(sets.limit_s, train) / (epoch_s + before)
     return summary, storage_class(sets.over_budget) if sets is not None else None
+
+
+def usable_processors(record: Record) -> int:
+    """Of the host that the run was made on; 0 where the record does not say."""
+    return int((record.environment.get("cpu") or {}).get("usable") or 0)
 
 
 def _row_bytes(record: Record) -> int:

@@ -8,7 +8,6 @@ how long anything took.
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,8 @@ from harness.record import EpochRecord, Record
 from systems.interface import DiskPoint, DiskProfile
 
 _PAGE = 4096
+# Pages that are not read ahead come one fault at a time.
+_LARGEST_FAULT = 16 << 10
 # Reads of the page cache are never larger than this without being split (the kernel's usual max_sectors_kb).
 _LARGEST_REQUEST = 512 << 10
 
@@ -54,8 +55,9 @@ class Prediction:
 def at_depth(profile: DiskProfile, depth: int) -> DiskProfile:
     """The random points of a profile as a reader with `depth` reads in flight meets them.
 
-    Between two measured depths the rate is interpolated in the logarithms of both; a profile that was not measured at
-    so few in flight stays as it is, and is then an upper bound. Sequential points stay, since they are read ahead.
+    Between two measured depths a read takes as long as at the lesser one, until the rate of the deeper one is
+    reached; a profile that was not measured at so few in flight stays as it is, and is then an upper bound. Sequential
+    points stay, since they are read ahead.
     """
     kept = [point for point in profile.points if point.pattern != "random"]
     sizes: dict[int, dict[int, float]] = {}
@@ -79,12 +81,11 @@ def _rate(rates: Mapping[int, float], depth: int) -> float:
     above = min((known for known in rates if known > depth), default=None)
     if above is None or rates[above] <= low or below == depth:
         return low
-    share = math.log(depth / below) / math.log(above / below)
-    return low * math.exp(share * math.log(rates[above] / low))
+    return min(rates[above], low * depth / below)
 
 
 def predict(
-    epoch: EpochRecord, profile: DiskProfile, train_s: float | None, *, reads_first: bool = False
+    epoch: EpochRecord, profile: DiskProfile, train_s: float | None, *, reads_first: bool = False, faults: int = 0
 ) -> Prediction | None:
     """The prediction for one epoch; None without a profile or without the cap's own I/O counters.
 
@@ -92,6 +93,8 @@ def predict(
         profile: the device under the run's limits.
         train_s: seconds of its training steps alone, None where it did not train.
         reads_first: its own reads come before the first training step (stage `data_prep`).
+        faults: threads that may wait for a page at the same time; the kernel keeps no more small reads in flight. 0:
+            not known, so any number.
     """
     if not any(point.pattern == "random" for point in profile.points) or epoch.device_bytes is None:
         return None
@@ -104,17 +107,22 @@ def predict(
         # Own requests that the kernel split would count twice, so the pages' requests are held between sane bounds.
         most, least = left_bytes // _PAGE, -(-left_bytes // _LARGEST_REQUEST)
         requests = min(most, max(least, (epoch.device_requests or most) - sum(sizes.values())))
-        page_cache_s = requests * profile.request_seconds(round(left_bytes / requests))
+        size = round(left_bytes / requests)
+        pages = at_depth(profile, faults) if faults and size <= _LARGEST_FAULT else profile
+        page_cache_s = requests * pages.request_seconds(size)
     return Prediction(own_s, page_cache_s, train_s or 0.0, reads_first)
 
 
 def predicted_seconds(
-    epochs: Sequence[EpochRecord], profile: DiskProfile | None, train_s: dict[int, float], *, reads_first: bool = False
-) -> float | None:
+    epochs: Sequence[EpochRecord], profile: DiskProfile | None, train_s: dict[int, float], *,
+    reads_first: bool = False, faults: int = 0,
+) -> float | None:  # fmt: skip
     """Median prediction of the measured epochs, None where it cannot be made."""
     if profile is None:
         return None
-    found = [predict(epoch, profile, train_s.get(epoch.epoch), reads_first=reads_first) for epoch in epochs]
+    found = [
+        predict(epoch, profile, train_s.get(epoch.epoch), reads_first=reads_first, faults=faults) for epoch in epochs
+    ]
     known = [entry.seconds for entry in found if entry is not None]
     return statistics.median(known) if known else None
 

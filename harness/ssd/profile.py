@@ -47,8 +47,8 @@ def quick_profile(
 ) -> DiskProfile:
     """What the device under `path` does: 512 B, 4 KiB and 64 KiB random reads and 1 MiB sequential ones, direct.
 
-    About 1.2 s a point, so five seconds with one depth. Under low limits the depth is less than asked. A profile under
-    an hour old for the same device, file system, limits and depths is reused from `cache`.
+    And 4 KiB with one in flight. About 1.2 s a point, so six seconds with one depth. Under low limits the depth is less
+    than asked. A profile under an hour old for the same device, file system, limits and depths is reused from `cache`.
 
     Args:
         path: a file of the dataset (its features), read and never written.
@@ -68,6 +68,8 @@ def quick_profile(
     if block is None:
         raise HostError(f"{path} cannot be read with O_DIRECT on {device.file_system}", "move the data to ext4 or xfs")
     wanted = [(size, depth, False) for size in sorted({max(512, block), 4096, 65536}) for depth in depths]
+    # What a thread gets that waits for every page.
+    wanted += [] if 1 in depths else [(4096, 1, False)]
     wanted.append((1 << 20, _SEQUENTIAL_DEPTH, True))
     size = path.stat().st_size
     wanted = [point for point in wanted if point[0] <= size and point[0] >= block]

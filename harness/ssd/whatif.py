@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.metrics import usable_processors
 from harness.predict import Prediction, at_depth, predict
 from harness.record import LABELS, EpochRecord, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
@@ -93,13 +94,23 @@ def device_of(text: str, results_root: Path) -> Device:
     raise InputError(f"there is no drive {text!r}", f"known: {', '.join(known)}, or the file of a profile")
 
 
-def class_profile(disk_class: DiskClass) -> DiskProfile:
-    """A class as a profile: what its limits allow at each size."""
+def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> DiskProfile:
+    """A class as a profile: what its limits allow at each size.
+
+    Args:
+        bare: the device that is limited to the class, where it is known: few reads in flight wait for it alone.
+    """
     bandwidth, points = disk_class.read_bytes_per_s, []
     for size in _CLASS_SIZES:
         rates = [rate for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
         if rates:
             points.append(DiskPoint(size, _CLASS_DEPTH, min(rates), min(rates) * size))
+    for point in bare.points if bare is not None else ():
+        if point.pattern == "random" and point.depth < _CLASS_DEPTH:
+            size = point.block_bytes
+            rates = [rate for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
+            iops = min([point.iops, *rates])
+            points.append(DiskPoint(size, point.depth, iops, iops * size))
     if bandwidth:
         points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
     limited = (float(disk_class.read_iops or 0), float(bandwidth or 0))
@@ -151,7 +162,9 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     for epoch in epochs_of(record):
         depth = int(epoch.counters.get("queue_depth") or 0)
         seen = at_depth(profile, depth) if depth else profile
-        made = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first)
+        made = predict(
+            epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, faults=usable_processors(record)
+        )  # fmt: skip
         if made is not None:
             found.append(made)
     return found

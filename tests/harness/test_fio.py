@@ -105,6 +105,7 @@ def test_the_profile_has_every_size_and_says_its_tool(file: Path) -> None:
     assert random == {max(512, profile.logical_block_bytes), 4096, 65536}
     assert profile.sequential_bytes_per_s() > MIB
     assert profile.request_seconds(4096) > 0
+    assert (4096, 1) in {(point.block_bytes, point.depth) for point in profile.points}
     assert profile.tool.startswith("fio" if fio_path() else IN_PROCESS)
     assert all(point.iops > 0 for point in profile.points)
 
@@ -131,7 +132,8 @@ def test_without_fio_the_device_is_measured_all_the_same(file: Path, monkeypatch
     monkeypatch.setenv("PATH", "/nowhere")
     profile = quick_profile(file, depths=(4,), seconds=0.2)
     assert profile.tool == IN_PROCESS
-    assert len(profile.points) == len({(point.block_bytes, point.pattern) for point in profile.points}) >= 3
+    kinds = {(point.block_bytes, point.depth, point.pattern) for point in profile.points}
+    assert len(profile.points) == len(kinds) >= 4
     assert all(point.iops > 0 for point in profile.points)
 
 

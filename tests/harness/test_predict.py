@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from harness.predict import inversions, predict, predicted_seconds
@@ -47,6 +49,20 @@ def test_large_requests_that_the_kernel_split_are_not_pages() -> None:
     assert found is not None
     assert found.page_cache_s == 0.0
     assert found.own_s == pytest.approx(1.0)
+
+
+def test_pages_come_as_fast_as_the_threads_that_wait_for_them() -> None:
+    """One read at a time takes 200 us, so two threads get 10,000 a second of a device that could do twice that."""
+    alone = dataclasses.replace(PROFILE, points=(*PROFILE.points, DiskPoint(4096, 1, 5_000.0, 4096 * 5_000.0)))
+
+    def seconds(faults: int, page: int = 4096) -> float:
+        found = predict(_epoch(10_000 * page, 10_000, {}), alone, None, faults=faults)
+        assert found is not None
+        return found.page_cache_s
+
+    assert seconds(2) == pytest.approx(1.0)
+    assert seconds(8) == seconds(0) == pytest.approx(0.5)
+    assert seconds(2, 128 << 10) == seconds(0, 128 << 10)  # read ahead
 
 
 def test_without_profile_or_device_counters_there_is_none() -> None:

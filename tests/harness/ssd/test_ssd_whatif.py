@@ -43,8 +43,17 @@ def test_few_reads_in_flight_are_slower_where_the_profile_knows() -> None:
     rates = [1 / at_depth(profile, depth).request_seconds(4096) for depth in (1, 2, 4, 16, 64, 256)]
     assert rates == sorted(rates)
     assert rates[0] == pytest.approx(10e3) and rates[3] == pytest.approx(90e3)
-    assert rates[2] == pytest.approx(30e3)  # halfway between 1 and 16 in logarithms
+    assert rates[2] == pytest.approx(40e3)  # four reads as long as one alone takes
     assert rates[5] == pytest.approx(90e3)
+
+
+def test_few_reads_in_flight_wait_for_the_device_behind_a_class() -> None:
+    disk_class = parse_disk_class("aws-nvme/16")
+    assert disk_class is not None
+    bare = DiskProfile((DiskPoint(4096, 1, 5e3, 4096 * 5e3), DiskPoint(4096, 256, 8e4, 4096 * 8e4)))
+    found = class_profile(disk_class, bare)
+    assert 1 / at_depth(found, 2).request_seconds(4096) == pytest.approx(10e3)
+    assert at_depth(found, 256).request_seconds(4096) == class_profile(disk_class).request_seconds(4096)
 
 
 def test_a_profile_that_was_measured_deep_only_stays_as_it_is() -> None:
