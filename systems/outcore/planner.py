@@ -34,6 +34,8 @@ _SLACK = 1.05  # the harness may have looked at fewer epochs than a run has
 _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
 _MOST_GROUP = 4096
+# Host budget from which on the graph is read in pieces of so many bytes.
+_GRAPH_PIECES = ((256 << 20, 512 << 10), (64 << 20, 256 << 10), (32 << 20, 128 << 10), (0, 16 << 10))
 _MISS_SHARE = 0.7
 _LIKELY_MISS_SHARE = 0.35
 _FEW_THREADS = 48 << 20  # below it only one samples
@@ -102,7 +104,7 @@ class _Planner:
         self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
         host = budget.host
         small = host is not None and host < 256 << 20
-        self.graph_piece = (256 << 10 if small else 512 << 10) if host is None or host >= 32 << 20 else 16 << 10
+        self.graph_piece = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
         self.graph_nodes = 2048 if small else 8192
         self.threads = options.samplers or (1 if host is not None and host < _FEW_THREADS else runtime.cores)
         unit = slot_rows(self.row) * self.row

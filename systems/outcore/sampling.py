@@ -24,13 +24,9 @@ from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 _PIECE = 512 << 10
-_IN_FLIGHT = 2 << 20  # of each file, in 8 pieces at least
+_PIECES = 16
 _DEPTH = 32
 _GROUP_NODES = 8192
-
-
-def _pieces(piece_bytes: int) -> int:
-    return min(16, max(8, _IN_FLIGHT // piece_bytes))
 
 
 class ExternalSampler:
@@ -62,7 +58,7 @@ class ExternalSampler:
                 num_nodes=dataset.num_nodes, num_edges=dataset.num_edges,
                 index_bytes=dataset.topology_bytes // max(1, dataset.num_edges), fanout=list(workload.sampler.fanout),
                 seed=workload.seed, replace=workload.sampler.replace, gap_bytes=gap_bytes // PAGE * PAGE,
-                piece_bytes=piece_bytes, pieces=_pieces(piece_bytes), depth=_DEPTH, group_nodes=group_nodes,
+                piece_bytes=piece_bytes, pieces=_PIECES, depth=_DEPTH, group_nodes=group_nodes,
                 threads=threads, mode=mode,
             )  # fmt: skip
         except OSError as error:
@@ -84,8 +80,7 @@ class ExternalSampler:
     def fixed_bytes(piece_bytes: int, group_nodes: int, fanout: int) -> int:
         """Host memory beside the mini-batches: pieces of both files, edges noted, the labels' reader."""
         noted = 3 * 12 * max(fanout, 32) * group_nodes
-        count = _pieces(piece_bytes)
-        pieces = count * piece_bytes + max(2, count // 4) * (piece_bytes + PAGE)
+        pieces = _PIECES * piece_bytes + max(2, _PIECES // 4) * (piece_bytes + PAGE)
         return pieces + noted + LabelReader.memory_bytes()
 
     @staticmethod
