@@ -63,14 +63,15 @@ class Chunks:
         memory: uint8, page-aligned, for the pieces.
         piece_bytes: whole rows and whole pages.
         lists: address lists in flight.
+        first: the chunk to begin with.
 
     Raises:
         DataIOError: a file is missing, cut or damaged.
     """
 
-    def __init__(self, index: ChunkIndex, memory: Rows, piece_bytes: int, lists: int) -> None:
+    def __init__(self, index: ChunkIndex, memory: Rows, piece_bytes: int, lists: int, first: int = 0) -> None:
         self._path, self._index, self._row = index.path, index, index.row_bytes
-        self._piece_bytes, self._lists = piece_bytes, lists
+        self._piece_bytes, self._lists, self._first = piece_bytes, lists, first
         self._piece_rows = piece_bytes // self._row
         assert self._piece_rows % slot_rows(self._row) == 0
         self._free = [memory[i : i + piece_bytes] for i in range(0, memory.nbytes - piece_bytes + 1, piece_bytes)]
@@ -92,7 +93,7 @@ class Chunks:
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
         """(mini-batch, first row) of every piece, the address list (-1) before them."""
-        for batch, count in enumerate(self._index.rows[:, 1].tolist()):
+        for batch, count in enumerate(self._index.rows[self._first :, 1].tolist(), self._first):
             yield batch, -1
             for first in range(0, count, self._piece_rows):
                 yield batch, first

@@ -27,6 +27,7 @@ from systems.interface import Runtime, StageClock
 from systems.outcore.cost import Prediction, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
 from systems.outcore.options import OutcoreOptions
+from systems.outcore.pins import Pins, Uses, choose
 from systems.outcore.planner import NAME, Sizes
 from systems.outcore.sampling import ExternalSampler
 from workloads.errors import BudgetError
@@ -59,10 +60,11 @@ class Group:
         chunks: of `chunks`.
         strategy: how its misses are brought.
         uses: rows asked for, and
-        hits: of them those that are in memory, and
+        hits: of them those that are in memory (misses: those that are not), and
         carried: of these those that an earlier group left there.
         reads: what sampling asked of the disk.
         pack: what distributing did.
+        pinned: rows that stay in their slots; they are the chunk before those of the mini-batches.
         prediction: of each strategy, where the device profile allows one.
         seconds: that preparation took, by phase.
     """
@@ -74,7 +76,9 @@ class Group:
     strategy: Strategy = "distribute"
     uses: int = 0
     hits: int = 0
+    misses: int = 0
     carried: int = 0
+    pinned: int = 0
     reads: ReadStats = field(default_factory=ReadStats)
     pack: PassStats = field(default_factory=PassStats)
     prediction: Prediction | None = None
@@ -96,6 +100,7 @@ class Preparer:
         self._sizes, self._clock, self._block_bytes = sizes, clock, block_bytes
         self._seeds = make_seed_plan(workload)
         self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady) if sizes.slots else None
+        self._pins: Pins | None = None
         self._sampler: ExternalSampler | None = None
         if sizes.external:
             self._sampler = ExternalSampler(
@@ -156,11 +161,13 @@ class Preparer:
         give_back_free_memory()
         group.uses = int(offsets[-1])
         if self._slots is not None:
-            self._place(group, self._slots, nodes[: group.uses], offsets, seeds)
+            uses = Uses(nodes[: group.uses], offsets, seeds)
+            others = self._pin(group, uses)
+            self._place(group, self._slots, others)
             writer = self._writer(group)
             try:
-                self._lists(group, self._slots, writer)  # looks at the nodes for the last time
-                del nodes
+                self._lists(group, self._slots, writer, uses)  # looks at the nodes for the last time
+                del nodes, uses, others
                 give_back_free_memory()
                 with self._clock.stage("pack", group.job.first):
                     group.chunks, group.pack = writer.distribute()
@@ -198,23 +205,39 @@ class Preparer:
             pipe.stage("sample", self._sizes.threads, make, items, done)
             yield from pipe.results(done)
 
-    def _place(
-        self, group: Group, planner: _native.SlotPlanner, nodes: npt.NDArray[np.uint32], offsets: Ids, seeds: Ids
-    ) -> None:
+    def _pin(self, group: Group, uses: Uses) -> Uses:
+        """The uses of rows that have no slot for themselves."""
+        options, sizes = self._options, self._sizes
+        if not (options.replay and options.belady):
+            return uses
+        with self._clock.stage("inspect", group.job.first):
+            if self._pins is None:
+                self._slots = None
+                try:
+                    self._pins = choose(uses, sizes.slots, sizes.window)
+                except ValueError as error:
+                    raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+                group.pinned = len(self._pins)
+                self._slots = _native.SlotPlanner(sizes.slots - len(self._pins), sizes.window, True)
+            return self._pins.without(uses)
+
+    def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses) -> None:
         with self._clock.stage("inspect", group.job.first):
             try:
-                planner.plan(nodes, offsets, seeds)
+                planner.plan(uses.nodes, uses.offsets, uses.seeds)
             except ValueError as error:
                 raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
-        group.hits, group.carried = planner.hits, planner.carried
+        group.misses = len(uses.nodes) - planner.hits
+        group.hits, group.carried = group.uses - group.misses, planner.carried
         dataset = self._workload.dataset
         group.prediction = predict(
-            self._runtime.disk, uses=group.uses, misses=group.uses - group.hits, row_bytes=row_bytes(self._workload),
+            self._runtime.disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
             table_bytes=dataset.feature_bytes, block_bytes=self._single_block,
         )  # fmt: skip
         if self._options.packing == "off":
             group.strategy = "single"
-        elif self._options.packing == "auto" and group.prediction is not None:
+        elif self._options.packing == "auto" and group.prediction is not None and not self._options.replay:
+            # (Chunks that every epoch reads again are worth their making.)
             cheaper = group.prediction.single < group.prediction.distribute
             group.strategy = "single" if cheaper else "distribute"
 
@@ -223,26 +246,42 @@ class Preparer:
         return max(self._block_bytes, 4096 if self._options.io_granularity == "4096" else 0)
 
     def _writer(self, group: Group) -> ChunkWriter:
-        misses = group.uses - group.hits if group.strategy == "distribute" else 0
+        misses = group.misses + group.pinned if group.strategy == "distribute" else 0
         return ChunkWriter(
             group.folder / "chunks", RowTable.of(self._workload.dataset), misses=misses,
             memory_bytes=self._sizes.packing_bytes, gap_bytes=gap_bytes(self._runtime.disk), stop=self._stop,
         )  # fmt: skip
 
-    def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter) -> None:
+    def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter, uses: Uses) -> None:
         """Address lists of all mini-batches, and which rows each chunk is to have."""
         packed = group.strategy == "distribute"
         none = np.empty(0, dtype=np.int64)
+        pins = self._pins
+
+        def append(ids: Ids, to: npt.NDArray[np.int32], slots: npt.NDArray[np.int32]) -> None:
+            arrays: Mapping[str, npt.NDArray[Any]] = {"slots": slots, "to": to}
+            writer.append(ids if packed else none, arrays if packed else {**arrays, "ids": ids})
+
         with self._clock.stage("inspect", group.job.first):
+            if pins is not None and group.pinned:
+                append(pins.ids.astype(np.int64), pins.slots, np.empty(0, dtype=np.int32))
             for i in range(group.job.count):
                 ids, to = planner.misses(i)
-                arrays: Mapping[str, npt.NDArray[Any]] = {"slots": planner.slots(i), "to": to}
-                if not packed:
-                    arrays = {**arrays, "ids": ids}
-                writer.append(ids if packed else none, arrays)
+                slots = planner.slots(i)
+                if pins is not None:
+                    slots, to = pins.slots_of(uses.batch(i), slots), to + np.int32(len(pins))
+                append(ids, to, slots)
                 if self._stopped:
                     raise InterruptedError("preparing was stopped")
             planner.clear()
+
+    def rest(self) -> None:
+        """Nothing more will be prepared: give memory and files back, but keep what is there."""
+        if self._sampler is not None:
+            self._sampler.close()
+        self._sampler = self._slots = None
+        self._pins = None
+        give_back_free_memory()
 
     def stop(self) -> None:
         """Have what another thread prepares end soon, with InterruptedError."""

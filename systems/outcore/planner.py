@@ -118,10 +118,15 @@ class _Planner:
         window, least = self._window(held)
         group = self._group(held, least)
         packing = self._packing_bytes(held, least, group)
-        items = [*held, PlanItem("preparing a group", self._preparing(group, packing))]
-        slots = 0
+        preparing, slots = self._preparing(group, packing), 0
+        items = [*held, PlanItem("preparing a group", preparing)]
+        if self.options.replay and not self.sampling_only:
+            # The slots take its memory when all is prepared.
+            slots = self._slots(held, least)
+            more = preparing - (slots - self.device_slots) * self.row
+            items[-1] = PlanItem("preparing, beyond the slots", max(0, more))
         if not self.sampling_only:
-            slots = self._slots(items, least)
+            slots = slots or self._slots(items, least)
             items.append(PlanItem("slots for rows", (slots - self.device_slots) * self.row))
             items.append(PlanItem("what slots hold", slots * self._slot_bytes()))
             if self.device_slots:
@@ -269,7 +274,7 @@ class _Planner:
             self.runtime.disk, uses=uses, misses=int(_LIKELY_MISS_SHARE * uses), row_bytes=self.row,
             table_bytes=dataset.feature_bytes, block_bytes=_native.block_bytes(str(dataset.file("features"))),
         )  # fmt: skip
-        if self.options.packing != "auto" or found is None:
+        if self.options.packing != "auto" or self.options.replay or found is None:
             return self.options.packing != "off"
         return found.distribute <= found.single
 
@@ -293,6 +298,8 @@ class _Planner:
         if self.sampling_only:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses)
+        if self.options.replay:  # the uses without pinned rows; each row and how often it is used
+            planning += 4 * uses + 16 * min(uses, self.workload.dataset.num_nodes)
         # While address lists are made, the ids that miss are there, and when rows are used next no more.
         return sampling + nodes, planning + nodes + max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
 

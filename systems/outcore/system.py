@@ -40,6 +40,7 @@ class Outcore(System):
     )
     options: OutcoreOptions
 
+    _ready: bool = False
     _trainer: Trainer | None = None
     _preparer: Preparer | None = None
     _pool: ThreadPoolExecutor | None = None
@@ -76,13 +77,16 @@ class Outcore(System):
                 dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
                 row_bytes=row_bytes(self.workload), depth=options.io_depth, granularity=options.io_granularity,
             )  # fmt: skip
-        self._trainer = Trainer(
-            self.workload, self.runtime, options, self._sizes, self.clock, self._singles
-        )  # fmt: skip
+        self._ready = True
+        if not options.replay:  # whose slots take the memory of what is prepared before
+            self._trainer = self._make_trainer()
+
+    def _make_trainer(self) -> Trainer:
+        return Trainer(self.workload, self.runtime, self.options, self._sizes, self.clock, self._singles)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """The mini-batches of epoch `k` in the seed plan's order, and meanwhile the next ones' preparation."""
-        if self._trainer is None:
+        if not self._ready:
             raise RuntimeError("prepare() comes before epoch()")
         return self._run(k)
 
@@ -91,8 +95,6 @@ class Outcore(System):
         return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
 
     def _run(self, k: int) -> Iterator[Batch]:
-        trainer = self._trainer
-        assert trainer is not None
         self._files.check()
         dataset = self.workload.dataset
         self._tally = tally = Tally(
@@ -103,9 +105,10 @@ class Outcore(System):
         whole = False
         try:
             if self.options.replay:
-                yield from self._replay(k, trainer, tally)
+                yield from self._replay(k, tally)
             else:
-                yield from self._fresh(k, trainer, tally)
+                assert self._trainer is not None
+                yield from self._fresh(k, self._trainer, tally)
             whole = True
         finally:
             if not whole:
@@ -135,17 +138,21 @@ class Outcore(System):
                 tally.prepared(self._next[1].result())
         self._follows = self._jobs(k + 1)[0]
 
-    def _replay(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+    def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
         """The groups of epoch 0, planned as from empty slots each time, so that their chunks serve every epoch."""
         groups: list[Group] = list(self._kept)
-        trainer.restart()
         for job in self._jobs(0)[len(groups) :]:
             self._ask(job)
             groups.append(self._prepared())
             tally.prepared(groups[-1])
             self._kept = tuple(groups)
+        if self._preparer is not None:
+            self._preparer.rest()
+        if self._trainer is None:
+            self._trainer = self._make_trainer()
+        self._trainer.restart()
         for group in groups:
-            for batch in self._train(group, trainer, tally):
+            for batch in self._train(group, self._trainer, tally):
                 yield _renamed(batch, k)
 
     def _train(self, group: Group, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
@@ -188,7 +195,7 @@ class Outcore(System):
             preparer.close()
         self._kept = ()
         if self._trainer is not None:
-            self._trainer.restart()
+            self._trainer.restart(anew=True)
 
     def counters(self) -> Counters:
         """What the last epoch's mini-batches found and read, and what was read to prepare others meanwhile."""

@@ -20,7 +20,7 @@ from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.engine.reader import RowReader
 from systems.engine.topology import row_bytes
 from systems.interface import Batch, Runtime, StageClock
-from systems.outcore.chunks import Chunks
+from systems.outcore.chunks import Addresses, Chunks
 from systems.outcore.group import Group
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.planner import LISTS_AHEAD, NAME, Sizes
@@ -81,6 +81,7 @@ class Trainer:
         self._row = row_bytes(workload)
         self._window = _Window()
         self._number = 0
+        self._pinned = False  # the rows that stay are in their slots
         self.mode = "not yet"
         dataset, accelerator = workload.dataset, runtime.accelerator
         dtype = torch_dtype(dataset.feature_dtype)
@@ -91,9 +92,10 @@ class Trainer:
                 accelerator, sizes.slots, sizes.device_slots, dataset.dim, dtype, options.copy_threads, clock
             )  # fmt: skip
 
-    def restart(self) -> None:
-        """Forget mini-batches that were handed out before an epoch was left."""
+    def restart(self, *, anew: bool = False) -> None:
+        """Forget mini-batches that were handed out before an epoch was left; `anew`: and which rows are pinned."""
         self._window, self._number = _Window(), 0
+        self._pinned = self._pinned and not anew
 
     def run(self, group: Group, tally: Tally) -> Iterator[Batch]:
         """The group's mini-batches in order; what any thread raises is raised here."""
@@ -102,8 +104,13 @@ class Trainer:
         chunks: Chunks | None = None
         try:
             if self._slots is not None and group.chunks is not None:
-                chunks = Chunks(group.chunks, self._pieces, self._sizes.piece_bytes, LISTS_AHEAD)
+                held = int(group.pinned > 0 and self._pinned)
+                chunks = Chunks(group.chunks, self._pieces, self._sizes.piece_bytes, LISTS_AHEAD, held)
                 self.mode = chunks.mode
+                if group.pinned and not self._pinned:
+                    self._bring(group, chunks, self._slots, chunks.addresses(), 0, tally)
+                    self._slots.settle(0)
+                    self._pinned = True
             with Pipeline(NAME) as pipe:
                 pipe.on_stop(self._window.wake)
                 graphs: Channel[_Work] = pipe.channel(self._options.queue, ordered=True)
@@ -138,12 +145,7 @@ class Trainer:
             addresses = chunks.addresses()
         self._window.wait(work.number - self._sizes.window, pipe)
         if len(addresses.to):
-            with self._clock.stage("extract", index):
-                if group.strategy == "distribute":
-                    chunks.fill(lambda rows, to: slots.put(rows, to, index), addresses.to)
-                else:
-                    assert self._singles is not None
-                    tally.read(slots.read(self._singles, addresses.ids, addresses.to, index))
+            self._bring(group, chunks, slots, addresses, index, tally)
         slots.settle(index)
         # Reads that ran ahead kept the device busy before anybody looked.
         if chunks.spans:
@@ -153,6 +155,17 @@ class Trainer:
         tally.extracted(work.sampled.num_nodes, len(addresses.to), slots.on_device(addresses))
         rows = torch.from_numpy(addresses.slots.astype(np.int64))
         return Batch(work.sampled, slots.table, rows, on_release=lambda: self._window.release(work.number))
+
+    def _bring(
+        self, group: Group, chunks: Chunks, slots: Slots, addresses: Addresses, index: int, tally: Tally
+    ) -> None:  # fmt: skip
+        """The rows of an address list to their slots."""
+        with self._clock.stage("extract", index):
+            if group.strategy == "distribute":
+                chunks.fill(lambda rows, to: slots.put(rows, to, index), addresses.to)
+            else:
+                assert self._singles is not None
+                tally.read(slots.read(self._singles, addresses.ids, addresses.to, index))
 
     def close(self) -> None:
         """Free the slots."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
+from workloads.feature_table import batch_feature_digest
+from workloads.sampling.digest import EpochDigest
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
@@ -151,6 +154,32 @@ def test_replay_trains_the_first_epoch_again_and_prepares_nothing(tiny_dataset: 
     assert first[:2] == reference(workload, 0)
     assert prepared.observed["groups"] == 3 and replayed.observed["groups"] == 0
     assert replayed.bytes_read < prepared.bytes_read and replayed.misses == prepared.misses
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("packing", ["on", "off"])
+def test_replay_reads_rows_that_stay_once(tiny_dataset: Dataset, device: str, packing: str) -> None:
+    workload = workload_of(tiny_dataset)
+    more = {"device": device, "budget": MemoryBudget(16 << 20, 256 * ROW)} if device != "cpu" else {}
+    options = {"replay": True, "group": 8, "packing": packing, "slots": SLOTS}
+    features = reference(workload, 0)[1]
+    with running("outcore", workload, **more, **options) as system:
+        read = []
+        for epoch in range(3):
+            found = EpochDigest()
+            for batch in system.epoch(epoch):
+                assert batch.table is not None
+                found.add(batch_feature_digest(replace(batch.sampled, epoch=0), batch.table, batch.rows))
+                batch.release()
+            assert found.hexdigest() == features
+            read.append(system.counters())
+        pinned = system._kept[0].pinned
+    assert pinned > 0 and read[0].misses == read[1].misses == read[2].misses
+    assert read[0].bytes_read > read[1].bytes_read == read[2].bytes_read
+    with running("outcore", workload, **more, **{**options, "belady": False}) as system:
+        run(system, 0)
+        run(system, 1)
+        assert system.counters().misses > read[1].misses
 
 
 def test_an_epoch_that_was_left_or_asked_for_again_is_whole(tiny_dataset: Dataset) -> None:
