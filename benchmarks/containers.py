@@ -69,11 +69,11 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
         # Pages that one of the two has read would serve the other's run, too.
         shutil.copytree(Path(environment["OUTCORE_DATA"]) / dataset, root / side / dataset)
 
-    def run(system: str, isolation: str, turns: str | None) -> dict[str, Any]:
-        side = root / SIDES[isolation == "docker"]
-        more = {"OUTCORE_RESULTS": str(side / "results"), "OUTCORE_DATA": str(side)} | (
-            {VARIABLE: turns} if turns else {}
-        )
+    def run(system: str, number: int, turns: str | None, isolation: str) -> dict[str, Any]:
+        inside = isolation == "docker"
+        # Neither always has the same copy: one may lie better on the disk.
+        folders = {"OUTCORE_RESULTS": SIDES[inside] + "/results", "OUTCORE_DATA": SIDES[(number + inside) % 2]}
+        more = {name: str(root / folder) for name, folder in folders.items()} | ({VARIABLE: turns} if turns else {})
         said = _outcore(
             {**environment, **more}, "run", system, "--dataset", dataset, "--fanout", arguments.fanout,
             "--batch-size", arguments.batch_size, "--memory", arguments.memory, "--epochs", str(arguments.epochs),
@@ -87,12 +87,12 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
     good = []
     for system in arguments.systems.split(","):
         both = ("docker", arguments.against)
-        starts = [[_first_batch_s(run(system, isolation, None)) for _ in range(arguments.starts)] for isolation in both]
+        starts = [[_first_batch_s(run(system, n, None, one)) for n in range(arguments.starts)] for one in both]
         later = statistics.median(starts[0]) - statistics.median(starts[1])
         pairs = []
         for number in range(arguments.rounds):
             with Turns(parties=2) as turns, ThreadPoolExecutor(2) as pool:
-                inside, outside = pool.map(partial(_heard, turns, run, system), both)
+                inside, outside = pool.map(partial(_heard, turns, partial(run, system, number, turns.address)), both)
             pairs.append((inside, outside))
             print(
                 f"round {number}: {system:10} docker {_epoch_s(inside):.3f} s, {arguments.against} "
@@ -103,9 +103,9 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
     return 0 if all(good) else 1
 
 
-def _heard(turns: Turns, run: Callable[..., dict[str, Any]], system: str, isolation: str) -> dict[str, Any]:
+def _heard(turns: Turns, run: Callable[[str], dict[str, Any]], isolation: str) -> dict[str, Any]:
     try:
-        return run(system, isolation, turns.address)
+        return run(isolation)
     finally:
         turns.all_here()  # who failed before it asked is not waited for
 
