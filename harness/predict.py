@@ -85,7 +85,12 @@ def _rate(rates: Mapping[int, float], depth: int) -> float:
 
 
 def predict(
-    epoch: EpochRecord, profile: DiskProfile, train_s: float | None, *, reads_first: bool = False, faults: int = 0
+    epoch: EpochRecord,
+    profile: DiskProfile,
+    train_s: float | None,
+    *,
+    reads_first: bool = False,
+    pages: DiskProfile | None = None,
 ) -> Prediction | None:
     """The prediction for one epoch; None without a profile or without the cap's own I/O counters.
 
@@ -93,8 +98,7 @@ def predict(
         profile: the device under the run's limits.
         train_s: seconds of its training steps alone, None where it did not train.
         reads_first: its own reads come before the first training step (stage `data_prep`).
-        faults: threads that may wait for a page at the same time; the kernel keeps no more small reads in flight. 0:
-            not known, so any number.
+        pages: the device as pages that are not read ahead meet it: `at_depth` of as many threads as may wait for one.
     """
     if not any(point.pattern == "random" for point in profile.points) or epoch.device_bytes is None:
         return None
@@ -108,8 +112,8 @@ def predict(
         most, least = left_bytes // _PAGE, -(-left_bytes // _LARGEST_REQUEST)
         requests = min(most, max(least, (epoch.device_requests or most) - sum(sizes.values())))
         size = round(left_bytes / requests)
-        pages = at_depth(profile, faults) if faults and size <= _LARGEST_FAULT else profile
-        page_cache_s = requests * pages.request_seconds(size)
+        met = pages if pages is not None and size <= _LARGEST_FAULT else profile
+        page_cache_s = requests * met.request_seconds(size)
     return Prediction(own_s, page_cache_s, train_s or 0.0, reads_first)
 
 
@@ -120,8 +124,9 @@ def predicted_seconds(
     """Median prediction of the measured epochs, None where it cannot be made."""
     if profile is None:
         return None
+    pages = at_depth(profile, faults) if faults else None
     found = [
-        predict(epoch, profile, train_s.get(epoch.epoch), reads_first=reads_first, faults=faults) for epoch in epochs
+        predict(epoch, profile, train_s.get(epoch.epoch), reads_first=reads_first, pages=pages) for epoch in epochs
     ]
     known = [entry.seconds for entry in found if entry is not None]
     return statistics.median(known) if known else None

@@ -159,12 +159,12 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     """A prediction for each measured epoch of a run, on a device of that profile."""
     found: list[Prediction] = []
     first = record.notes.get("reads_in") == "data_prep"
+    faults = usable_processors(record)
+    pages = at_depth(profile, faults) if faults else None
     for epoch in epochs_of(record):
         depth = int(epoch.counters.get("queue_depth") or 0)
         seen = at_depth(profile, depth) if depth else profile
-        made = predict(
-            epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, faults=usable_processors(record)
-        )  # fmt: skip
+        made = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
         if made is not None:
             found.append(made)
     return found

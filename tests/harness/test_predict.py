@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from harness.predict import inversions, predict, predicted_seconds
+from harness.predict import at_depth, inversions, predict, predicted_seconds
 from harness.record import EpochRecord
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import make_record
@@ -56,7 +56,8 @@ def test_pages_come_as_fast_as_the_threads_that_wait_for_them() -> None:
     alone = dataclasses.replace(PROFILE, points=(*PROFILE.points, DiskPoint(4096, 1, 5_000.0, 4096 * 5_000.0)))
 
     def seconds(faults: int, page: int = 4096) -> float:
-        found = predict(_epoch(10_000 * page, 10_000, {}), alone, None, faults=faults)
+        pages = at_depth(alone, faults) if faults else None
+        found = predict(_epoch(10_000 * page, 10_000, {}), alone, None, pages=pages)
         assert found is not None
         return found.page_cache_s
 
