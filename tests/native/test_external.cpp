@@ -13,6 +13,13 @@ using namespace outcore;
 
 namespace {
 
+template <class T>
+void fill(const TestFile& file, const std::vector<T>& values) {
+    FILE* out = std::fopen(file.path.c_str(), "wb");
+    CHECK(std::fwrite(values.data(), sizeof(T), values.size(), out) == values.size());
+    std::fclose(out);
+}
+
 void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes, std::uint32_t region_bytes) {
     constexpr std::uint64_t num_rows = 3000, offset = 64, chunks = 9;
     const TestFile table(offset + num_rows * row_bytes);
@@ -67,12 +74,8 @@ void a_ring_is_sampled() {
     for (std::int64_t i = 0; i <= nodes; ++i) pointers[static_cast<std::size_t>(i)] = degree * i;
     for (std::int64_t i = 0; i < nodes; ++i)
         for (std::int64_t k = 1; k <= degree; ++k) lists.push_back(static_cast<std::int32_t>((i + k) % nodes));
-    FILE* file = std::fopen(indptr.path.c_str(), "wb");
-    CHECK(std::fwrite(pointers.data(), 8, pointers.size(), file) == pointers.size());
-    std::fclose(file);
-    file = std::fopen(indices.path.c_str(), "wb");
-    CHECK(std::fwrite(lists.data(), 4, lists.size(), file) == lists.size());
-    std::fclose(file);
+    fill(indptr, pointers);
+    fill(indices, lists);
     for (const std::uint32_t piece : {4096U, 65536U}) {
         ExternalOptions options;
         options.fanout = {5, 7, 20};
@@ -108,12 +111,8 @@ void threads_sample_the_same() {
     for (std::int64_t i = 0; i <= nodes; ++i) pointers[static_cast<std::size_t>(i)] = degree * i;
     for (std::int64_t i = 0; i < nodes; ++i)
         for (std::int64_t k = 1; k <= degree; ++k) lists.push_back(static_cast<std::int32_t>((i + 97 * k) % nodes));
-    FILE* file = std::fopen(indptr.path.c_str(), "wb");
-    CHECK(std::fwrite(pointers.data(), 8, pointers.size(), file) == pointers.size());
-    std::fclose(file);
-    file = std::fopen(indices.path.c_str(), "wb");
-    CHECK(std::fwrite(lists.data(), 4, lists.size(), file) == lists.size());
-    std::fclose(file);
+    fill(indptr, pointers);
+    fill(indices, lists);
     for (std::int64_t b = 0; b < 12; ++b) {
         numbers.push_back(b);
         for (std::int64_t i = 0; i < 50; ++i) seeds.push_back((b * 1000 + 37 * i) % nodes);
