@@ -101,16 +101,17 @@ def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> Dis
         bare: the device that is limited to the class, where it is known: few reads in flight wait for it alone.
     """
     bandwidth, points = disk_class.read_bytes_per_s, []
+
+    def limits(size: int) -> list[float]:
+        return [float(rate) for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
+
     for size in _CLASS_SIZES:
-        rates = [rate for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
-        if rates:
+        if rates := limits(size):
             points.append(DiskPoint(size, _CLASS_DEPTH, min(rates), min(rates) * size))
     for point in bare.points if bare is not None else ():
         if point.pattern == "random" and point.depth < _CLASS_DEPTH:
-            size = point.block_bytes
-            rates = [rate for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
-            iops = min([point.iops, *rates])
-            points.append(DiskPoint(size, point.depth, iops, iops * size))
+            iops = min([point.iops, *limits(point.block_bytes)])
+            points.append(DiskPoint(point.block_bytes, point.depth, iops, iops * point.block_bytes))
     if bandwidth:
         points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
     limited = (float(disk_class.read_iops or 0), float(bandwidth or 0))

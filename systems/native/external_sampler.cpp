@@ -2,11 +2,10 @@
 // point at is noted with the piece of `indices` in which it lies; a piece that nothing more will be noted for is read, as
 // far as its pages are wanted, and its neighbours go to where their mini-batches want them. Nothing is sorted: each
 // mini-batch's nodes are a few ascending runs.
-#include "external_sampler.hpp"
+#include "external_parts.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <stdexcept>
 
@@ -14,7 +13,6 @@ namespace outcore {
 namespace {
 
 constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
-constexpr std::uint32_t nobody = UINT32_MAX;
 constexpr std::size_t most_wants = 8192;  // of one piece, before it is read
 // Below so many, waking another thread takes longer than what it would do.
 constexpr std::uint64_t least_shared = 512;
@@ -34,78 +32,6 @@ void wait_for(PieceFile& file, const PieceFile::Read& read, bool in_indices) {
 }
 
 }  // namespace
-
-struct ExternalSampler::Part {
-    struct Run {
-        std::uint32_t begin, end;
-        std::uint32_t marked, drawn;  // how far its nodes were asked for, and drawn for
-    };
-
-    std::uint64_t number = 0;
-    std::vector<std::uint32_t> nodes;
-    std::vector<std::uint32_t> seed_order;  // positions of the seed nodes by ascending id
-    std::vector<Run> runs;                  // ascending runs of nodes; the first goes through seed_order
-    std::vector<std::uint32_t> start, count;  // of each destination's edges in `arrived`
-    std::vector<std::uint32_t> arrived;     // their sources' ids
-    std::vector<ExternalHop> hops;
-    std::int64_t list_reads = 0;
-    bool taken = false;
-
-    std::uint32_t position(std::size_t run, std::uint32_t i) const { return run == 0 ? seed_order[i] : i; }
-    std::uint32_t node(std::size_t run, std::uint32_t i) const { return nodes[position(run, i)]; }
-
-    // First i of the run from `from` on whose node is `bound` or more.
-    std::uint32_t until(std::size_t run, std::uint32_t from, std::uint64_t bound) const {
-        std::uint32_t low = from, high = runs[run].end;
-        for (std::uint32_t step = 1; low + step < high; step *= 2) {  // near ones are usual
-            if (node(run, low + step) >= bound) {
-                high = low + step;
-                break;
-            }
-            low += step;
-        }
-        while (low < high) {
-            const std::uint32_t middle = low + (high - low) / 2;
-            if (node(run, middle) < bound) low = middle + 1;
-            else high = middle;
-        }
-        return low;
-    }
-};
-
-struct ExternalSampler::Labels {
-    struct Entry {
-        std::uint32_t id, position;
-    };
-    std::vector<Entry> table;
-    std::vector<std::uint64_t> fresh, other;  // id << 32 | place in the table
-
-    std::uint64_t bytes() const { return table.capacity() * sizeof(Entry) + (fresh.capacity() + other.capacity()) * 8; }
-
-    static std::uint32_t hash(std::uint32_t id) { return id * 0x9E3779B1U; }
-
-    // The entry of an id; `nobody` as its id where it is new.
-    std::uint32_t find(std::uint32_t id, int shift) const {
-        const auto mask = static_cast<std::uint32_t>(table.size() - 1);
-        std::uint32_t at = hash(id) >> shift;
-        while (table[at].id != id && table[at].id != nobody) at = (at + 1) & mask;
-        return at;
-    }
-
-    // By ascending id.
-    void sort(std::uint64_t num_nodes) {
-        constexpr int digit = 11;
-        other.resize(fresh.size());
-        for (int shift = 32; shift < 32 + static_cast<int>(std::bit_width(num_nodes)); shift += digit) {
-            std::array<std::uint32_t, 1 << digit> begin{};
-            for (const auto value : fresh) ++begin[value >> shift & ((1U << digit) - 1)];
-            std::uint32_t sum = 0;
-            for (auto& count : begin) sum += std::exchange(count, sum);
-            for (const auto value : fresh) other[begin[value >> shift & ((1U << digit) - 1)]++] = value;
-            fresh.swap(other);
-        }
-    }
-};
 
 std::size_t ExternalSampler::Bucket::size() const {
     std::size_t sum = 0;
@@ -458,82 +384,6 @@ void ExternalSampler::land() {
     index_file_->give_back(flight.read);
     if (spare_.size() < options_.pieces) spare_.push_back(std::move(flight.bucket));
     check_stop();
-}
-
-// The hop's block: edges in the order of destinations, new nodes by ascending id behind the others.
-void ExternalSampler::settle(Part& part, Labels& labels) {
-    ExternalHop hop;
-    const std::size_t count = part.nodes.size(), edges = part.arrived.size();
-    hop.num_dst = static_cast<std::int64_t>(count);
-    hop.indptr.resize(count + 1);
-    hop.indices.resize(edges);
-    const std::size_t slots = std::bit_ceil(std::max<std::size_t>(16, 2 * (count + std::min<std::size_t>(edges, num_nodes_))));
-    labels.table.assign(slots, {nobody, 0});
-    const int shift = 32 - static_cast<int>(std::bit_width(slots - 1));
-    for (std::uint32_t i = 0; i < count; ++i) labels.table[labels.find(part.nodes[i], shift)] = {part.nodes[i], i};
-    labels.fresh.clear();
-    constexpr std::size_t ahead = 16;
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        hop.indptr[i] = static_cast<std::int64_t>(at);
-        const std::uint32_t* sources = part.arrived.data() + part.start[i];
-        const std::uint32_t kept = part.count[i];
-        if (i + 2 < count) {
-            const std::uint32_t* later = part.arrived.data() + part.start[i + 2];
-            for (std::size_t k = 0; k < std::min<std::size_t>(part.count[i + 2], ahead); ++k)
-                __builtin_prefetch(&labels.table[Labels::hash(later[k]) >> shift]);
-        }
-        for (std::uint32_t k = 0; k < kept; ++k) {
-            const std::uint32_t entry = labels.find(sources[k], shift);
-            if (labels.table[entry].id == nobody) {
-                labels.table[entry].id = sources[k];
-                labels.fresh.push_back(std::uint64_t{sources[k]} << 32 | entry);
-            }
-            hop.indices[at++] = static_cast<std::int32_t>(entry);
-        }
-    }
-    hop.indptr[count] = static_cast<std::int64_t>(at);
-    labels.sort(num_nodes_);
-    part.nodes.reserve(count + labels.fresh.size());
-    for (const auto value : labels.fresh) {
-        labels.table[static_cast<std::uint32_t>(value)].position = static_cast<std::uint32_t>(part.nodes.size());
-        part.nodes.push_back(static_cast<std::uint32_t>(value >> 32));
-    }
-    for (auto& entry : hop.indices) entry = static_cast<std::int32_t>(labels.table[static_cast<std::uint32_t>(entry)].position);
-    const auto total = static_cast<std::uint32_t>(part.nodes.size());
-    hop.num_src = total;
-    if (total > count) part.runs.push_back({static_cast<std::uint32_t>(count), total, 0, 0});
-    part.hops.push_back(std::move(hop));
-}
-
-ExternalBatch ExternalSampler::take(std::size_t i) {
-    if (i >= parts_.size() || parts_[i].taken) throw std::invalid_argument("this mini-batch is not there");
-    Part& part = parts_[i];
-    part.taken = true;
-    auto working = labels();
-    settle(part, *working);
-    give_back(std::move(working));
-    ExternalBatch batch;
-    batch.nodes = std::move(part.nodes);
-    batch.hops = std::move(part.hops);
-    batch.list_reads = part.list_reads;
-    for (const auto& hop : batch.hops) batch.edge_reads += hop.indptr.back();
-    part = Part{};
-    part.taken = true;
-    return batch;
-}
-
-std::unique_ptr<ExternalSampler::Labels> ExternalSampler::labels() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Labels>();
-    auto found = std::move(idle_.back());
-    idle_.pop_back();
-    return found;
-}
-
-void ExternalSampler::give_back(std::unique_ptr<Labels> labels) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(labels));
 }
 
 }  // namespace outcore

@@ -146,9 +146,9 @@ class Outcore(System):
             groups.append(self._prepared())
             tally.prepared(groups[-1])
             self._kept = tuple(groups)
-        if self._preparer is not None:
-            self._preparer.rest()
         if self._trainer is None:
+            assert self._preparer is not None
+            self._preparer.rest()
             self._trainer = self._make_trainer()
         self._trainer.restart()
         for group in groups:
@@ -194,8 +194,13 @@ class Outcore(System):
         if preparer is not None:
             preparer.close()
         self._kept = ()
-        if self._trainer is not None:
-            self._trainer.restart(anew=True)
+        trainer = self._trainer
+        if trainer is not None and self.options.replay:
+            # What is prepared anew needs the memory of its slots.
+            self._trainer = None
+            trainer.close()
+        elif trainer is not None:
+            trainer.restart()
 
     def counters(self) -> Counters:
         """What the last epoch's mini-batches found and read, and what was read to prepare others meanwhile."""

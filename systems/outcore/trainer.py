@@ -92,10 +92,9 @@ class Trainer:
                 accelerator, sizes.slots, sizes.device_slots, dataset.dim, dtype, options.copy_threads, clock
             )  # fmt: skip
 
-    def restart(self, *, anew: bool = False) -> None:
-        """Forget mini-batches that were handed out before an epoch was left; `anew`: and which rows are pinned."""
+    def restart(self) -> None:
+        """Forget mini-batches that were handed out before an epoch was left."""
         self._window, self._number = _Window(), 0
-        self._pinned = self._pinned and not anew
 
     def run(self, group: Group, tally: Tally) -> Iterator[Batch]:
         """The group's mini-batches in order; what any thread raises is raised here."""

@@ -182,6 +182,16 @@ def test_replay_reads_rows_that_stay_once(tiny_dataset: Dataset, device: str, pa
         assert system.counters().misses > read[1].misses
 
 
+def test_a_replay_that_was_left_prepares_anew_in_the_memory_of_its_slots(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    with running("outcore", workload, replay=True, group=8, slots=SLOTS) as system:
+        left = system.epoch(0)
+        next(left).release()
+        left.close()
+        assert system._trainer is None  # its slots are free before anything is prepared
+        assert run(system, 0)[:2] == reference(workload, 0)
+
+
 def test_an_epoch_that_was_left_or_asked_for_again_is_whole(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     with running("outcore", workload, group=4) as system:
