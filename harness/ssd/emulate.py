@@ -12,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any, Literal
 
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
@@ -34,6 +36,9 @@ _SECONDS = 3.0
 _BARE_S = 1.0
 # The limiter lets a first slice through, and a deep queue fills; neither is the rate.
 _RAMP_S = 0.8
+# Between two looks at the counter of a group while fio reads through the page cache; fewer looks tell no rate.
+_LOOK_S = 0.02
+_LEAST_LOOKS = 8
 _DEPTH = 128
 # Small enough that few bytes are in flight (see `shallow`), large enough that bytes and not requests are the limit.
 _SEQUENTIAL_BYTES = 256 << 10
@@ -205,14 +210,33 @@ def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: flo
 def _buffered(file: Path, cap: Cap, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
     """Reads through the page cache, by threads; counted by the kernel at the device."""
     job = FioJob(file=file, block_bytes=4096, depth=1, threads=32, engine="psync", direct=False, seconds=seconds)
-    before, began = cap.io(), time.monotonic()
-    result = run_fio([job], cap)[0]
-    after, took = cap.io(), time.monotonic() - began
-    if before is None or after is None:
-        return []
-    # fio starts and ends in this time too; what it read it read within its own seconds.
-    reads = (after.read_requests - before.read_requests) / min(result.seconds, took)
-    return [Check("buffered_reads_per_s", reads, expected(limits, 4096))]
+    counted: list[tuple[float, int]] = []
+    with ThreadPoolExecutor(1) as beside:
+        fio = beside.submit(run_fio, [job], cap)
+        while not fio.done():
+            if (now := cap.io()) is not None:
+                counted.append((time.monotonic(), now.read_requests))
+            time.sleep(_LOOK_S)
+        fio.result()
+    reads = rate(counted)
+    return [] if reads is None else [Check("buffered_reads_per_s", reads, expected(limits, 4096))]
+
+
+def rate(counted: Sequence[tuple[float, int]]) -> float | None:
+    """What a count grows by a second while it grows, from looks at it: (seconds, count) in order of time.
+
+    The straight line through the middle eight tenths: a process starts and ends in its own time, the limiter lets a
+    first slice through, and one look may come late. None where nothing grew, or too few looks saw it.
+    """
+    grew = [at for at in range(1, len(counted)) if counted[at][1] > counted[at - 1][1]]
+    if not grew:
+        return None
+    first, last = counted[grew[0]][0], counted[grew[-1]][0]
+    edge = 0.1 * (last - first)
+    middle = [(when, count) for when, count in counted if first + edge <= when <= last - edge]
+    if len(middle) < _LEAST_LOOKS:
+        return None
+    return linear_regression(*zip(*middle, strict=True)).slope
 
 
 @dataclass(frozen=True)
