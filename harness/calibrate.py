@@ -139,12 +139,12 @@ def calibrate(
     theirs = identity(config.system)
     key = fingerprint(config, _KEYS) + _short(theirs or str(isolation.describe().get("image_id", "")))
     times_key = fingerprint(config, _TIME_KEYS) + _short(theirs)
-    memory, times = cache.get("floor", key), cache.get("training", times_key)
+    memory, times = cache.get("held", key), cache.get("training", times_key)
     if memory is None or times is None:
         on_measure("measuring floor and training alone")
         wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
         with isolation.create(f"calibrate-{key}", Limits()) as cap:
-            reading = _Readings(cap)
+            reading = Readings(cap)
             with Worker(cap, spec.model_copy(update=wanted), folder, folder / "calibrate.log") as worker:
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
@@ -152,7 +152,7 @@ def calibrate(
         # Who only samples looks at no rows and trains nothing: leaving room for that would be a gift of page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training}
-        cache.put("floor", key, memory)
+        cache.put("held", key, memory)
         if times is None:
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
@@ -183,8 +183,12 @@ def _why(ending: Ending, folder: Path) -> str:
     return "; ".join([ending.reason, *last])
 
 
-class _Readings:
-    """Reads the cap at the calibration's gates."""
+class Readings:
+    """Reads the cap at the calibration's gates: what is held there, which is all that is charged but pages of files.
+
+    Which pages of libraries and of the dataset are charged depends on who read them first, and they can be given back;
+    counted, they differed by some MiB from one calibration to the next, and were as much of a gift of page cache.
+    """
 
     def __init__(self, cap: Cap) -> None:
         self._cap = cap
@@ -192,18 +196,23 @@ class _Readings:
         self.times: Calibrated | None = None
 
     def __call__(self, event: Event) -> None:
+        """Read the cap if the worker stands at a gate, keep the times if it tells them."""
         if isinstance(event, Calibrated):
             self.times = event
         if not isinstance(event, Gate):
             return
         memory = self._cap.memory()
+        held = memory.usage - memory.page_cache
         if event.at == "floor":
-            self.floor = memory.usage
+            self.floor = held
         elif event.at == "before step":
-            self.before = memory.usage
+            self.before = held
+            self._cap.reset_peak()
+        elif event.at == "step again":
             self._cap.reset_peak()
         elif event.at == "after step":
-            self.after = max(memory.peak, memory.usage)
+            # The first step has read the pages of its code, so the second's peak stood beside as many as there are now.
+            self.after = max(memory.peak - memory.page_cache, held)
 
 
 def memory_of(config: RunConfig, dataset: Dataset, calibration: Calibration) -> tuple[int | None, int | None]:

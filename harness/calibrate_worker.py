@@ -27,7 +27,8 @@ MODELLED_SECONDS = 4.0
 
 
 def calibrate(spec: WorkerSpec, joint: Joint) -> None:
-    """Stand at the gates `floor`, `before step`, `after step` while the orchestrator reads the cap, then time batches.
+    """Stand at the gates `floor`, `before step`, `step again`, `after step` while the orchestrator reads the cap, then
+    time batches.
 
     The same imports, device, model and optimiser as a run; features of the largest batch's size are in memory before
     the step, since holding them is the system's plan, not training. What a run does with a batch is done with it: its
@@ -53,10 +54,13 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
         rows = torch.arange(largest.num_nodes)
         _trim()
         joint.gate("before step")
-        EpochLog(with_features=spec.config.stages != "sample").digest(Batch(largest, table, rows))
-        if spec.config.stages == "all":
-            trainer.step(largest, table, rows)
-            accelerator.synchronize()
+        for again in (False, True):
+            if again:
+                joint.gate("step again")
+            EpochLog(with_features=spec.config.stages != "sample").digest(Batch(largest, table, rows))
+            if spec.config.stages == "all":
+                trainer.step(largest, table, rows)
+                accelerator.synchronize()
         joint.gate("after step")
         if spec.time_training:
             joint.send(slowest(joint.gather(_times(spec, batches, trainer, accelerator, table))))

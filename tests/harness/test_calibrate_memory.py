@@ -1,0 +1,69 @@
+"""What a calibration takes for held: all that is charged but pages of files, whoever read those first."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.calibrate import Readings
+from harness.isolation.base import Limits
+from harness.protocol import Gate
+from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python
+
+# Stands at the gates as a calibration does; the first step reads a file, as code is read that a step touches first.
+WORKER = """
+import os, sys
+def gate(name):
+    print(name, flush=True)
+    sys.stdin.readline()
+def read(path):
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+def step():
+    held = bytearray(b"x") * (24 << 20)
+    return len(held)
+if sys.argv[1] == "cold":
+    read(sys.argv[2])
+model = bytearray(b"x") * (32 << 20)
+gate("floor")
+gate("before step")
+step()
+read(sys.argv[2])
+if sys.argv[3] == "twice":
+    gate("step again")
+    step()
+gate("after step")
+"""
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[Path]:
+    yield from on_disk()
+
+
+@needs_cap
+@pytest.mark.parametrize("read_first", ["cold", "warm"])
+@pytest.mark.parametrize("steps", ["once", "twice"])
+def test_pages_of_files_are_no_floor_and_no_step(disk: Path, read_first: str, steps: str) -> None:
+    file = cold_file(disk, 48 * MIB)
+    with CAPPING[0]().create("calibrate-test", Limits()) as cap:
+        readings = Readings(cap)
+        argv = cap.command(python(WORKER, read_first, str(file), steps))
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdin is not None and child.stdout is not None
+            for line in child.stdout:
+                readings(Gate(at=line.strip()))
+                child.stdin.write("\n")
+                child.stdin.flush()
+        assert child.returncode == 0
+        assert cap.memory().page_cache > 40 * MIB
+    assert 32 * MIB < readings.floor < 44 * MIB
+    training = readings.after - readings.before
+    if steps == "twice":
+        assert 22 * MIB < training < 28 * MIB
+    else:  # who takes no second step is charged what his peak shows above the pages that he read meanwhile
+        assert 0 <= training < 28 * MIB
