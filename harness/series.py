@@ -21,7 +21,7 @@ from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolatio
 from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.select import select, sweep_all
 from harness.record import RunConfig
-from harness.ssd.profile import better_of, quick_profile
+from harness.ssd.profile import quick_profile, slower_than
 from harness.turns import Turn
 from systems.interface import DiskProfile, SystemInfo
 from workloads.errors import HostError, InputError
@@ -137,8 +137,20 @@ class Series:
         for limits in {self.limits(config) for config in configs}:
             if limits:
                 self._profiles[limits] = self._profile(partial(self._limited_profile, limits)) or DiskProfile()
+        self._look_at_bare_again()
         if not self._holder.wait_ready():
             self._progress("the holder did not start; runs pay for their own library pages")
+
+    def _look_at_bare_again(self) -> None:
+        """A bare device that was slower than it is under limits was profiled in a slow moment."""
+        held, features = self.bare_profile, self._features
+        assert features is not None
+        if held is None or not any(slower_than(held, limited) for limited in self._profiles.values()):
+            return
+        self._progress("the device is faster under limits than it was bare: profiling it again")
+        cache = self.results_root / "cache"
+        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache, held=held))
+        self.bare_profile = again or held
 
     def _limited_profile(self, limits: tuple[IoLimit, ...]) -> DiskProfile:
         assert self._features is not None
@@ -195,17 +207,21 @@ class Series:
         A virtual disk has slow moments: a run that beats a profile taken in one may be as fast as the device is. Under
         limits fio stays below them however often it is asked. False where nothing can be measured.
         """
-        if self.bare_profile is None or self._features is None:
+        bare, features, cache = self.bare_profile, self._features, self.results_root / "cache"
+        if bare is None or features is None:
             return False
-        features = self._features
-        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS))
+        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache, held=bare))
         if again is None:
             return False
-        self.bare_profile = better_of(self.bare_profile, again)
+        self.bare_profile = again
         limits = self.limits(config)
         if limits in self._profiles:
-            held = self._profile(lambda: quick_profile(features, Limits(io=limits), _DEPTHS, isolation=self.isolation))
-            self._profiles[limits] = better_of(self._profiles[limits], held) if held else self._profiles[limits]
+            held = self._profiles[limits]
+            caps = Limits(io=limits)
+            better = self._profile(
+                lambda: quick_profile(features, caps, _DEPTHS, isolation=self.isolation, cache=cache, held=held)
+            )
+            self._profiles[limits] = better or held
         return True
 
     def disk_plain(self, config: RunConfig) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class SystemInfo:
         options: the class of its options.
         data_parallel: whether several processes may run it, each training its part of every step.
         artefact_share: bytes that preparing a run leaves on disk for later ones, roughly, in feature tables.
+        reads_by_device: whether it reads otherwise on another device, so that counters of one say nothing of others.
     """
 
     name: str
@@ -76,6 +77,7 @@ class SystemInfo:
     deterministic_counters: bool = True
     data_parallel: bool = False
     artefact_share: float = 0.0
+    reads_by_device: bool = False
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
-    from harness.ssd.whatif import device_of, forecasts, read_records, usable
+    from harness.ssd.whatif import device_of, forecasts, left_out, read_records, usable
     from workloads.errors import InputError
 
     device = device_of(drive, results_root)
@@ -229,9 +229,10 @@ def predict(
                 "known_by": device.source,
                 "prediction": True,
                 "epochs": [{**vars(entry), "error": entry.error} for entry in found],
+                "left_out": left_out(records, device),
             }
         )
         return
     from harness.cli.ssd_view import print_forecasts
 
-    print_forecasts(device, found)
+    print_forecasts(device, found, left_out(records, device))

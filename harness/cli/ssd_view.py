@@ -128,8 +128,8 @@ def print_comparison(comparison: Comparison) -> None:
         out.print(cell(line), highlight=False)
 
 
-def print_forecasts(device: Device, found: Sequence[Forecast]) -> None:
-    """Predictions by workload."""
+def print_forecasts(device: Device, found: Sequence[Forecast], left_out: Sequence[str] = ()) -> None:
+    """Predictions by workload, and which systems have none."""
     out = console()
     known = "its profile" if device.source == "profile" else "its class's limits alone, so without latency"
     out.print(cell(f"PREDICTED for {device.name}, known by {known}; nothing of this was measured"), highlight=False)
@@ -149,3 +149,8 @@ def print_forecasts(device: Device, found: Sequence[Forecast]) -> None:
         )  # fmt: skip
     if workload is not None:
         out.print(table)
+    if left_out:
+        said = (
+            f"left out: {', '.join(left_out)}, whose reads depend on the device; `outcore advise` simulates them on it"
+        )
+        out.print(cell(said), highlight=False)

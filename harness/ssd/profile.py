@@ -28,6 +28,8 @@ LIMITED_RAMP_S = 0.6
 # them when its time is up, which made a class of 60 MB/s look 17 % slow at depth 256.
 _IN_FLIGHT = 0.02
 _LEAST_DEPTH = 4
+# No limit makes a device faster; what fio finds of the same device differs by less than this.
+_SLOW = 1.1
 # More threads than this only fight for the interpreter.
 _MAX_THREADS = 32
 _PLAIN_READS = Path(__file__).with_name("plain_reads.py")
@@ -44,6 +46,7 @@ def quick_profile(
     cache: Path | None = None,
     seconds: float = 1.0,
     max_age_s: float = MAX_AGE_S,
+    held: DiskProfile | None = None,
 ) -> DiskProfile:
     """What the device under `path` does: 512 B, 4 KiB and 64 KiB random reads and 1 MiB sequential ones, direct.
 
@@ -55,6 +58,8 @@ def quick_profile(
         limits: measure under these, inside a cap of `isolation`; None for the bare device.
         depths: reads kept in flight for the random sizes.
         cache: folder for profiles.
+        held: a profile that is doubted: the device is measured again whatever the cache has, and of both the better
+            rate of each point is returned and kept.
 
     Raises:
         HostError: the file cannot be read directly, or fio refuses.
@@ -62,7 +67,7 @@ def quick_profile(
     device = block_device(path)
     where = _cache_file(cache, device, limits, depths) if cache else None
     limited = _limited(limits.io) if limits else None
-    if where and (kept := _load(where, max_age_s)) is not None:
+    if held is None and where and (kept := _load(where, max_age_s)) is not None:
         return replace(kept, limited=limited)
     block = direct_block_bytes(path)
     if block is None:
@@ -84,6 +89,8 @@ def quick_profile(
         if cap:
             cap.close()
     profile = DiskProfile(points=tuple(points), logical_block_bytes=block, tool=tool, limited=limited)
+    if held is not None:
+        profile = better_of(held, profile)
     if where:
         _save(where, profile)
     return profile
@@ -108,6 +115,20 @@ def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
         if key not in best or point.iops > best[key].iops:
             best[key] = point
     return replace(first, points=tuple(best.values()))
+
+
+def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
+    """Whether the bare device was profiled in a slow moment: it is faster under limits, of some size and pattern."""
+
+    def best(profile: DiskProfile) -> dict[tuple[int, str], float]:
+        found: dict[tuple[int, str], float] = {}
+        for point in profile.points:
+            key = (point.block_bytes, point.pattern)
+            found[key] = max(found.get(key, 0.0), point.iops)
+        return found
+
+    rates = best(bare)
+    return any(key in rates and rate > _SLOW * rates[key] for key, rate in best(limited).items())
 
 
 def shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: float) -> int:

@@ -15,7 +15,7 @@ from harness.record import LABELS, EpochRecord, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
 from systems.interface import DiskPoint, DiskProfile
-from workloads.errors import InputError
+from workloads.errors import InputError, OutcoreError
 
 # Where limits alone are known, a class is a device that keeps them at any depth.
 _CLASS_DEPTH = 256
@@ -145,6 +145,30 @@ def usable(record: Record) -> bool:
     )
 
 
+def reads_by_device(system: str) -> bool:
+    """Whether the system's counters hold only for the device that it ran on (`SystemInfo.reads_by_device`)."""
+    from systems.registry import load
+
+    try:
+        return load(system).info.reads_by_device
+    except OutcoreError:
+        return False  # somebody's own, which is not here
+
+
+def counts_for(record: Record, device: Device) -> bool:
+    """Whether the run's counters say what the system reads on that device."""
+    return not reads_by_device(record.system) or (
+        device.disk_class not in ("", "none") and record.config.disk_class == device.disk_class
+    )
+
+
+def left_out(records: Iterable[Record], device: Device) -> list[str]:
+    """Systems that `forecasts` says nothing of, though they were run: what they read there nobody has counted."""
+    runs = [record for record in records if usable(record)]
+    found = {record.system for record in runs if counts_for(record, device)}
+    return sorted({record.system for record in runs} - found)
+
+
 def epochs_of(record: Record) -> list[EpochRecord]:
     """The epochs that count."""
     return record.measured
@@ -175,7 +199,7 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
     """One forecast for each system and workload that was ever run and counted, fastest first within a workload."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        if usable(record):
+        if usable(record) and counts_for(record, device):
             groups.setdefault(workload_key(record), []).append(record)
     found = []
     for group in groups.values():

@@ -37,6 +37,7 @@ class Outcore(System):
         devices=("cpu", "cuda", "emulated"),
         faithful=True,
         options=OutcoreOptions,
+        reads_by_device=True,
     )
     options: OutcoreOptions
 

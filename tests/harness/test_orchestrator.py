@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from harness.isolation.select import select
 from harness.orchestrator import execute
 from harness.record import Record
 from harness.series import Series
-from harness.ssd.profile import better_of
+from harness.ssd.profile import better_of, quick_profile, slower_than
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import make_record
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, share_cache, workers_of
@@ -236,6 +237,27 @@ def test_the_better_rate_of_each_point_counts() -> None:
 
     best = better_of(profile(b512=10.0, b4096=5.0), profile(b512=8.0, b4096=7.0, b65536=1.0))
     assert {point.block_bytes: point.iops for point in best.points} == {512: 10.0, 4096: 7.0, 65536: 1.0}
+
+
+def test_a_device_that_is_faster_under_limits_was_profiled_in_a_slow_moment() -> None:
+    def profile(**rates: float) -> DiskProfile:
+        return DiskProfile(tuple(DiskPoint(int(size[1:]), 8, rate, rate) for size, rate in rates.items()))
+
+    bare = profile(b512=100.0, b4096=50.0)
+    assert slower_than(bare, profile(b512=10.0, b4096=56.0))
+    assert not slower_than(bare, profile(b512=10.0, b4096=54.0, b65536=1000.0))
+    deep = DiskProfile((DiskPoint(512, 8, 10.0, 1.0), DiskPoint(512, 256, 100.0, 1.0)))
+    assert not slower_than(deep, profile(b512=60.0))
+
+
+def test_a_doubted_profile_is_measured_again_and_the_better_rates_are_kept(series: Series) -> None:
+    features, kept = series._features, series.bare_profile
+    assert features is not None and kept is not None
+    doubted = replace(kept, points=tuple(replace(point, iops=1.0, bytes_per_s=1.0) for point in kept.points))
+    with tempfile.TemporaryDirectory() as folder:
+        found = quick_profile(features, depths=(8,), cache=Path(folder), seconds=0.2, held=doubted)
+        assert all(point.iops > 1.0 for point in found.points if point.depth in (1, 8))
+        assert quick_profile(features, depths=(8,), cache=Path(folder)).points == found.points, "kept for the next run"
 
 
 def test_a_profile_under_limits_is_measured_again_too(series: Series) -> None:

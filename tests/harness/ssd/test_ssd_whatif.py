@@ -12,7 +12,15 @@ from harness.cli import main
 from harness.predict import at_depth
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.drive import read_drive, save_drive, saved_drives
-from harness.ssd.whatif import class_profile, device_from, device_of, forecasts
+from harness.ssd.whatif import (
+    class_profile,
+    counts_for,
+    device_from,
+    device_of,
+    forecasts,
+    left_out,
+    reads_by_device,
+)
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import save
 from tests.harness.ssd.drives import counted, make_drive
@@ -88,6 +96,16 @@ def test_a_system_with_few_reads_in_flight_gets_what_the_drive_gives_to_few(tmp_
         for depth in (256, 1)
     )
     assert deep == pytest.approx(1.0) and shallow == pytest.approx(10.0)
+
+
+def test_what_reads_by_the_device_is_foretold_for_the_class_that_it_ran_on_only() -> None:
+    records = [counted("outcore", 2.6, reads=100_000, size=512), counted("ginex", 2.6, reads=100_000, size=512)]
+    same, other = device_of("aws-nvme/16", Path("/nowhere")), device_of("aws-gp3/16", Path("/nowhere"))
+    assert {entry.system for entry in forecasts(records, same)} == {"outcore", "ginex"}
+    assert {entry.system for entry in forecasts(records, other)} == {"ginex"}
+    assert left_out(records, same) == [] and left_out(records, other) == ["outcore"]
+    assert not counts_for(records[0], device_from(make_drive()))
+    assert not reads_by_device("no-such-system")
 
 
 def test_runs_that_say_nothing_of_the_disk_are_not_counted_on() -> None:
