@@ -353,19 +353,25 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     dataset, row = share.workload.dataset, row_bytes(share)
     missed = row_misses("belady", share, sizes.slots)
     groups = -(-share.num_batches // max(1, sizes.group))
-    every = {"uses": round(share.rows), "misses": round(missed * share.scale), "row_bytes": row}
-    found = predict(conditions.profile, **every, table_bytes=groups * dataset.feature_bytes)
     graphs = 2 * share.graph_bytes * share.num_batches
     scanned = groups * (
         _pages_of_groups(share, sizes.group) * PAGE + len(share.workload.sampler.fanout) * 8.0 * dataset.num_nodes
     )
     passes = graphs + scanned
+    # Each group has a pass of its own over the table.
+    found = predict(
+        conditions.profile, uses=round(share.rows / groups), misses=round(missed * share.scale / groups), row_bytes=row,
+        table_bytes=dataset.feature_bytes, beside=_sequential(passes / groups),
+    )  # fmt: skip
     if found is not None and found.single < found.distribute:
         size = request_bytes(share, conditions.profile)
         reads = {size: missed * share.scale, **_sequential(passes)}
         how = "reads what it misses row by row"
     else:
-        reads = _sequential(passes + groups * dataset.feature_bytes + 2 * missed * share.scale * row)
+        table = found.table_pass.reads() if found is not None else _sequential(dataset.feature_bytes)
+        reads = _sequential(passes + 2 * missed * share.scale * row)
+        for size, count in table.items():
+            reads[size] = reads.get(size, 0.0) + groups * count
         how = "passes over graph and features"
     hits = _per_cent(_accesses(share) - missed, _accesses(share))
     return _Found(

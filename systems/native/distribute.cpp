@@ -175,7 +175,8 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
     const std::uint64_t rows = region_rows(options, table.row_bytes), memory = region_memory(options, table.row_bytes);
     const auto row_at = [&](std::uint64_t row) { return table.data_offset + row * table.row_bytes; };
     PieceFile source(table.path, {static_cast<std::uint32_t>(memory), options.regions, options.depth, row_at(table.num_rows),
-                                  options.gap_bytes, options.want_ring, options.need_ring});
+                                  options.gap_bytes, options.want_ring, options.need_ring, 0});
+    const std::uint64_t unit = source.unit_bytes();
     Writers writers(file, options.writers, options.buffer_bytes, chunks.size() + 2 * std::uint64_t{options.writers});
     const auto flush = [&](State& state, std::uint64_t bytes) {
         state.digest.update(state.buffer, bytes);
@@ -193,7 +194,7 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
     };
     std::deque<Asked> asked;
     std::uint64_t next = 0;  // row
-    PieceFile::Pages pages(memory / page_bytes / 64 + 1);
+    PieceFile::Units units(memory / unit / 64 + 1);
     for (;;) {
         while (next < table.num_rows && source.has_room()) {
             // The next region that anybody wants a row of.
@@ -206,15 +207,15 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
             }
             next = first / rows * rows;
             const std::uint64_t last = std::min(table.num_rows, next + rows), base = row_at(next) / page_bytes * page_bytes;
-            std::fill(pages.begin(), pages.end(), 0);
+            std::fill(units.begin(), units.end(), 0);
             for (std::size_t c = 0; c < chunks.size(); ++c) {
                 State& state = states[c];
                 for (; state.marked < chunks[c].end && ids[state.marked] < last; ++state.marked) {
                     const std::uint64_t at = row_at(ids[state.marked]) - base;
-                    for (std::uint64_t page = at / page_bytes; page <= (at + table.row_bytes - 1) / page_bytes; ++page) PieceFile::mark(pages, page);
+                    for (std::uint64_t u = at / unit; u <= (at + table.row_bytes - 1) / unit; ++u) PieceFile::mark(units, u);
                 }
             }
-            asked.push_back({last, source.begin(base, pages, result.reads)});
+            asked.push_back({last, source.begin(base, units, result.reads)});
             next = last;
         }
         if (asked.empty()) break;

@@ -1,4 +1,4 @@
-// Rows of a table to the chunks that want them, in one pass over the table: of each region the runs of pages that hold
+// Rows of a table to the chunks that want them, in one pass over the table: of each region the runs of blocks that hold
 // wanted rows, each row to its chunks' write buffers, each buffer to the file when it is full.
 // (Distribution sweep: Aggarwal and Vitter 1988, section 5.)
 #pragma once

@@ -1,5 +1,5 @@
-// A file read in pieces in the order of its bytes, several in flight: of each piece only the runs of wanted pages, joined
-// where the gap between two costs less than another request would.
+// A file read in pieces in the order of its bytes, several in flight: of each piece only the runs of wanted units (pages,
+// or blocks of the device), joined where the gap between two costs less than another request would.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace outcore {
 struct PieceReads {
     std::uint64_t requests = 0;
     std::uint64_t bytes_read = 0;
-    std::uint64_t bytes_useful = 0;  // of pages that hold something wanted
+    std::uint64_t bytes_useful = 0;  // of units that hold something wanted
     std::map<std::uint64_t, std::uint64_t> by_size;
 };
 
@@ -30,12 +30,13 @@ struct PieceFileOptions {
     std::uint64_t gap_bytes;    // unwanted bytes that are read rather than begin another request
     bool want_ring = true;
     bool need_ring = false;
+    std::uint32_t unit_bytes = 4096;  // that are read or not; 0: as small as the device reads, a page at most
 };
 
 class PieceFile {
 public:
     static constexpr std::uint64_t page_bytes = 4096;
-    using Pages = std::vector<std::uint64_t>;  // a bit for each page of a piece
+    using Units = std::vector<std::uint64_t>;  // a bit for each unit of a piece
 
     struct Read {
         std::uint64_t base = 0;       // byte of the file at which the piece's memory begins
@@ -47,45 +48,47 @@ public:
     PieceFile(const std::string& path, const PieceFileOptions& options)
         : options_(options),
           memory_(static_cast<std::size_t>(options.pieces) * options.piece_bytes),
-          queue_(path, {options.depth, std::max<std::uint32_t>(options.piece_bytes, 1 << 20), options.want_ring, options.need_ring}) {
+          queue_(path, {options.depth, std::max<std::uint32_t>(options.piece_bytes, 1 << 20), options.want_ring, options.need_ring}),
+          unit_(options.unit_bytes > 0 ? options.unit_bytes : std::clamp<std::uint64_t>(queue_.block_bytes(), 512, page_bytes)) {
         for (std::uint32_t i = 0; i < options.pieces; ++i) free_.push_back(memory_.data() + std::size_t{i} * options.piece_bytes);
     }
 
-    static void mark(Pages& pages, std::uint64_t page) { pages[page / 64] |= std::uint64_t{1} << (page % 64); }
-    static bool marked(const Pages& pages, std::uint64_t page) { return (pages[page / 64] >> (page % 64) & 1) != 0; }
+    static void mark(Units& units, std::uint64_t unit) { units[unit / 64] |= std::uint64_t{1} << (unit % 64); }
+    static bool marked(const Units& units, std::uint64_t unit) { return (units[unit / 64] >> (unit % 64) & 1) != 0; }
 
     bool has_room() const { return !free_.empty(); }
     std::uint64_t bytes() const { return memory_.size(); }
+    std::uint64_t unit_bytes() const { return unit_; }
     const std::string& mode() const { return queue_.mode(); }
 
-    // Begins to read the wanted pages from byte `base` of the file on, which is a page's.
-    Read begin(std::uint64_t base, const Pages& pages, PieceReads& reads) {
+    // Begins to read the wanted units from byte `base` of the file on, which is a page's.
+    Read begin(std::uint64_t base, const Units& units, PieceReads& reads) {
         Read read{base, free_.back(), {}};
         free_.pop_back();
         const std::uint64_t one = options_.piece_bytes;
-        const std::uint64_t count = std::min<std::uint64_t>(one / page_bytes, (options_.end - base + page_bytes - 1) / page_bytes);
-        const std::uint64_t gap = options_.gap_bytes / page_bytes;
-        for (std::uint64_t page = 0; page < count;) {
-            if (!marked(pages, page)) {
-                ++page;
+        const std::uint64_t count = std::min<std::uint64_t>(one / unit_, (options_.end - base + unit_ - 1) / unit_);
+        const std::uint64_t gap = options_.gap_bytes / unit_;
+        for (std::uint64_t unit = 0; unit < count;) {
+            if (!marked(units, unit)) {
+                ++unit;
                 continue;
             }
-            std::uint64_t stop = page + 1, wanted = 1;
+            std::uint64_t stop = unit + 1, wanted = 1;
             for (std::uint64_t next = stop; next < count && next - stop <= gap; ++next) {
-                if (!marked(pages, next)) continue;
+                if (!marked(units, next)) continue;
                 stop = next + 1;
                 ++wanted;
             }
-            const std::uint64_t offset = base + page * page_bytes;
-            const std::uint64_t need = std::min(base + stop * page_bytes, options_.end) - offset;
-            read.tickets.push_back(queue_.submit(offset, need, {read.memory + page * page_bytes, one - page * page_bytes}));
+            const std::uint64_t offset = base + unit * unit_;
+            const std::uint64_t need = std::min(base + stop * unit_, options_.end) - offset;
+            read.tickets.push_back(queue_.submit(offset, need, {read.memory + unit * unit_, one - unit * unit_}));
             ++reads.requests;
-            // The last page of a file is read as far as the file goes, in blocks of the device.
+            // The last unit of a file is read as far as the file goes, in blocks of the device.
             const std::uint64_t bytes = (need + queue_.block_bytes() - 1) / queue_.block_bytes() * queue_.block_bytes();
             reads.bytes_read += bytes;
-            reads.bytes_useful += wanted * page_bytes;
+            reads.bytes_useful += wanted * unit_;
             ++reads.by_size[bytes];
-            page = stop;
+            unit = stop;
         }
         return read;
     }
@@ -107,6 +110,7 @@ private:
     AlignedMemory memory_;
     std::vector<std::byte*> free_;
     RangeQueue queue_;  // after the memory that it reads into
+    std::uint64_t unit_;
 };
 
 }  // namespace outcore

@@ -2,52 +2,156 @@
 
 Four strategies (issue: the frontier): rows read online in the order in which mini-batches are drawn; read one by one
 with Belady's choice of what is kept; packed once and replayed; and distributed by one pass over the table.
+
+A pass joins rows whose gap is worth less than a request. Which gap that is depends on how the wanted rows lie, and,
+where a class of SSD counts requests and bytes each by itself, on what else is read: with the right one both run out
+together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
 
 from systems.interface import DiskProfile
 
 _GAP_WITHOUT_PROFILE = 64 << 10
 _BLOCK = 512
+_MIB = 1 << 20
+# A request for rows ends with its region.
+REGION_BYTES = 1 << 20
+_GAPS = (0, *(_BLOCK << step for step in range(12)))
+# Rows that are looked at for how they lie.
+_SAMPLE_ROWS = 1 << 14
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TablePass:
+    """One pass over the feature table.
+
+    Attributes:
+        gap_bytes: unwanted bytes that are read rather than begin another request.
+        requests: of the pass, and
+        nbytes: that they read.
+    """
+
+    gap_bytes: int
+    requests: float
+    nbytes: float
+
+    def reads(self) -> dict[int, float]:
+        """Request bytes -> how many, all of the mean size."""
+        return {max(1, round(self.nbytes / self.requests)): self.requests} if self.requests else {}
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of the device for one group of mini-batches; None: the profile does not say.
+    """Seconds of the device for one group of mini-batches, its graph included where that is known.
 
     Attributes:
         distribute: one pass over the table, the misses written and read back.
         single: each miss read by itself.
         online: each use of a row read by itself, as without a cache.
-        replay: the misses read from chunks that are there already.
+        replay: the misses read from chunks that are there already, and no graph.
+        table_pass: the pass of `distribute`.
     """
 
     distribute: float
     single: float
     online: float
     replay: float
+    table_pass: TablePass = field(default=TablePass(0, 0, 0))
+
+
+def expected_passes(rows: float, num_rows: int, row_bytes: int) -> Iterator[TablePass]:
+    """Passes with each gap, if the wanted rows lie at random in the table; `rows` of them, some more than once."""
+    if rows <= 0:
+        return
+    unique = num_rows * -math.expm1(-rows / num_rows)
+    share = min(1.0, unique / num_rows)
+    for gap in _GAPS:
+        longest = gap // row_bytes
+        apart = (1.0 - share) ** (longest + 1)
+        # Unwanted rows between two wanted ones are geometrically many; gaps up to the longest are read.
+        joined = 0.0
+        if share < 1.0:
+            joined = (1.0 - share) / share * (1.0 - (1.0 - share) ** longest * (1.0 + longest * share))
+        requests = min(unique, unique * apart + num_rows * row_bytes / REGION_BYTES)
+        yield TablePass(gap, requests, min(num_rows, unique * (1.0 + joined)) * row_bytes)
+
+
+def passes_of(chunks: Iterable[Ids], misses: int, row_bytes: int) -> Iterator[TablePass]:
+    """Passes with each gap over the rows that these chunks want, by those in some regions of the table."""
+    region_rows = max(1, REGION_BYTES // row_bytes)
+    every = max(1, misses // _SAMPLE_ROWS)
+    parts = [ids[_scattered(ids // region_rows) % every == 0] for ids in chunks]
+    rows = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    if not len(rows):
+        return
+    scale = misses / len(rows)
+    found = np.unique(rows)
+    inside = np.diff(found // region_rows) == 0
+    gaps = np.sort((np.diff(found) - 1)[inside] * row_bytes)
+    sums = np.concatenate([[0], np.cumsum(gaps)])
+    for gap in _GAPS:
+        joined = int(np.searchsorted(gaps, gap, side="right"))
+        yield TablePass(gap, scale * (len(found) - joined), scale * (len(found) * row_bytes + float(sums[joined])))
+
+
+def _scattered(regions: Ids) -> Ids:
+    """Numbers that regions next to one another do not share the last bits of."""
+    return regions * 0x9E3779B1 >> 15 & 0xFFFF
 
 
 def predict(
-    profile: DiskProfile, *, uses: int, misses: int, row_bytes: int, table_bytes: int, block_bytes: int = _BLOCK
-) -> Prediction | None:
-    """Seconds that the device needs to bring the rows of a group.
+    profile: DiskProfile, *, uses: int, misses: int, row_bytes: int, table_bytes: int, block_bytes: int = _BLOCK,
+    chunks: Iterable[Ids] | None = None, beside: Mapping[int, float] | None = None,
+) -> Prediction | None:  # fmt: skip
+    """Seconds that the device needs to bring the rows of a group; None: the profile does not say.
 
     Args:
         uses: rows asked for, over its mini-batches.
         misses: of them not in memory.
         block_bytes: what single-row reads are rounded to.
+        chunks: the rows of each mini-batch that miss; as if they lay at random where they are not known yet.
+        beside: what else is read for the group, request bytes -> how many (its graph).
     """
     rate = profile.sequential_bytes_per_s()
     if rate <= 0 or not any(point.pattern == "random" for point in profile.points):
         return None
     size = -(-row_bytes // block_bytes) * block_bytes
-    one = profile.request_seconds(size)
     moved = misses * row_bytes / rate
-    return Prediction(table_bytes / rate + 2 * moved, misses * one, uses * one, moved)
+    others = dict(beside or {})
+
+    def seconds(reads: Mapping[int, float]) -> float:
+        return profile.seconds(_sum(others, reads))
+
+    back = {_MIB: misses * row_bytes / _MIB}
+    found = list(passes_of(chunks, misses, row_bytes)) if chunks is not None else []
+    if not found:
+        found = list(expected_passes(misses, table_bytes // row_bytes, row_bytes))
+    found.append(TablePass(table_bytes, table_bytes / _MIB, table_bytes))
+    times = [seconds(_sum(made.reads(), back)) for made in found]
+    # Of gaps that differ by next to nothing the longest, which has the fewest requests.
+    best = max(at for at, time in enumerate(times) if time <= 1.01 * min(times))
+    # A class limits reads and writes each by itself; on the bare device they take turns.
+    written = max(0.0, moved - times[best]) if profile.limited else moved
+    return Prediction(
+        times[best] + written, seconds({size: misses}), seconds({size: uses}), moved, found[best]
+    )  # fmt: skip
+
+
+def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
+    found = dict(first)
+    for size, count in second.items():
+        found[size] = found.get(size, 0.0) + count
+    return found
 
 
 def gap_bytes(profile: DiskProfile) -> int:

@@ -66,6 +66,7 @@ class Group:
         pack: what distributing did.
         pinned: rows that stay in their slots; they are the chunk before those of the mini-batches.
         prediction: of each strategy, where the device profile allows one.
+        gap_bytes: unwanted bytes of the table that are read rather than begin another request.
         seconds: that preparation took, by phase.
     """
 
@@ -82,6 +83,7 @@ class Group:
     reads: ReadStats = field(default_factory=ReadStats)
     pack: PassStats = field(default_factory=PassStats)
     prediction: Prediction | None = None
+    gap_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -105,7 +107,7 @@ class Preparer:
         if sizes.external:
             self._sampler = ExternalSampler(
                 workload, gap_bytes=options.gap_bytes or gap_bytes(runtime.disk), piece_bytes=sizes.graph_piece_bytes,
-                group_nodes=sizes.graph_nodes, threads=sizes.threads,
+                pieces=sizes.graph_pieces, group_nodes=sizes.graph_nodes, threads=sizes.threads,
             )  # fmt: skip
         else:
             self._online = mapped_sampler(workload)
@@ -229,11 +231,18 @@ class Preparer:
                 raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
         group.misses = len(uses.nodes) - planner.hits
         group.hits, group.carried = group.uses - group.misses, planner.carried
-        dataset = self._workload.dataset
-        group.prediction = predict(
-            self._runtime.disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
-            table_bytes=dataset.feature_bytes, block_bytes=self._single_block,
-        )  # fmt: skip
+        dataset, disk = self._workload.dataset, self._runtime.disk
+        group.gap_bytes = gap_bytes(disk)
+        if self._options.packing != "off":
+            with self._clock.stage("inspect", group.job.first):
+                chunks = (planner.misses(i)[0] for i in range(group.job.count))
+                group.prediction = predict(
+                    disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
+                    table_bytes=dataset.feature_bytes, block_bytes=self._single_block, chunks=chunks,
+                    beside=group.reads.requests_by_size,
+                )  # fmt: skip
+            if group.prediction is not None:
+                group.gap_bytes = group.prediction.table_pass.gap_bytes
         if self._options.packing == "off":
             group.strategy = "single"
         elif self._options.packing == "auto" and group.prediction is not None and not self._options.replay:
@@ -249,7 +258,7 @@ class Preparer:
         misses = group.misses + group.pinned if group.strategy == "distribute" else 0
         return ChunkWriter(
             group.folder / "chunks", RowTable.of(self._workload.dataset), misses=misses,
-            memory_bytes=self._sizes.packing_bytes, gap_bytes=gap_bytes(self._runtime.disk), stop=self._stop,
+            memory_bytes=self._sizes.packing_bytes, gap_bytes=group.gap_bytes, stop=self._stop,
         )  # fmt: skip
 
     def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter, uses: Uses) -> None:

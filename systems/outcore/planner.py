@@ -63,6 +63,7 @@ class Sizes:
         pieces: of them in flight.
         packing_bytes: memory of packing.
         graph_piece_bytes: of a read of the graph, and
+        graph_pieces: of them in memory, and
         graph_nodes: destinations drawn for at a time, by
         threads: so many.
         plan: all buffers.
@@ -78,6 +79,7 @@ class Sizes:
     pieces: int
     packing_bytes: int
     graph_piece_bytes: int
+    graph_pieces: int
     graph_nodes: int
     threads: int
     bounds: Bounds
@@ -105,6 +107,7 @@ class _Planner:
         host = budget.host
         small = host is not None and host < 256 << 20
         self.graph_piece = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
+        self.graph_pieces = ExternalSampler.pieces(self.graph_piece, runtime.disk)
         self.graph_nodes = 2048 if small else 8192
         self.threads = options.samplers or (1 if host is not None and host < _FEW_THREADS else runtime.cores)
         unit = slot_rows(self.row) * self.row
@@ -137,7 +140,7 @@ class _Planner:
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
         return Sizes(
             self.external, group, self.uses(group), window, slots, self.device_slots, self.piece, self.pieces, packing,
-            self.graph_piece, self.graph_nodes, self.threads, self.bounds, plan,
+            self.graph_piece, self.graph_pieces, self.graph_nodes, self.threads, self.bounds, plan,
         )  # fmt: skip
 
     def uses(self, count: int) -> int:
@@ -197,7 +200,9 @@ class _Planner:
             if self.device_slots:
                 items.append(PlanItem("staging", 2 * max(BOUNCE, self.row)))
         if self.external:
-            fixed = ExternalSampler.fixed_bytes(self.graph_piece, self.graph_nodes, max(self.workload.sampler.fanout))
+            fixed = ExternalSampler.fixed_bytes(
+                self.graph_piece, self.graph_pieces, self.graph_nodes, max(self.workload.sampler.fanout)
+            )
             relabelling = self.threads * ExternalSampler.relabel_bytes(bounds)
             items.append(PlanItem("passes over the graph", fixed + relabelling))
         else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from systems.outcore.group import Group
 
 
@@ -40,5 +38,7 @@ class Report:
             "passes": str(group.pack.passes),
         }
         if group.prediction is not None:
-            found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in asdict(group.prediction).items())
+            seconds = {name: value for name, value in vars(group.prediction).items() if isinstance(value, float)}
+            found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())
+            found["gap"] = f"{group.gap_bytes} bytes"
         return found

@@ -17,6 +17,7 @@ from systems import _native
 from systems.engine.bounds import Bounds
 from systems.engine.direct_files import PAGE, io_failed
 from systems.engine.reader import Mode, ReadStats
+from systems.interface import DiskProfile
 from systems.outcore.labels import LabelReader
 from workloads.errors import DatasetError, InputError
 from workloads.sampling.batch import Block, SampledBatch
@@ -25,6 +26,9 @@ from workloads.workload import Workload
 Ids = npt.NDArray[np.int64]
 _PIECE = 512 << 10
 _PIECES = 16
+_LEAST_PIECES = 4
+# Of the device's sequential reads that are in flight: its latency, and what a thread takes to come back to it.
+_AHEAD_S = 0.008
 _DEPTH = 32
 _GROUP_NODES = 8192
 
@@ -34,7 +38,8 @@ class ExternalSampler:
 
     Args:
         gap_bytes: unwanted bytes of the graph that are read rather than begin another request.
-        piece_bytes: of the files, in whole pages.
+        piece_bytes: of the files, in whole pages, and
+        pieces: of `indices` in memory.
         group_nodes: destinations drawn for before their edges are read, about.
         threads: that draw and relabel; `take` may be called by as many.
 
@@ -44,8 +49,8 @@ class ExternalSampler:
     """
 
     def __init__(
-        self, workload: Workload, *, gap_bytes: int, piece_bytes: int = _PIECE, group_nodes: int = _GROUP_NODES,
-        threads: int = 1, mode: Mode = "auto",
+        self, workload: Workload, *, gap_bytes: int, piece_bytes: int = _PIECE, pieces: int = _PIECES,
+        group_nodes: int = _GROUP_NODES, threads: int = 1, mode: Mode = "auto",
     ) -> None:  # fmt: skip
         if not self.can_sample(workload):
             raise InputError("out-of-core sampling draws neighbours of graphs below 2^32 - 1 nodes", "sample online")
@@ -58,7 +63,7 @@ class ExternalSampler:
                 num_nodes=dataset.num_nodes, num_edges=dataset.num_edges,
                 index_bytes=dataset.topology_bytes // max(1, dataset.num_edges), fanout=list(workload.sampler.fanout),
                 seed=workload.seed, replace=workload.sampler.replace, gap_bytes=gap_bytes // PAGE * PAGE,
-                piece_bytes=piece_bytes, pieces=_PIECES, depth=_DEPTH, group_nodes=group_nodes,
+                piece_bytes=piece_bytes, pieces=pieces, depth=_DEPTH, group_nodes=group_nodes,
                 threads=threads, mode=mode,
             )  # fmt: skip
         except OSError as error:
@@ -77,11 +82,17 @@ class ExternalSampler:
         return workload.sampler.name == "neighbor" and workload.dataset.num_nodes < (1 << 32) - 1
 
     @staticmethod
-    def fixed_bytes(piece_bytes: int, group_nodes: int, fanout: int) -> int:
+    def pieces(piece_bytes: int, disk: DiskProfile) -> int:
+        """How many pieces keep the device busy; a slow one needs fewer."""
+        rate = disk.sequential_bytes_per_s()
+        return min(_PIECES, max(_LEAST_PIECES, int(rate * _AHEAD_S) // piece_bytes + 1)) if rate > 0 else _PIECES
+
+    @staticmethod
+    def fixed_bytes(piece_bytes: int, pieces: int, group_nodes: int, fanout: int) -> int:
         """Host memory beside the mini-batches: pieces of both files, edges noted, the labels' reader."""
         noted = 3 * 12 * max(fanout, 32) * group_nodes
-        pieces = _PIECES * piece_bytes + max(2, _PIECES // 4) * (piece_bytes + PAGE)
-        return pieces + noted + LabelReader.memory_bytes()
+        held = pieces * piece_bytes + max(2, pieces // 4) * (piece_bytes + PAGE)
+        return held + noted + LabelReader.memory_bytes()
 
     @staticmethod
     def batch_bytes(bounds: Bounds) -> int:

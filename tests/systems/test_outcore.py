@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
-from systems.outcore.cost import gap_bytes, predict
+from systems.outcore.cost import REGION_BYTES, expected_passes, gap_bytes, passes_of, predict
 from systems.outcore.options import OutcoreOptions
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
@@ -239,13 +239,49 @@ PROFILE = DiskProfile(
 
 def test_the_cheaper_strategy_is_predicted_and_chosen() -> None:
     many = predict(PROFILE, uses=10**6, misses=3 * 10**5, row_bytes=512, table_bytes=10**9)
-    few = predict(PROFILE, uses=10**6, misses=10**4, row_bytes=512, table_bytes=10**9)
+    few = predict(PROFILE, uses=10**6, misses=10**3, row_bytes=512, table_bytes=10**9)
     assert many is not None and few is not None
     assert many.distribute < many.single < many.online and many.replay < many.distribute
     assert few.single < few.distribute
-    assert many.distribute == pytest.approx(0.5 + 2 * 3e5 * 512 / 2e9)
+    assert many.distribute < 0.5 + 2 * 3e5 * 512 / 2e9, "what nobody wants is skipped"
+    dense = predict(PROFILE, uses=10**7, misses=10**7, row_bytes=512, table_bytes=10**9)
+    assert dense is not None and dense.distribute == pytest.approx(0.5 + 2 * 1e7 * 512 / 2e9, rel=0.01)
     assert predict(DiskProfile(), uses=1, misses=1, row_bytes=512, table_bytes=1) is None
     assert gap_bytes(PROFILE) == pytest.approx(2e9 / 90_000, rel=0.01)
+
+
+def test_the_pass_reads_what_its_prediction_says_for_rows_wherever_they_lie() -> None:
+    """Counted over all rows by brute force; sampled regions tell the same within a few per cent."""
+    row, rows = 512, 400_000
+    rng = np.random.default_rng(0)
+    crowded = np.concatenate([rng.integers(0, rows // 10, 15_000), rng.integers(0, rows, 15_000)])
+    chunks = [np.unique(part) for part in np.array_split(crowded, 7)]
+    wanted = np.unique(crowded)
+    for made in passes_of(chunks, sum(map(len, chunks)), row):
+        apart = (np.diff(wanted) - 1) * row
+        new = (apart > made.gap_bytes) | (np.diff(wanted // 2048) > 0)
+        assert made.requests == pytest.approx(1 + new.sum(), rel=0.08)
+        assert made.nbytes == pytest.approx(len(wanted) * row + apart[~new].sum(), rel=0.08)
+    for made in expected_passes(len(crowded), rows, row):
+        wanted = np.unique(rng.integers(0, rows, len(crowded)))
+        apart = (np.diff(wanted) - 1) * row
+        new = (apart > made.gap_bytes) | (np.diff(wanted // 2048) > 0)
+        assert made.requests == pytest.approx(1 + new.sum(), rel=0.05, abs=rows * row / REGION_BYTES)
+        assert made.nbytes == pytest.approx(len(wanted) * row + apart[~new].sum(), rel=0.05)
+    assert list(expected_passes(0, rows, row)) == [] == list(passes_of([], 0, row))
+
+
+def test_a_class_gets_the_gap_at_which_requests_and_bytes_run_out_together() -> None:
+    points = tuple(DiskPoint(size, 256, min(40e3, 2e8 / size), 0.0) for size in (512, 4096, 65536))
+    disk = DiskProfile((*points, DiskPoint(1 << 20, 8, 190.0, 2e8, "sequential")), limited=(40e3, 2e8))
+    wanted = {"uses": 10**6, "misses": 170_000, "row_bytes": 512, "table_bytes": 2 * 10**6 * 512}
+    alone, beside = predict(disk, **wanted), predict(disk, **wanted, beside={1 << 20: 300.0})
+    assert alone is not None and beside is not None
+    assert alone.distribute < 0.8 * alone.single == pytest.approx(0.8 * 170_000 / 40e3, rel=0.01)
+    assert 0 < beside.table_pass.gap_bytes < alone.table_pass.gap_bytes, "bytes are scarcer beside the graph's"
+    both = {**alone.table_pass.reads(), 1 << 20: 170_000 * 512 / (1 << 20)}
+    requests, nbytes = sum(both.values()) / 40e3, sum(size * count for size, count in both.items()) / 2e8
+    assert requests == pytest.approx(nbytes, rel=0.5)
 
 
 def test_on_and_off_are_words_even_where_they_are_read_as_flags() -> None:
