@@ -354,9 +354,9 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     missed = row_misses("belady", share, sizes.slots)
     groups = -(-share.num_batches // max(1, sizes.group))
     graphs = 2 * share.graph_bytes * share.num_batches
-    scanned = groups * (
-        _pages_of_groups(share, sizes.group) * PAGE + len(share.workload.sampler.fanout) * 8.0 * dataset.num_nodes
-    )
+    once = system.options.shared_passes
+    passes_each = 1 if once else len(share.workload.sampler.fanout)
+    scanned = groups * (_pages_of_groups(share, sizes.group, once=once) * PAGE + passes_each * 8.0 * dataset.num_nodes)
     passes = graphs + scanned
     # Each group has a pass of its own over the table.
     found = predict(
@@ -380,15 +380,21 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     )  # fmt: skip
 
 
-def _pages_of_groups(share: Share, group: int) -> float:
-    """Pages of `indices` that one group's passes read, over all hops, from what the sampled mini-batches touch."""
-    total, sampled = 0.0, share.sampled
+def _pages_of_groups(share: Share, group: int, *, once: bool) -> float:
+    """Pages of `indices` that one group's passes read, from what the sampled mini-batches touch.
+
+    Args:
+        once: one pass serves a hop of each of several groups; else each hop has a pass of its own.
+    """
+    total, left, sampled = 0.0, 1.0, share.sampled
     most = share.workload.dataset.topology_bytes / PAGE + 1
     for hop in range(len(share.hop_pages[0])):
         seen = len(np.unique(np.concatenate([pages[hop] for pages in share.hop_pages[sampled:]]))) / most
         # Each mini-batch leaves a share of the pages untouched; so many mini-batches leave its power.
-        total += most * (1.0 - max(0.0, 1.0 - seen) ** (min(group, share.num_batches) / sampled))
-    return total
+        untouched = max(0.0, 1.0 - seen) ** (min(group, share.num_batches) / sampled)
+        total += most * (1.0 - untouched)
+        left *= untouched
+    return most * (1.0 - left) if once else total
 
 
 @_models("in-memory", "dgl", "dgl+cache", "pagraph", "uva", "data-tiering")

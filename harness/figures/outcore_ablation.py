@@ -17,6 +17,7 @@ WHOLE = "whole"
 VARIANTS: dict[str, Plain] = {
     WHOLE: {},
     "sampled online": {"external_sampling": "off"},
+    "a pass a hop": {"shared_passes": False},
     "no Belady": {"belady": False},
     "single reads": {"packing": "off"},
     "no look-ahead": {"look_ahead": False},

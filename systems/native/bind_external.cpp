@@ -108,18 +108,24 @@ void bind_external(nb::module_& m) {
             nb::arg("replace"), nb::arg("gap_bytes"), nb::arg("piece_bytes"), nb::arg("pieces"), nb::arg("depth"),
             nb::arg("group_nodes"), nb::arg("threads"), nb::arg("mode"))
         .def(
-            "sample",
+            "begin",
             [](ExternalSampler& self, std::uint64_t epoch, const Ids& numbers, const Ids& seeds, const Ids& offsets) {
-                std::optional<ExternalFailure> failure;
-                {
-                    const nb::gil_scoped_release release;
-                    failure = self.sample(epoch, span_of(numbers), span_of(seeds), span_of(offsets));
-                }
-                std::optional<std::tuple<int, bool, std::uint64_t>> found;
-                if (failure) found = std::tuple{failure->code, failure->in_indices, failure->offset};
-                return found;
+                self.begin(epoch, span_of(numbers), span_of(seeds), span_of(offsets));
             },
             nb::arg("epoch"), nb::arg("numbers"), nb::arg("seeds"), nb::arg("offsets"))
+        .def("pass_over",
+             [](ExternalSampler& self) {
+                 std::optional<ExternalFailure> failure;
+                 {
+                     const nb::gil_scoped_release release;
+                     failure = self.pass();
+                 }
+                 std::optional<std::tuple<int, bool, std::uint64_t>> found;
+                 if (failure) found = std::tuple{failure->code, failure->in_indices, failure->offset};
+                 return found;
+             })
+        .def("finish", &ExternalSampler::finish)
+        .def("forget", &ExternalSampler::forget)
         .def("take", &take, nb::arg("i"))
         .def("stop", &ExternalSampler::stop)
         .def_prop_ro("memory_bytes", &ExternalSampler::memory_bytes)

@@ -54,8 +54,8 @@ void ExternalSampler::settle(Part& part, Labels& labels) {
 }
 
 ExternalBatch ExternalSampler::take(std::size_t i) {
-    if (i >= parts_.size() || parts_[i].taken) throw std::invalid_argument("this mini-batch is not there");
-    Part& part = parts_[i];
+    if (i >= finished_.size() || finished_[i].taken) throw std::invalid_argument("this mini-batch is not there");
+    Part& part = finished_[i];
     part.taken = true;
     auto working = labels();
     settle(part, *working);

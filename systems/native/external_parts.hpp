@@ -19,7 +19,8 @@ struct ExternalSampler::Part {
         std::uint32_t marked, drawn;  // how far its nodes were asked for, and drawn for
     };
 
-    std::uint64_t number = 0;
+    std::uint64_t epoch = 0, number = 0;
+    std::uint32_t hop = 0;  // that is drawn next
     std::vector<std::uint32_t> nodes;
     std::vector<std::uint32_t> seed_order;  // positions of the seed nodes by ascending id
     std::vector<Run> runs;                  // ascending runs of nodes; the first goes through seed_order

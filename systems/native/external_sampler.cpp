@@ -1,4 +1,4 @@
-// A hop walks `indptr` in pieces. For the nodes of a piece that some mini-batch holds the positions are drawn, and what they
+// A pass walks `indptr` in pieces. For the nodes of a piece that some mini-batch holds the positions are drawn, and what they
 // point at is noted with the piece of `indices` in which it lies; a piece that nothing more will be noted for is read, as
 // far as its pages are wanted, and its neighbours go to where their mini-batches want them. Nothing is sorted: each
 // mini-batch's nodes are a few ascending runs.
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 
 namespace outcore {
@@ -69,14 +70,13 @@ std::uint64_t ExternalSampler::memory_bytes() const {
     return pointer_file_ == nullptr ? 0 : pointer_file_->bytes() + index_file_->bytes();
 }
 
-std::optional<ExternalFailure> ExternalSampler::sample(std::uint64_t epoch, std::span<const std::int64_t> numbers,
-                                                       std::span<const std::int64_t> seeds,
-                                                       std::span<const std::int64_t> offsets) {
+void ExternalSampler::begin(std::uint64_t epoch, std::span<const std::int64_t> numbers, std::span<const std::int64_t> seeds,
+                            std::span<const std::int64_t> offsets) {
     if (offsets.size() != numbers.size() + 1) throw std::invalid_argument("one offset more than mini-batches is wanted");
-    parts_.clear();
-    parts_.resize(numbers.size());
-    for (std::size_t p = 0; p < parts_.size(); ++p) {
-        Part& part = parts_[p];
+    std::vector<Part> parts(numbers.size());
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        Part& part = parts[p];
+        part.epoch = epoch;
         part.number = static_cast<std::uint64_t>(numbers[p]);
         for (auto i = offsets[p]; i < offsets[p + 1]; ++i) {
             const std::int64_t node = seeds[static_cast<std::size_t>(i)];
@@ -89,62 +89,112 @@ std::optional<ExternalFailure> ExternalSampler::sample(std::uint64_t epoch, std:
         part.seed_order.resize(count);
         for (std::uint32_t i = 0; i < count; ++i) part.seed_order[i] = i;
         std::sort(part.seed_order.begin(), part.seed_order.end(), [&](auto a, auto b) { return part.nodes[a] < part.nodes[b]; });
+        part.runs.push_back({0, count, 0, 0});
         for (std::uint32_t i = 1; i < count; ++i) {
             if (part.node(0, i - 1) == part.node(0, i)) throw std::invalid_argument("seed node " + std::to_string(part.node(0, i)) + " stands twice in one batch");
         }
-        part.runs.push_back({0, count, 0, 0});
     }
+    begun_.push_back({parts.size()});
+    std::move(parts.begin(), parts.end(), std::back_inserter(parts_));
+}
+
+std::optional<ExternalFailure> ExternalSampler::pass() {
+    const auto hops = static_cast<std::uint32_t>(options_.fanout.size());
+    if (!begun_.empty() && begun_.front().hops >= hops) throw std::invalid_argument("the first group has drawn all its hops");
     // Made here, so that helpers are of their caller's priority.
     if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
-    drawings_.resize(options_.threads);
-    for (std::size_t d = 0; d < drawings_.size(); ++d) {
-        drawings_[d].begin = parts_.size() * d / drawings_.size();
-        drawings_[d].end = parts_.size() * (d + 1) / drawings_.size();
-    }
+    divide();
     const auto clear = [&] {
         buckets_.clear();
         spare_.clear();
         flights_.clear();
     };
-    try {
-        for (std::uint32_t hop = 0; hop < options_.fanout.size(); ++hop) {
-            run_hop(hop, epoch);
-            if (hop + 1 == options_.fanout.size()) break;
-            team_->share(parts_.size(), [&](std::size_t p) {
-                auto working = labels();
-                settle(parts_[p], *working);
-                give_back(std::move(working));
-            });
-        }
-    } catch (const ReadFailed& failed) {
+    const auto abandon = [&] {
         clear();
-        parts_.clear();
+        forget();
         // What is still in flight writes into the files' memory: they are opened anew.
         pointer_file_.reset();
         index_file_.reset();
+    };
+    try {
+        run_pass();
+        team_->share(parts_.size(), [&](std::size_t p) {
+            Part& part = parts_[p];
+            if (++part.hop == hops) return;  // the last hop's block is made when it is taken
+            auto working = labels();
+            settle(part, *working);
+            give_back(std::move(working));
+            // Until the next pass only nodes and blocks are wanted.
+            part.start = part.count = part.arrived = {};
+        });
+    } catch (const ReadFailed& failed) {
+        abandon();
         return failed.failure;
     } catch (...) {
-        clear();
-        parts_.clear();
-        pointer_file_.reset();
-        index_file_.reset();
+        abandon();
         throw;
     }
     clear();
+    for (auto& group : begun_) ++group.hops;
     return std::nullopt;
 }
 
-void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
+void ExternalSampler::finish() {
+    if (begun_.empty() || begun_.front().hops != options_.fanout.size()) throw std::invalid_argument("the first group has hops to draw");
+    const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(begun_.front().parts);
+    finished_.assign(std::make_move_iterator(parts_.begin()), std::make_move_iterator(end));
+    parts_.erase(parts_.begin(), end);
+    begun_.pop_front();
+}
+
+void ExternalSampler::forget() {
+    parts_.clear();
+    begun_.clear();
+    finished_.clear();
+}
+
+std::optional<ExternalFailure> ExternalSampler::sample(std::uint64_t epoch, std::span<const std::int64_t> numbers,
+                                                       std::span<const std::int64_t> seeds,
+                                                       std::span<const std::int64_t> offsets) {
+    forget();
+    begin(epoch, numbers, seeds, offsets);
+    for (std::size_t hop = 0; hop < options_.fanout.size(); ++hop)
+        if (const auto failure = pass()) return failure;
+    finish();
+    return std::nullopt;
+}
+
+// Mini-batches of a later hop draw for more nodes: shares are even in draws.
+void ExternalSampler::divide() {
+    std::vector<std::uint64_t> upto(parts_.size() + 1, 0);
+    whole_lists_ = false;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+        const std::int64_t fanout = options_.fanout[parts_[p].hop];
+        whole_lists_ |= fanout < 0;
+        upto[p + 1] = upto[p] + (1 + static_cast<std::uint64_t>(std::max<std::int64_t>(fanout, 0))) * parts_[p].nodes.size();
+    }
+    drawings_.resize(options_.threads);
+    std::size_t begin = 0;
+    for (std::size_t d = 0; d < drawings_.size(); ++d) {
+        const std::uint64_t bound = upto.back() * (d + 1) / drawings_.size();
+        const auto found = std::lower_bound(upto.begin(), upto.end(), bound) - upto.begin();
+        drawings_[d].begin = begin;
+        begin = drawings_[d].end = d + 1 == drawings_.size() ? parts_.size() : std::max<std::size_t>(begin, static_cast<std::size_t>(found));
+    }
+}
+
+void ExternalSampler::run_pass() {
     if (pointer_file_ == nullptr) {
         pointer_file_ = std::make_unique<PieceFile>(indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
         index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
     }
     for (Part& part : parts_) {
         const std::size_t count = part.nodes.size();
+        const std::int64_t fanout = options_.fanout[part.hop];
         part.start.resize(count);
         part.count.resize(count);
         part.arrived.clear();
-        if (options_.fanout[hop] >= 0) part.arrived.reserve(count * static_cast<std::size_t>(options_.fanout[hop]));
+        if (fanout >= 0) part.arrived.reserve(count * static_cast<std::size_t>(fanout));
         for (auto& run : part.runs) run.marked = run.drawn = run.begin;
     }
     front_ = indices_.offset / options_.piece_bytes;
@@ -206,7 +256,7 @@ void ExternalSampler::run_hop(std::uint32_t hop, std::uint64_t epoch) {
                 const std::int64_t end = list_end(furthest, number * piece, read.memory, start);
                 reach_ = std::max(reach_, indices_.offset + static_cast<std::uint64_t>(end) * indices_.item_bytes);
                 make_room(reach_);
-                draw_range(last, held, number * piece, read.memory, hop, epoch);
+                draw_range(last, held, number * piece, read.memory);
                 ship(reach_);
             }
             if (held < options_.group_nodes / 4) width *= 2;
@@ -229,14 +279,13 @@ std::int64_t ExternalSampler::list_end(std::uint64_t node, std::uint64_t base, c
     return bounds[1];
 }
 
-void ExternalSampler::draw_range(std::uint64_t last, std::uint64_t held, std::uint64_t base, const std::byte* pointers, std::uint32_t hop,
-                                 std::uint64_t epoch) {
+void ExternalSampler::draw_range(std::uint64_t last, std::uint64_t held, std::uint64_t base, const std::byte* pointers) {
     const auto draw = [&](std::size_t d) {
         for (std::size_t p = drawings_[d].begin; p < drawings_[d].end; ++p)
-            draw_part(d, static_cast<std::uint32_t>(p), last, base, pointers, hop, epoch);
+            draw_part(d, static_cast<std::uint32_t>(p), last, base, pointers);
     };
     // Whole lists are of any length: there what is noted is read while it is noted.
-    alone_ = held < least_shared || options_.fanout[hop] < 0;
+    alone_ = held < least_shared || whole_lists_;
     if (alone_) {
         for (std::size_t d = 0; d < drawings_.size(); ++d) draw(d);
     } else {
@@ -246,19 +295,18 @@ void ExternalSampler::draw_range(std::uint64_t last, std::uint64_t held, std::ui
         if (buckets_[b].size() >= most_wants) send(std::exchange(buckets_[b], empty_bucket()), (front_ + b) * options_.piece_bytes);
 }
 
-void ExternalSampler::draw_part(std::size_t d, std::uint32_t p, std::uint64_t last, std::uint64_t base, const std::byte* pointers,
-                                std::uint32_t hop, std::uint64_t epoch) {
-    const std::int64_t fanout = options_.fanout[hop];
+void ExternalSampler::draw_part(std::size_t d, std::uint32_t p, std::uint64_t last, std::uint64_t base, const std::byte* pointers) {
+    Part& part = parts_[p];
+    const std::int64_t fanout = options_.fanout[part.hop];
     Drawing& drawing = drawings_[d];
     std::array<DrawnList, kDrawLanes> lists;
     std::array<std::uint32_t, kDrawLanes> places;
-    Part& part = parts_[p];
     std::size_t waiting = 0;
     const auto draw = [&] {
         if (waiting == 0) return;
         const auto count = static_cast<std::size_t>(fanout);
         drawing.positions.resize(count * kDrawLanes);
-        drawing.drawer.draw({lists.data(), waiting}, {options_.seed, epoch, part.number, hop}, count, options_.replace, drawing.positions.data());
+        drawing.drawer.draw({lists.data(), waiting}, {options_.seed, part.epoch, part.number, part.hop}, count, options_.replace, drawing.positions.data());
         for (std::size_t l = 0; l < waiting; ++l)
             for (std::size_t k = 0; k < count; ++k)
                 want(d, lists[l].start + drawing.positions[lists[l].at + k], p, places[l] + static_cast<std::uint32_t>(k));

@@ -1,6 +1,7 @@
-// Samples many mini-batches at once out of core: each hop is one pass over the files of the graph in the order of nodes, in
-// which every mini-batch draws the neighbours of its nodes. Draws are keyed by name (draws.hpp), so the mini-batches
-// are those that the in-memory sampler gives. (Sort, scan, distribute: Aggarwal and Vitter 1988.)
+// Samples many mini-batches at once out of core: in one pass over the files of the graph, in the order of nodes, every
+// mini-batch draws the neighbours of its nodes for its next hop. Groups of mini-batches may be begun one after the other,
+// so that a pass serves the last hop of one, the hop before of the next, and so on. Draws are keyed by name (draws.hpp), so
+// the mini-batches are those that the in-memory sampler gives. (Sort, scan, distribute: Aggarwal and Vitter 1988.)
 #pragma once
 
 #include <array>
@@ -70,13 +71,22 @@ public:
     ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options);
     ~ExternalSampler();
 
-    // Samples these mini-batches up to the last hop's draws; `take` then finishes them one by one. `numbers` name them.
-    // Throws std::invalid_argument (seeds), std::out_of_range (a damaged graph), std::runtime_error (stopped).
+    // Begins a group of mini-batches; `numbers` name them. Throws std::invalid_argument (seeds).
+    void begin(std::uint64_t epoch, std::span<const std::int64_t> numbers, std::span<const std::int64_t> seeds,
+               std::span<const std::int64_t> offsets);
+    // One pass over the graph, a hop for each group begun. After a failure all groups are forgotten.
+    // Throws std::out_of_range (a damaged graph), std::runtime_error (stopped), std::invalid_argument (a group is finished).
+    std::optional<ExternalFailure> pass();
+    // The group begun first, which has had a pass for each hop, is what `take` hands out from now on.
+    void finish();
+    // Drops all groups that are under way.
+    void forget();
+    // One group by itself, from begin to finish.
     std::optional<ExternalFailure> sample(std::uint64_t epoch, std::span<const std::int64_t> numbers,
                                           std::span<const std::int64_t> seeds, std::span<const std::int64_t> offsets);
-    // Relabels and hands over mini-batch i of the last call; each once. Any number of calls at once.
+    // Relabels and hands over mini-batch i of the group that was finished; each once. Any number of calls at once.
     ExternalBatch take(std::size_t i);
-    // Has a `sample` under way end soon.
+    // Has a pass under way end soon.
     void stop();
 
     const PieceReads& reads() const { return reads_; }
@@ -109,11 +119,17 @@ private:
     };
     struct Flight;
 
-    void run_hop(std::uint32_t hop, std::uint64_t epoch);
-    void draw_range(std::uint64_t last, std::uint64_t held, std::uint64_t indptr_base, const std::byte* pointers,
-                    std::uint32_t hop, std::uint64_t epoch);
+    // As many mini-batches one after the other as were begun together, and how many hops they have drawn.
+    struct Begun {
+        std::size_t parts;
+        std::uint32_t hops = 0;
+    };
+
+    void run_pass();
+    void divide();  // mini-batches among threads
+    void draw_range(std::uint64_t last, std::uint64_t held, std::uint64_t indptr_base, const std::byte* pointers);
     void draw_part(std::size_t drawing, std::uint32_t part, std::uint64_t last, std::uint64_t indptr_base,
-                   const std::byte* pointers, std::uint32_t hop, std::uint64_t epoch);
+                   const std::byte* pointers);
     void want(std::size_t drawing, std::uint64_t edge, std::uint32_t part, std::uint32_t place);
     // Buckets for all that may be wanted below byte `reach` of the indices.
     void make_room(std::uint64_t reach);
@@ -131,7 +147,9 @@ private:
     GraphFile indptr_, indices_;
     ExternalOptions options_;
     std::uint64_t num_nodes_;
-    std::vector<Part> parts_;
+    std::vector<Part> parts_;         // under way, group after group
+    std::deque<Begun> begun_;
+    std::vector<Part> finished_;
     std::unique_ptr<PieceFile> pointer_file_, index_file_;
     std::deque<Bucket> buckets_;      // of successive pieces of `indices`, from front_ on
     std::vector<Bucket> spare_;
@@ -139,6 +157,7 @@ private:
     std::uint64_t reach_ = 0;         // byte of `indices` below which nothing more will be wanted
     std::deque<Flight> flights_;
     std::vector<Drawing> drawings_;
+    bool whole_lists_ = false;        // some mini-batch takes all neighbours in this pass
     bool alone_ = false;              // one thread notes for all mini-batches
     std::unique_ptr<Team> team_;
     PieceReads reads_;

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -29,7 +30,7 @@ from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.pins import Pins, Uses, choose
 from systems.outcore.planner import NAME, Sizes
-from systems.outcore.sampling import ExternalSampler
+from systems.outcore.sampling import Ahead, ExternalSampler
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
@@ -117,8 +118,11 @@ class Preparer:
         self._stop = _native.StopFlag()
         self._stopped = False
 
-    def prepare(self, job: Job) -> Group:
+    def prepare(self, job: Job, then: Sequence[Job] = ()) -> Group:
         """Make a group; by one thread at a time, in the order of the groups.
+
+        Args:
+            then: the jobs that follow, which are sampled ahead in the same passes over the graph.
 
         Raises:
             DataIOError: a disk is full or fails; `close` removes what was written.
@@ -131,7 +135,7 @@ class Preparer:
             self._folders.append(folder)
             self._free.append(folder)
         start = time.monotonic()
-        group = self._make(self._free.pop(), job)
+        group = self._make(self._free.pop(), job, then)
         group.seconds["prepare"] = time.monotonic() - start
         return group
 
@@ -139,14 +143,14 @@ class Preparer:
         """A group's files are not needed any more; a later one's overwrite them."""
         self._free.append(group.folder)
 
-    def _make(self, folder: Path, job: Job) -> Group:
+    def _make(self, folder: Path, job: Job, then: Sequence[Job]) -> Group:
         keep = self._slots is not None
         nodes = np.empty(self._sizes.group_uses if keep else 0, dtype=np.uint32)
         offsets, seeds = np.zeros(job.count + 1, dtype=np.int64), np.zeros(job.count, dtype=np.int64)
         before = self._sampler.reads() if self._sampler is not None else ReadStats()
         graphs = BatchWriter(folder / "samples", fix=_FIX)
         try:
-            for i, batch in enumerate(self._sampled(job)):
+            for i, batch in enumerate(self._sampled(job, then)):
                 seeds[i], offsets[i + 1] = batch.num_seeds, offsets[i] + batch.num_nodes
                 if keep:
                     if offsets[i + 1] > len(nodes):  # an epoch that is larger than any that was looked at
@@ -177,13 +181,17 @@ class Preparer:
                 writer.close()
         return group
 
-    def _sampled(self, job: Job) -> Iterator[SampledBatch]:
-        seeds = self._seeds.batches(job.epoch)[job.first : job.first + job.count]
+    def _seeds_of(self, job: Job) -> list[Ids]:
+        return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
+
+    def _sampled(self, job: Job, then: Sequence[Job]) -> Iterator[SampledBatch]:
+        seeds = self._seeds_of(job)
         if self._sampler is None:
             yield from self._sampled_online(job, seeds)
             return
         with self._clock.stage("sample", job.first):
-            self._sampler.sample(job.epoch, job.first, seeds)
+            ahead = [Ahead(one.epoch, one.first, one.count, partial(self._seeds_of, one)) for one in then]
+            self._sampler.sample(job.epoch, job.first, seeds, ahead)
         sampler = self._sampler
 
         def take(number: int, _: int) -> SampledBatch:

@@ -18,6 +18,10 @@ class OutcoreOptions(Options):
         "auto", description="sample by passes over the graph's files (auto: where the sampler is neighbour sampling); "
         "off: with indptr in memory and indices memory-mapped"
     )  # fmt: skip
+    shared_passes: bool = Field(
+        True, description="sample later groups of mini-batches in the passes over the graph that one makes, one hop "
+        "less each, so that a group costs one pass; off: one for each of its hops"
+    )  # fmt: skip
     belady: bool = Field(True, description="keep rows from one use to the next by Belady's rule; off: for the window")
     packing: Literal["auto", "on", "off"] = Field(
         "auto", description="distribute rows into a chunk for each mini-batch by one pass over the feature table; off: "

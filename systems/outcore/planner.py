@@ -270,7 +270,8 @@ class _Planner:
             good = good_bytes(self.row, group, host // _PACKING_SHARE) + self._miss_bytes(group)
         slots = least if self.options.slots == "auto" else parse_bytes(self.options.slots, "slots") // self.row
         spare = (self._left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * _PAGE
-        return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS)
+        spare -= self._ahead(group)
+        return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS - self._ahead(group))
 
     def _will_distribute(self, group: int) -> bool:
         """Whether that is likely; what misses is known when the mini-batches are."""
@@ -300,16 +301,27 @@ class _Planner:
         else:
             sampling = self.threads * bounds.scratch_bytes
         sampling += (2 * self.threads + 1) * bounds.sampled_bytes  # being finished, waiting, and as one is written
+        ahead = self._ahead(group)
+        # In the pass itself the edges of the groups behind come in.
+        sampling += ahead + ahead // 2
         if self.sampling_only:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses)
         if self.options.replay:  # the uses without pinned rows; each row and how often it is used
             planning += 4 * uses + 16 * min(uses, self.workload.dataset.num_nodes)
         # While address lists are made, the ids that miss are there, and when rows are used next no more.
-        return sampling + nodes, planning + nodes + max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
+        lists = max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
+        return sampling + nodes, planning + nodes + lists + ahead
+
+    def _ahead(self, group: int) -> int:
+        """What is held all the time of the groups that are sampled in the passes of this one."""
+        if not self.external or not self.options.shared_passes:
+            return 0
+        share = self.uses(group) / (group * self.bounds.max_nodes)
+        return int(share * group * ExternalSampler.ahead_bytes(self.bounds, len(self.workload.sampler.fanout)))
 
     def _preparing(self, group: int, packing: int) -> int:
-        return max(*self._phases(group), packing + _PACKING_THREADS if packing else 0)
+        return max(*self._phases(group), packing + _PACKING_THREADS + self._ahead(group) if packing else 0)
 
     def _slots_bytes(self, slots: int) -> int:
         """Host memory of so many slots, of which the device holds what it can."""

@@ -1,14 +1,18 @@
-"""Sampling many mini-batches of an epoch at once, one pass over the graph's files for each hop.
+"""Sampling many mini-batches at once by passes over the graph's files, each of which serves a hop of several groups.
 
-Every draw is keyed by the names of epoch, mini-batch, hop and node, so the order in which nodes are met changes
-nothing: the mini-batches are those of `NeighborSampler`. What was a random read for each neighbour list becomes a
-sequential pass (sort, scan, distribute: Aggarwal and Vitter, "The Input/Output Complexity of Sorting and Related
-Problems", 1988).
+A group needs a pass for each hop, since a hop's nodes are known when the one before is drawn. Groups that follow one
+another share them: in the pass in which one draws its last hop, the next draws the hop before, and so on, so that all
+but the first cost one pass each, over epochs too. Every draw is keyed by the names of epoch, mini-batch, hop and node,
+so the order in which nodes are met changes nothing: the mini-batches are those of `NeighborSampler`. What was a random
+read for each neighbour list becomes a sequential pass (sort, scan, distribute: Aggarwal and Vitter, "The Input/Output
+Complexity of Sorting and Related Problems", 1988).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +23,7 @@ from systems.engine.direct_files import PAGE, io_failed
 from systems.engine.reader import Mode, ReadStats
 from systems.interface import DiskProfile
 from systems.outcore.labels import LabelReader
-from workloads.errors import DatasetError, InputError
+from workloads.errors import DataIOError, DatasetError, InputError
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.workload import Workload
 
@@ -31,6 +35,29 @@ _LEAST_PIECES = 4
 _AHEAD_S = 0.008
 _DEPTH = 32
 _GROUP_NODES = 8192
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A group that will be asked for: mini-batches `first` to `first + count - 1` of an epoch, and their seed nodes."""
+
+    epoch: int
+    first: int
+    count: int
+    seeds: Callable[[], Sequence[Ids]]
+
+    @property
+    def name(self) -> tuple[int, int, int]:
+        """What tells it from others."""
+        return self.epoch, self.first, self.count
+
+
+@dataclass
+class _Begun:
+    name: tuple[int, int, int]
+    seeds: Ids
+    offsets: Ids
+    hops: int = 0
 
 
 class ExternalSampler:
@@ -71,6 +98,8 @@ class ExternalSampler:
         self._labels = LabelReader(
             self._files["labels"], data_offset=dataset.data_offset("labels"), gap_bytes=gap_bytes, mode=mode
         )
+        self._num_hops = len(workload.sampler.fanout)
+        self._begun: deque[_Begun] = deque()
         self._epoch = 0
         self._batches: list[tuple[int, int]] = []
         self._label_values: list[Ids] = []
@@ -103,13 +132,24 @@ class ExternalSampler:
         return 4 * bounds.max_edges + max(destinations, bounds.sampled_bytes // 16) * 5 // 2
 
     @staticmethod
+    def ahead_bytes(bounds: Bounds, hops: int) -> int:
+        """Host memory, for each mini-batch of a group at its largest, of the groups behind that are under way."""
+        # One hop behind there are the last hop's destinations and what led to them; further behind far less.
+        destinations = bounds.sampled_bytes - 8 * bounds.max_nodes - 4 * bounds.max_edges
+        return 2 * max(destinations, bounds.sampled_bytes // 16) if hops > 1 else 0
+
+    @staticmethod
     def relabel_bytes(bounds: Bounds) -> int:
         """Host memory of finishing one mini-batch, beside its arrays."""
         slots = 1 << (2 * (bounds.max_nodes + bounds.max_edges) - 1).bit_length()
         return 8 * slots + 16 * bounds.max_nodes
 
-    def sample(self, epoch: int, first: int, seeds: Sequence[Ids]) -> None:
+    def sample(self, epoch: int, first: int, seeds: Sequence[Ids], ahead: Sequence[Ahead] = ()) -> None:
         """Sample mini-batches `first`, `first + 1`, … of `epoch` from these seed nodes; `take` hands them out.
+
+        Args:
+            ahead: the groups that follow, in order; as far as they are given they draw hops in the same passes, one
+                less each. Whoever is asked for next without having been foretold starts from the seed nodes.
 
         Raises:
             InputError: a seed node is repeated or not a node.
@@ -117,24 +157,50 @@ class ExternalSampler:
             DataIOError: a file ends early or its device failed; names file and offset.
             InterruptedError: `stop` was called.
         """
-        offsets = np.zeros(len(seeds) + 1, dtype=np.int64)
-        np.cumsum([len(part) for part in seeds], out=offsets[1:])
-        numbers = np.arange(first, first + len(seeds), dtype=np.int64)
-        flat = np.concatenate([np.asarray(part, dtype=np.int64) for part in seeds])
+        asked = [Ahead(epoch, first, len(seeds), lambda: seeds), *ahead]
+        if any(one.name != other.name for one, other in zip(self._begun, asked, strict=False)):
+            self._forget()
         try:
-            failure = self._native.sample(epoch, numbers, flat, offsets)
+            while not self._begun or self._begun[0].hops < self._num_hops:
+                # Whoever comes next has drawn a hop less: so all follow one another to their last.
+                if len(self._begun) < len(asked) and (not self._begun or self._begun[-1].hops > 0):
+                    self._begin(asked[len(self._begun)])
+                failure = self._native.pass_over()
+                if failure is not None:
+                    code, in_indices, offset = failure
+                    raise io_failed(self._files["indices" if in_indices else "indptr"], offset, code)
+                for group in self._begun:
+                    group.hops += 1
         except (ValueError, IndexError) as error:
+            self._forget()
             self._raise(error)
         except RuntimeError as error:
+            self._forget()
             raise InterruptedError(str(error)) from None
-        if failure is not None:
-            code, in_indices, offset = failure
-            raise io_failed(self._files["indices" if in_indices else "indptr"], offset, code)
-        values, asked = self._labels.read(flat)
-        self._label_reads.add(asked)
+        except DataIOError:
+            self._forget()
+            raise
+        self._native.finish()
+        begun = self._begun.popleft()
+        values, read = self._labels.read(begun.seeds)
+        self._label_reads.add(read)
         self._epoch = epoch
-        self._batches = [(first + i, len(part)) for i, part in enumerate(seeds)]
-        self._label_values = [values[offsets[i] : offsets[i + 1]].copy() for i in range(len(seeds))]
+        sizes = np.diff(begun.offsets).tolist()
+        self._batches = [(first + i, size) for i, size in enumerate(sizes)]
+        self._label_values = [part.copy() for part in np.split(values, begun.offsets[1:-1])]
+
+    def _begin(self, group: Ahead) -> None:
+        parts = [np.asarray(part, dtype=np.int64) for part in group.seeds()]
+        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(part) for part in parts], out=offsets[1:])
+        flat = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        numbers = np.arange(group.first, group.first + len(parts), dtype=np.int64)
+        self._native.begin(group.epoch, numbers, flat, offsets)
+        self._begun.append(_Begun(group.name, flat, offsets))
+
+    def _forget(self) -> None:
+        self._native.forget()
+        self._begun.clear()
 
     @staticmethod
     def _raise(error: Exception) -> None:

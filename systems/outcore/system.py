@@ -169,7 +169,23 @@ class Outcore(System):
             )  # fmt: skip
             self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
         assert self._pool is not None
-        self._next = (job, self._pool.submit(self._preparer.prepare, job))
+        self._next = (job, self._pool.submit(self._preparer.prepare, job, self._after(job)))
+
+    def _after(self, job: Job) -> list[Job]:
+        """The jobs that share passes over the graph with this one: as many as it has hops before the last."""
+        if not self.options.shared_passes:
+            return []
+        found: list[Job] = []
+        epoch, jobs = job.epoch, [one for one in self._jobs(job.epoch) if one.first > job.first]
+        while len(found) < len(self.workload.sampler.fanout) - 1:
+            if jobs:
+                found.append(jobs.pop(0))
+            elif self.options.replay:  # epoch 0 is all there is
+                break
+            else:
+                epoch += 1
+                jobs = self._jobs(epoch)
+        return found
 
     def _prepared(self) -> Group:
         assert self._next is not None

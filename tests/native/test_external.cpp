@@ -146,6 +146,56 @@ void threads_sample_the_same() {
     }
 }
 
+// Groups that share passes: what each by itself samples.
+void groups_share_passes() {
+    constexpr std::int64_t nodes = 8000, degree = 12;
+    TestFile indptr(8 * (nodes + 1)), indices(4 * nodes * degree);
+    std::vector<std::int64_t> pointers(nodes + 1);
+    std::vector<std::int32_t> lists;
+    for (std::int64_t i = 0; i <= nodes; ++i) pointers[static_cast<std::size_t>(i)] = degree * i;
+    for (std::int64_t i = 0; i < nodes; ++i)
+        for (std::int64_t k = 1; k <= degree; ++k) lists.push_back(static_cast<std::int32_t>((i + 131 * k) % nodes));
+    fill(indptr, pointers);
+    fill(indices, lists);
+    ExternalOptions options;
+    options.fanout = {4, 4, 4};
+    options.piece_bytes = 1 << 16;
+    options.threads = 3;
+    ExternalSampler alone({indptr.path, 0, 8, nodes + 1}, {indices.path, 0, 4, nodes * degree}, options);
+    ExternalSampler shared({indptr.path, 0, 8, nodes + 1}, {indices.path, 0, 4, nodes * degree}, options);
+    const auto seeds_of = [](std::int64_t group) {
+        std::vector<std::int64_t> seeds;
+        for (std::int64_t i = 0; i < 80; ++i) seeds.push_back((group * 911 + 17 * i) % nodes);
+        return seeds;
+    };
+    const std::vector<std::int64_t> numbers{0, 1}, offsets{0, 30, 80};
+    bool told = false;
+    try {
+        shared.finish();
+    } catch (const std::invalid_argument&) {
+        told = true;
+    }
+    CHECK(told);
+    std::int64_t begun = 0;
+    for (std::int64_t group = 0; group < 4; ++group) {
+        for (int hop = group == 0 ? 0 : 2; hop < 3; ++hop) {
+            shared.begin(static_cast<std::uint64_t>(begun), numbers, seeds_of(begun), offsets);
+            ++begun;
+            CHECK(!shared.pass());
+        }
+        shared.finish();
+        CHECK(!alone.sample(static_cast<std::uint64_t>(group), numbers, seeds_of(group), offsets));
+        for (std::size_t b = 0; b < numbers.size(); ++b) {
+            const ExternalBatch wanted = alone.take(b), found = shared.take(b);
+            CHECK(found.nodes == wanted.nodes && found.hops.size() == 3 && found.edge_reads == wanted.edge_reads);
+            for (std::size_t h = 0; h < 3; ++h)
+                CHECK(found.hops[h].indices == wanted.hops[h].indices && found.hops[h].indptr == wanted.hops[h].indptr);
+        }
+    }
+    shared.forget();
+    CHECK(!shared.sample(9, numbers, seeds_of(9), offsets));
+}
+
 void rows_are_in_their_slots() {
     std::mt19937 random(5);
     for (std::uint32_t window = 1; window < 4; ++window) {
@@ -183,5 +233,6 @@ int main() {
             for (const std::uint32_t region : {4096U, 1U << 18}) rows_reach_their_chunks(row_bytes, buffer, region);
     a_ring_is_sampled();
     threads_sample_the_same();
+    groups_share_passes();
     rows_are_in_their_slots();
 }

@@ -116,6 +116,15 @@ def test_smaller_groups_read_the_graph_and_the_table_more_often(tiny_dataset: Da
         assert parts.observed[name] > whole.observed[name]
 
 
+@pytest.mark.parametrize("group", [0, 7])
+def test_shared_passes_read_the_graph_once_a_group(tiny_dataset: Dataset, group: int) -> None:
+    workload = workload_of(tiny_dataset, fanout=(3, 3, 3))
+    options = {"group": group} if group else {}
+    shared, apart = (counters_of(workload, 4, shared_passes=wanted, **options) for wanted in (True, False))
+    assert shared.observed["groups"] == apart.observed["groups"] and shared.rows == apart.rows
+    assert shared.observed["graph_bytes_read"] < 0.6 * apart.observed["graph_bytes_read"]
+
+
 def test_look_ahead_prepares_the_next_epoch_within_this_one(tiny_dataset: Dataset) -> None:
     with running("outcore", workload_of(tiny_dataset)) as system:
         run(system, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.outcore.sampling import ExternalSampler
+from systems.outcore.sampling import Ahead, ExternalSampler
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
@@ -94,6 +94,61 @@ def test_a_graph_that_was_cut_is_told_with_file_and_offset(tmp_path: Path) -> No
     with pytest.raises(DataIOError, match="indices") as found:
         external(workload, 0, 0, 20)
     assert str(path) in str(found.value) and found.value.offset >= size - 8192
+
+
+def groups_of(workload: Workload, epochs: int, size: int) -> list[Ahead]:
+    """All epochs cut into groups."""
+    plan = make_seed_plan(workload)
+
+    def cut(epoch: int, first: int) -> Ahead:
+        seeds = plan.batches(epoch)[first : first + size]
+        return Ahead(epoch, first, len(seeds), lambda: seeds)
+
+    return [cut(epoch, first) for epoch in range(epochs) for first in range(0, plan.num_batches, size)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("fanout", [(3,), (5, 5), (10, 10, 10), (4, -1, 2)])
+@pytest.mark.parametrize("ahead", [0, 1, 2, 5])
+def test_groups_that_share_passes_are_the_same_mini_batches(
+    tiny_dataset: Dataset, fanout: tuple[int, ...], ahead: int, threads: int
+) -> None:
+    workload = workload_of(tiny_dataset, fanout=fanout)
+    groups = groups_of(workload, 3, 7)
+    sampler = ExternalSampler(workload, gap_bytes=0, threads=threads, piece_bytes=8192)
+    for number, group in enumerate(groups):
+        sampler.sample(group.epoch, group.first, group.seeds(), groups[number + 1 : number + 1 + ahead])
+        assert_equal([sampler.take(i) for i in range(group.count)], workload, group.epoch, group.first)
+    sampler.close()
+
+
+def test_a_group_costs_one_pass_where_the_next_ones_are_foretold(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, fanout=(3, 3, 3))
+    groups = groups_of(workload, 4, 20)
+
+    def pointers(ahead: int) -> list[int]:
+        """Requests of each group, every page of the index pointers by itself: with these seeds all are wanted."""
+        sampler, found = ExternalSampler(workload, gap_bytes=1 << 20, piece_bytes=1 << 19), []
+        for number, group in enumerate(groups):
+            before = sampler.reads().bytes_read
+            sampler.sample(group.epoch, group.first, group.seeds(), groups[number + 1 : number + 1 + ahead])
+            found.append(sampler.reads().bytes_read - before)
+        sampler.close()
+        return found
+
+    alone, shared = pointers(0), pointers(2)
+    assert shared[0] >= alone[0], "the first group has a pass for each hop, and others are in them"
+    assert all(0.3 * one < both < 0.4 * one for one, both in zip(alone[1:-2], shared[1:-2], strict=True))
+
+
+def test_who_was_not_foretold_starts_from_its_seed_nodes(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, fanout=(5, 5))
+    first, second, third, fourth = groups_of(workload, 2, 10)[:4]
+    sampler = ExternalSampler(workload, gap_bytes=0)
+    for group, ahead in ((first, [second]), (third, [second]), (second, []), (fourth, [first]), (first, [])):
+        sampler.sample(group.epoch, group.first, group.seeds(), ahead)
+        assert_equal([sampler.take(i) for i in range(group.count)], workload, group.epoch, group.first)
+    sampler.close()
 
 
 def test_a_sampler_goes_on_after_a_fault(tiny_dataset: Dataset) -> None:
