@@ -241,16 +241,15 @@ class Preparer:
         group.hits, group.carried = group.uses - group.misses, planner.carried
         dataset, disk = self._workload.dataset, self._runtime.disk
         group.gap_bytes = gap_bytes(disk)
-        if self._options.packing != "off":
-            with self._clock.stage("inspect", group.job.first):
-                chunks = (planner.misses(i)[0] for i in range(group.job.count))
-                group.prediction = predict(
-                    disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
-                    table_bytes=dataset.feature_bytes, block_bytes=self._single_block, chunks=chunks,
-                    beside=group.reads.requests_by_size,
-                )  # fmt: skip
-            if group.prediction is not None:
-                group.gap_bytes = group.prediction.table_pass.gap_bytes
+        with self._clock.stage("inspect", group.job.first):
+            chunks = (planner.misses(i)[0] for i in range(group.job.count))
+            group.prediction = predict(
+                disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
+                table_bytes=dataset.feature_bytes, block_bytes=self._single_block, chunks=chunks,
+                beside=group.reads.requests_by_size,
+            )  # fmt: skip
+        if group.prediction is not None:
+            group.gap_bytes = group.prediction.table_pass.gap_bytes
         if self._options.packing == "off":
             group.strategy = "single"
         elif self._options.packing == "auto" and group.prediction is not None and not self._options.replay:
