@@ -205,12 +205,13 @@ class Series:
         """Profile the device once more, bare and under the run's limits, and keep the better rate of each point.
 
         A virtual disk has slow moments: a run that beats a profile taken in one may be as fast as the device is. Under
-        limits fio stays below them however often it is asked. False where nothing can be measured.
+        limits fio stays below them however often it is asked. False where nothing can be measured. The cache keeps
+        what there was: systems plan by it, and runs that are compared with this one must plan alike.
         """
-        bare, features, cache = self.bare_profile, self._features, self.results_root / "cache"
+        bare, features = self.bare_profile, self._features
         if bare is None or features is None:
             return False
-        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache, held=bare))
+        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS, held=bare))
         if again is None:
             return False
         self.bare_profile = again
@@ -218,9 +219,7 @@ class Series:
         if limits in self._profiles:
             held = self._profiles[limits]
             caps = Limits(io=limits)
-            better = self._profile(
-                lambda: quick_profile(features, caps, _DEPTHS, isolation=self.isolation, cache=cache, held=held)
-            )
+            better = self._profile(lambda: quick_profile(features, caps, _DEPTHS, isolation=self.isolation, held=held))
             self._profiles[limits] = better or held
         return True
 

@@ -112,9 +112,10 @@ class ExternalSampler:
 
     @staticmethod
     def pieces(piece_bytes: int, disk: DiskProfile) -> int:
-        """How many pieces keep the device busy; a slow one needs fewer."""
-        rate = disk.sequential_bytes_per_s()
-        return min(_PIECES, max(_LEAST_PIECES, int(rate * _AHEAD_S) // piece_bytes + 1)) if rate > 0 else _PIECES
+        """How many pieces keep the device busy, a power of two: a slow one needs fewer."""
+        rate = (disk.limited or (0.0, 0.0))[1] or disk.sequential_bytes_per_s()
+        wanted = int(rate * _AHEAD_S) // piece_bytes
+        return min(_PIECES, max(_LEAST_PIECES, 1 << wanted.bit_length())) if rate > 0 else _PIECES
 
     @staticmethod
     def fixed_bytes(piece_bytes: int, pieces: int, group_nodes: int, fanout: int) -> int:
