@@ -3,9 +3,8 @@
 Four strategies (issue: the frontier): rows read online in the order in which mini-batches are drawn; read one by one
 with Belady's choice of what is kept; packed once and replayed; and distributed by one pass over the table.
 
-A pass joins rows whose gap is worth less than a request. Which gap that is depends on how the wanted rows lie, and,
-where a class of SSD counts requests and bytes each by itself, on what else is read: with the right one both run out
-together.
+A pass joins rows whose gap is worth less than a request. Which gap that is depends on how the wanted rows lie: where a
+class of SSD counts requests and bytes each by itself, both run out together with the right one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _BLOCK = 512
 _MIB = 1 << 20
 # A request for rows ends with its region.
 REGION_BYTES = 1 << 20
-_GAPS = (0, *(_BLOCK << step for step in range(12)))
+_GAPS = (*range(0, 16 << 10, _BLOCK), *(16 << 10 << step for step in range(7)))
 # Rows that are looked at for how they lie.
 _SAMPLE_ROWS = 1 << 14
 
@@ -128,23 +127,20 @@ def predict(
     size = -(-row_bytes // block_bytes) * block_bytes
     moved = misses * row_bytes / rate
     others = dict(beside or {})
-
-    def seconds(reads: Mapping[int, float]) -> float:
-        return profile.seconds(_sum(others, reads))
-
     back = {_MIB: misses * row_bytes / _MIB}
     found = list(passes_of(chunks, misses, row_bytes)) if chunks is not None else []
     if not found:
         found = list(expected_passes(misses, table_bytes // row_bytes, row_bytes))
     found.append(TablePass(table_bytes, table_bytes / _MIB, table_bytes))
-    times = [seconds(_sum(made.reads(), back)) for made in found]
+    # While a group's graph is read, the group before reads its chunks, or its single rows. Then comes the pass.
+    before = profile.seconds(_sum(others, back))
+    times = [before + profile.seconds(made.reads()) for made in found]
     # Of gaps that differ by next to nothing the longest, which has the fewest requests.
     best = max(at for at, time in enumerate(times) if time <= 1.01 * min(times))
     # A class limits reads and writes each by itself; on the bare device they take turns.
     written = max(0.0, moved - times[best]) if profile.limited else moved
-    return Prediction(
-        times[best] + written, seconds({size: misses}), seconds({size: uses}), moved, found[best]
-    )  # fmt: skip
+    single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
+    return Prediction(times[best] + written, single, online, moved, found[best])
 
 
 def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

@@ -19,7 +19,7 @@ from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.sampling import ExternalSampler
+from systems.outcore.sampling import ExternalSampler, in_flight
 from workloads.errors import BudgetError
 from workloads.sampling.make import largest_batch
 from workloads.units import format_bytes, parse_bytes
@@ -111,7 +111,8 @@ class _Planner:
         self.graph_nodes = 2048 if small else 8192
         self.threads = options.samplers or (1 if host is not None and host < _FEW_THREADS else runtime.cores)
         unit = slot_rows(self.row) * self.row
-        ahead = options.read_ahead_bytes if host is None else max(4 * unit, min(options.read_ahead_bytes, host // 16))
+        ahead = min(options.read_ahead_bytes, in_flight(runtime.disk))
+        ahead = ahead if host is None else max(4 * unit, min(ahead, host // 16))
         self.piece = max(unit, min(options.request_bytes, ahead // 4) // unit * unit)
         self.pieces = max(2, ahead // self.piece)
         self.device_slots = self._device_slots()

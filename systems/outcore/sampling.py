@@ -60,6 +60,12 @@ class _Begun:
     hops: int = 0
 
 
+def in_flight(disk: DiskProfile) -> int:
+    """Bytes of sequential reads in flight that keep the device busy, a power of two; many where nothing is known."""
+    rate = (disk.limited or (0.0, 0.0))[1] or disk.sequential_bytes_per_s()
+    return 1 << int(rate * _AHEAD_S).bit_length() if rate > 0 else 1 << 30
+
+
 class ExternalSampler:
     """Samples groups of mini-batches out of core; holds no part of the graph.
 
@@ -112,10 +118,8 @@ class ExternalSampler:
 
     @staticmethod
     def pieces(piece_bytes: int, disk: DiskProfile) -> int:
-        """How many pieces keep the device busy, a power of two: a slow one needs fewer."""
-        rate = (disk.limited or (0.0, 0.0))[1] or disk.sequential_bytes_per_s()
-        wanted = int(rate * _AHEAD_S) // piece_bytes
-        return min(_PIECES, max(_LEAST_PIECES, 1 << wanted.bit_length())) if rate > 0 else _PIECES
+        """How many pieces keep the device busy; a slow one needs fewer."""
+        return min(_PIECES, max(_LEAST_PIECES, in_flight(disk) // piece_bytes))
 
     @staticmethod
     def fixed_bytes(piece_bytes: int, pieces: int, group_nodes: int, fanout: int) -> int:

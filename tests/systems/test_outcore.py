@@ -284,13 +284,15 @@ def test_a_class_gets_the_gap_at_which_requests_and_bytes_run_out_together() -> 
     points = tuple(DiskPoint(size, 256, min(40e3, 2e8 / size), 0.0) for size in (512, 4096, 65536))
     disk = DiskProfile((*points, DiskPoint(1 << 20, 8, 190.0, 2e8, "sequential")), limited=(40e3, 2e8))
     wanted = {"uses": 10**6, "misses": 170_000, "row_bytes": 512, "table_bytes": 2 * 10**6 * 512}
-    alone, beside = predict(disk, **wanted), predict(disk, **wanted, beside={1 << 20: 300.0})
-    assert alone is not None and beside is not None
-    assert alone.distribute < 0.8 * alone.single == pytest.approx(0.8 * 170_000 / 40e3, rel=0.01)
-    assert 0 < beside.table_pass.gap_bytes < alone.table_pass.gap_bytes, "bytes are scarcer beside the graph's"
-    both = {**alone.table_pass.reads(), 1 << 20: 170_000 * 512 / (1 << 20)}
-    requests, nbytes = sum(both.values()) / 40e3, sum(size * count for size, count in both.items()) / 2e8
-    assert requests == pytest.approx(nbytes, rel=0.5)
+    found, with_graph = predict(disk, **wanted), predict(disk, **wanted, beside={1 << 20: 300.0})
+    assert found is not None and with_graph is not None
+    assert found.distribute < 0.6 * found.single == pytest.approx(0.6 * 170_000 / 40e3, rel=0.01)
+    requests, nbytes = found.table_pass.requests / 40e3, found.table_pass.nbytes / 2e8
+    assert requests == pytest.approx(nbytes, rel=0.15)
+    # Before the pass the graph is read; single rows of a group while the next one's is, whose bytes they leave over.
+    assert with_graph.table_pass == found.table_pass
+    assert with_graph.distribute == pytest.approx(found.distribute + 300 * (1 << 20) / 2e8, rel=0.01)
+    assert with_graph.single == pytest.approx(found.single, rel=0.01)
 
 
 def test_on_and_off_are_words_even_where_they_are_read_as_flags() -> None:
