@@ -125,8 +125,10 @@ class _Planner:
         preparing, slots = self._preparing(group, packing), 0
         items = [*held, PlanItem("preparing a group", preparing)]
         if self.options.replay and not self.sampling_only:
-            # The slots take its memory when all is prepared.
-            slots = self._slots(held, least)
+            # The slots take its memory when all is prepared; what is noted of each slot stands beside either.
+            slots, left = self._slots(held, least), self._left(held)
+            if left is not None and preparing > (slots - self.device_slots) * self.row:
+                slots = max(least, self.device_slots + 1, min(slots, (left - preparing - _PAGE) // self._slot_bytes()))
             more = preparing - (slots - self.device_slots) * self.row
             items[-1] = PlanItem("preparing, beyond the slots", max(0, more))
         if not self.sampling_only:
@@ -318,6 +320,8 @@ class _Planner:
         """What is held all the time of the groups that are sampled in the passes of this one."""
         if not self.external or not self.options.shared_passes:
             return 0
+        if self.options.replay and group >= self.bounds.num_batches:
+            return 0  # there is no other group
         share = self.uses(group) / (group * self.bounds.max_nodes)
         return int(share * group * ExternalSampler.ahead_bytes(self.bounds, len(self.workload.sampler.fanout)))
 

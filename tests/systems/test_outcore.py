@@ -15,7 +15,7 @@ from systems.outcore.options import OutcoreOptions
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
-from workloads.errors import DataIOError
+from workloads.errors import BudgetError, DataIOError
 from workloads.feature_table import batch_feature_digest
 from workloads.sampling.digest import EpochDigest
 from workloads.sampling.make import make_sampler, make_seed_plan
@@ -100,6 +100,28 @@ def test_device_slots_that_the_device_cannot_hold_are_refused(tiny_dataset: Data
         "device_slots of 1MiB", "outcore", workload_of(tiny_dataset), device="emulated:null",
         budget=MemoryBudget(16 << 20, 256 * ROW), device_slots="1MiB",
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wide_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return make_tiny(tmp_path_factory.mktemp("wide") / "wide", nodes=40_000, edges=400_000, dim=128)
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+def test_what_fits_in_some_memory_fits_in_more(wide_dataset: Dataset, device: str, replay: bool) -> None:
+    workload = workload_of(wide_dataset, batch_size=40, fanout=(8, 8))
+    fitted = 0
+    for host in range(10 << 20, 28 << 20, 200_000):
+        budget = MemoryBudget(host, None if device == "cpu" else 12 << 20)
+        try:
+            with running("outcore", workload, device=device, budget=budget, prepare=False, replay=replay) as system:
+                assert system.plan().total("host") <= host
+        except BudgetError as error:
+            assert not fitted, f"{host} bytes are too few where {fitted} are not: {error}"
+        else:
+            fitted = fitted or host
+    assert fitted > 10 << 20
 
 
 def test_sampling_out_of_core_reads_the_graph_by_itself(tiny_dataset: Dataset) -> None:
