@@ -17,7 +17,7 @@ WHOLE = "whole"
 VARIANTS: dict[str, Plain] = {
     WHOLE: {},
     "sampled online": {"external_sampling": "off"},
-    "a pass a hop": {"shared_passes": False},
+    "own passes": {"shared_passes": False},
     "no Belady": {"belady": False},
     "single reads": {"packing": "off"},
     "no look-ahead": {"look_ahead": False},
@@ -61,7 +61,6 @@ def draw(evidence: Evidence) -> Drawing:
     rows = pd.DataFrame([_row(name, found.get(name), float(whole.value)) for name in VARIANTS])
     canvas, _ = draw_bars(
         rows, title="What each part is worth", ylabel="epoch time (s)", log=True, numbers=".2f",
-        tick=lambda name: name.replace(" ", "\n"),
     )  # fmt: skip
     said = ", ".join(
         f"{row['group']} {row['times']:.2f}x"
