@@ -150,16 +150,14 @@ def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slo
     chosen = resolve_class("slow", disk)
     limits = chosen.limits(block_device(disk))
     checks = verify(limiting(), limits, disk, seconds=1.5)
-    # Short windows on a machine that may be busy; benchmarks/ssd_emulation.py holds them to 3 %. Threads that wait for
-    # a page each are slow on one; no limit is passed ever.
-    least = {"buffered_reads_per_s": -0.5}
-    if any(check.error < least.get(check.name, -0.08) for check in checks):
+    if any(check.error < -0.08 for check in checks):  # a busy machine is slow now and then; no limit is passed ever
         assert all(check.error < 0.08 for check in checks), checks
         checks = verify(limiting(), limits, disk, seconds=3.0)
     assert {check.name for check in checks} == {
         "randread_4k_iops", "randread_512_iops", "seqread_bytes_per_s", "buffered_reads_per_s"
     }  # fmt: skip
-    assert all(least.get(check.name, -0.08) < check.error < 0.08 for check in checks), checks
+    # Short windows on a machine that may be busy; benchmarks/ssd_emulation.py holds them to 3 %.
+    assert all(abs(check.error) < 0.08 for check in checks), checks
 
 
 @needs_cap
