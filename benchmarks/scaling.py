@@ -11,6 +11,10 @@ A slope is that of a straight line through the logarithms, by least squares. Exi
 time is above 1 by more than what small sizes cost anyway (0.1), generation or verification of the largest takes over
 15 minutes, or a step holds more than it was given and its bytes for each node (none for each edge).
 `scaling.csv`, `scaling.png` and `scaling.svg` go to `--out`.
+
+What was measured is in `scaling.jsonl` there at once, and is not measured again: a run of hours goes on where it was
+stopped, and `--seconds` stops it by itself before the next step (exit 3). Datasets lie in `--folder` until all of
+their size is done.
 """
 
 from __future__ import annotations
@@ -112,6 +116,7 @@ def packing(folder: Path) -> dict[str, Any]:
     from systems.engine.packed_store import PackedWriter, RowTable
 
     reader, table = BatchReader(folder / "samples"), RowTable.of(Dataset.open(folder / "graph"))
+    shutil.rmtree(folder / "packed", ignore_errors=True)
     (folder / "packed").mkdir()
     with PackedWriter(folder / "packed", table, memory_bytes=GIVEN_BYTES["packing"]) as writer:
         for number in range(len(reader)):
@@ -279,6 +284,71 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
     return kept and minutes <= MOST_MINUTES
 
 
+class Measured:
+    """Rows of a run that may have been stopped: each is on disk as soon as it is there.
+
+    Args:
+        path: a line of JSON for each row; made if it does not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("}")]
+
+    def has(self, edges: int, step: str) -> bool:
+        """Whether it was measured; what failed is done again."""
+        return any(row["edges"] == edges and row["step"] == step and "seconds" in row for row in self.rows)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """A new row takes the place of one that failed."""
+        same = [old for old in self.rows if (old["edges"], old["step"]) == (row["edges"], row["step"])]
+        self.rows = [old for old in self.rows if old not in same] + [row]
+        whole = "".join(json.dumps(old) + "\n" for old in self.rows)
+        beside = self._path.with_suffix(".new")
+        beside.write_text(whole, encoding="utf-8")
+        beside.replace(self._path)
+        print(json.dumps(row), flush=True)
+
+    def in_order(self) -> list[dict[str, Any]]:
+        """By size."""
+        return sorted(self.rows, key=lambda row: int(row["edges"]))
+
+
+def measure_size(edges: int, systems: list[str], options: argparse.Namespace, done: Measured, until: float) -> bool:
+    """All that is missing of one size; False where time ran out before."""
+    nodes, cap = max(1, round(edges / EDGES * NODES)), parse_bytes(options.cap)
+    steps = [step for step in STEPS if not done.has(edges, step)]
+    missing = [system for system in systems if not done.has(edges, f"epoch {system}")]
+    folder = Path(options.folder, f"outcore-scaling-{edges}")
+    if not steps and not missing:
+        shutil.rmtree(folder, ignore_errors=True)
+        return True
+    folder.mkdir(parents=True, exist_ok=True)
+    for step in STEPS:
+        # What a stopped run has measured but left no file of is made again, and not counted.
+        lost = (step == "generation" and not (folder / "graph").is_dir()) or (
+            step == "sampling" and "sampling" not in steps and {"changesets", "packing"} & {*steps}
+            and not (folder / "samples").is_file()
+        )  # fmt: skip
+        if step not in steps and not lost:
+            continue
+        if time.monotonic() > until:
+            return False
+        row = {"edges": edges, "nodes": nodes, **measure(step, folder, nodes, edges, cap)}
+        if step in steps:
+            done.add(row)
+        if "failed" in row and step in ("generation", "sampling"):
+            break  # what follows needs it
+    shutil.rmtree(folder / "packed", ignore_errors=True)
+    for system in missing if (folder / "graph").is_dir() else ():
+        if time.monotonic() > until:
+            return False
+        done.add({"edges": edges, "nodes": nodes, **epoch(system, folder, options.cap)})
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("systems", nargs="*", default=list(SYSTEMS), metavar="SYSTEM")
@@ -287,40 +357,30 @@ def main() -> int:
     parser.add_argument("--folder", default="/var/tmp")
     parser.add_argument("--out", default=".")
     parser.add_argument("--epochs-at", default="", help="edges at which epochs are run; all unless said")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no step after so many")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    cap = parse_bytes(options.cap)
     if options.child:
-        child(options.child, Path(options.folder), options.nodes, int(options.edges), cap)
+        child(options.child, Path(options.folder), options.nodes, int(options.edges), parse_bytes(options.cap))
         return 0
     sizes = [min(parse_count(size), EDGES) for size in options.edges.split(",")]
     at = [min(parse_count(size), EDGES) for size in options.epochs_at.split(",")] if options.epochs_at else sizes
-    rows: list[dict[str, Any]] = []
-    for edges in sizes:
-        nodes = max(1, round(edges / EDGES * NODES))
-        folder = Path(options.folder, f"outcore-scaling-{os.getpid()}")
-        folder.mkdir(parents=True)
-        try:
-            for step in STEPS:
-                rows.append({"edges": edges, "nodes": nodes, **measure(step, folder, nodes, edges, cap)})
-                print(json.dumps(rows[-1]), flush=True)
-                if "failed" in rows[-1] and step in ("generation", "sampling"):
-                    break  # what follows needs it
-            shutil.rmtree(folder / "packed", ignore_errors=True)
-            for system in options.systems if edges in at and (folder / "graph").is_dir() else ():
-                rows.append({"edges": edges, "nodes": nodes, **epoch(system, folder, options.cap)})
-                print(json.dumps(rows[-1]), flush=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    out = Path(options.out)
+    out, until = Path(options.out), time.monotonic() + options.seconds
     out.mkdir(parents=True, exist_ok=True)
+    done = Measured(out / "scaling.jsonl")
+    whole = all(measure_size(edges, options.systems if edges in at else [], options, done, until) for edges in sizes)
+    rows = done.in_order()
     with (out / "scaling.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), restval="")
         table.writeheader()
         table.writerows(rows)
     draw(rows, out)
-    return 0 if judge(rows, max(sizes)) else 1
+    kept = judge(rows, max(sizes))
+    if not whole:
+        print("stopped before all was measured: the same command goes on")
+        return 3
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":

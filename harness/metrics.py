@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.context import RunContext
-from harness.predict import predicted_seconds
+from harness.predict import predicted_seconds, written_seconds
 from harness.record import EpochRecord, Record, StorageClass, Summary, spread
 from harness.trace import PAGE_BYTES
 from harness.trace_facts import TraceFacts
@@ -112,10 +112,10 @@ def engine_efficiency(
 ) -> tuple[float | None, str]:
     """How well the code drives the disk, with how it was found.
 
-    A system that counts its own requests is held to those over its extract time, or over the time of the stage in which
-    it notes to read (`reads_in`), where that is another; `load_graph+extract`: while either was open. Where the page
-    cache reads, the cap's counters give requests and their mean size, over the time in which sampling or extraction was
-    going on.
+    A system that counts its own requests is held to those, and to what it wrote meanwhile, over its extract time, or
+    over the time of the stage in which it notes to read (`reads_in`), where that is another; `load_graph+extract`:
+    while either was open. Where the page cache reads, the cap's counters give requests and their mean size, over the
+    time in which sampling or extraction was going on.
 
     Args:
         record: the run.
@@ -135,7 +135,8 @@ def engine_efficiency(
         if "+" in stage:
             extract = _busy_seconds(context.spans, epoch, tuple(stage.split("+")))
         if requests and extract > 0:
-            ratios.append(needed_seconds(profile, requests) / (epoch.seconds if whole_epoch else extract))
+            needed = needed_seconds(profile, requests) + written_seconds(profile, epoch)
+            ratios.append(needed / (epoch.seconds if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:
             how = "the cap's requests at their mean size over sample and extract time"
             busy = epoch.seconds if whole_epoch else _busy_seconds(context.spans, epoch, ("sample", "extract"))

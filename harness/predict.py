@@ -94,6 +94,8 @@ def predict(
 ) -> Prediction | None:
     """The prediction for one epoch; None without a profile or without the cap's own I/O counters.
 
+    What the system writes within the epoch is part of its device time, see `written_seconds`.
+
     Args:
         profile: the device under the run's limits.
         train_s: seconds of its training steps alone, None where it did not train.
@@ -104,7 +106,7 @@ def predict(
         return None
     sizes = {int(size): count for size, count in (epoch.counters.get("requests_by_size") or {}).items()}
     own_bytes = sum(size * count for size, count in sizes.items())
-    own_s = profile.seconds(sizes)
+    own_s = profile.seconds(sizes) + written_seconds(profile, epoch)
     left_bytes = max(0, epoch.device_bytes - own_bytes)
     page_cache_s = 0.0
     if left_bytes >= _PAGE:
@@ -115,6 +117,16 @@ def predict(
         met = pages if pages is not None and size <= _LARGEST_FAULT else profile
         page_cache_s = requests * met.request_seconds(size)
     return Prediction(own_s, page_cache_s, train_s or 0.0, reads_first)
+
+
+def written_seconds(profile: DiskProfile, epoch: EpochRecord) -> float:
+    """Seconds of the device for what the system wrote within an epoch (rule 11), at the least.
+
+    A bare device takes turns between reads and writes; a profile has no writes (it is read-only), so they count at
+    the rate of sequential reads, which they seldom exceed. A class of SSD limits reads and writes each by itself.
+    """
+    written, rate = float(epoch.counters.get("bytes_written") or 0), profile.sequential_bytes_per_s()
+    return 0.0 if profile.limited or rate <= 0 else written / rate
 
 
 def predicted_seconds(

@@ -245,6 +245,7 @@ class Counters:
         queue_depth: reads kept in flight.
         bytes_loaded: bytes of rows that were brought to the device or, on the processor, to the mini-batch's table,
             where a system counts them.
+        bytes_written: bytes that the system wrote to the disk within the epoch, in the stages in which it reads.
         observed: what the kernel decided, not deterministic (`major_faults`, …).
     """
 
@@ -257,6 +258,7 @@ class Counters:
     requests_by_size: dict[int, int] = field(default_factory=dict)
     queue_depth: int = 0
     bytes_loaded: int = 0
+    bytes_written: int = 0
     observed: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -265,7 +267,8 @@ class Counters:
             "rows": self.rows, "hits": dict(self.hits), "misses": self.misses, "io_requests": self.io_requests,
             "bytes_read": self.bytes_read, "bytes_useful": self.bytes_useful,
             "requests_by_size": {str(size): count for size, count in sorted(self.requests_by_size.items())},
-            "queue_depth": self.queue_depth, "bytes_loaded": self.bytes_loaded, "observed": dict(self.observed),
+            "queue_depth": self.queue_depth, "bytes_loaded": self.bytes_loaded,
+            "bytes_written": self.bytes_written, "observed": dict(self.observed),
         }  # fmt: skip
 
 

@@ -174,11 +174,11 @@ def compare(
     from harness.ssd.compare import compare as side_by_side
     from harness.ssd.prices import load_prices
     from harness.ssd.sides import as_dict
-    from harness.ssd.whatif import device_of, read_records
+    from harness.ssd.whatif import behind, device_of, read_records
 
-    devices = [device_of(name, results_root) for name in drives]
     costs = load_prices(prices) if prices else {}
     records = read_records([results_root, *(also or [])])
+    devices = [behind(device_of(name, results_root), records) for name in drives]
     found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
     written: list[Path] = []
     if out is not None:
@@ -208,13 +208,14 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
-    from harness.ssd.whatif import device_of, forecasts, left_out, read_records, usable
+    from harness.ssd.whatif import behind, device_of, forecasts, left_out, read_records, usable
     from workloads.errors import InputError
 
-    device = device_of(drive, results_root)
+    all_records = read_records([results_root, *(also or [])])
+    device = behind(device_of(drive, results_root), all_records)
     records = [
         record
-        for record in read_records([results_root, *(also or [])])
+        for record in all_records
         if (not system or record.system in system) and (not dataset or record.config.dataset.name == dataset)
     ]
     if not any(usable(record) for record in records):

@@ -131,7 +131,11 @@ def print_comparison(comparison: Comparison) -> None:
 def print_forecasts(device: Device, found: Sequence[Forecast], left_out: Sequence[str] = ()) -> None:
     """Predictions by workload, and which systems have none."""
     out = console()
-    known = "its profile" if device.source == "profile" else "its class's limits alone, so without latency"
+    known = {
+        "profile": "its profile",
+        "limits": "its class's limits alone, so without latency",
+        "limits, runs": "its class's limits; few reads in flight are as slow as on the device that runs were made on",
+    }[device.source]
     out.print(cell(f"PREDICTED for {device.name}, known by {known}; nothing of this was measured"), highlight=False)
     workload = None
     table = Table()

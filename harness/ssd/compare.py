@@ -12,7 +12,7 @@ from harness.hosts import host_fingerprint
 from harness.record import EpochRecord, Record, spread
 from harness.ssd.prices import Price, price_of
 from harness.ssd.sides import DEEP, SHALLOW, Cell, Comparison, Side, latencies
-from harness.ssd.whatif import Device, epochs_of, predict_record, usable, workload_key, workload_name
+from harness.ssd.whatif import Device, counts_for, epochs_of, predict_record, usable, workload_key, workload_name
 from workloads.errors import InputError
 
 _HOUR_S = 3600.0
@@ -167,14 +167,15 @@ def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None
 
 
 def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
-    made = [entry for record in records for entry in predict_record(record, side.device.profile)]
+    counted = [record for record in records if counts_for(record, side.device)]
+    made = [entry for record in counted for entry in predict_record(record, side.device.profile)]
     if not made:
         return None
     middle = statistics.median(entry.seconds for entry in made)
     typical = min(made, key=lambda entry: abs(entry.seconds - middle))
     return Cell(
         device=side.device.name, system=system, epoch_s=middle, predicted=True, bound=typical.bound,
-        per_price=_per_price(side.price, middle), runs=tuple(record.run_id for record in records),
+        per_price=_per_price(side.price, middle), runs=tuple(record.run_id for record in counted),
     )  # fmt: skip
 
 
@@ -196,7 +197,20 @@ def _notes(sides: Sequence[Side], cells: Sequence[Cell], records: Sequence[Recor
     limits = [side.device.name for side in sides if side.device.source == "limits"]
     if limits:
         notes.append(f"of {', '.join(limits)} only the class's limits are known: no latency, no curve of its own")
+    if few := [side.device.name for side in sides if side.device.source == "limits, runs"]:
+        notes.append(
+            f"of {', '.join(few)} only the class's limits are known: few reads in flight are taken to be as slow as on "
+            "the device that runs were made on"
+        )
     emulated = [side.device.name for side in sides if side.device.disk_class not in ("", "none")]
+    shown = {(cell.device, cell.system) for cell in cells}
+    systems = dict.fromkeys(cell.system for cell in cells)
+    for side in sides:
+        if absent := [name for name in systems if (side.device.name, name) not in shown]:
+            notes.append(
+                f"{side.device.name} has no epoch of {', '.join(absent)}: not run on it, and what was read elsewhere "
+                "does not say what would be read there"
+            )
     if emulated:
         notes.append(f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device")
     for side in sides:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.hosts import host_fingerprint
 from harness.metrics import usable_processors
 from harness.predict import Prediction, at_depth, predict
 from harness.record import LABELS, EpochRecord, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
+from harness.ssd.profile import better_of
 from systems.interface import DiskPoint, DiskProfile
 from workloads.errors import InputError, OutcoreError
 
@@ -29,13 +31,14 @@ class Device:
     """A drive as predictions know it.
 
     Attributes:
-        source: how its rates are known: `profile` (fio), `limits` (of a class, so without latency).
-        drive: the profile behind it, None for limits alone.
+        source: how its rates are known: `profile` (fio), `limits` (of a class, so without latency), `limits, runs` (of
+            a class; few reads in flight as on the device that runs were made on, see `behind`).
+        drive: the profile behind it, None for limits.
     """
 
     name: str
     profile: DiskProfile
-    source: Literal["profile", "limits"]
+    source: Literal["profile", "limits", "limits, runs"]
     drive: Drive | None = None
     disk_class: str = ""
 
@@ -116,6 +119,42 @@ def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> Dis
         points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
     limited = (float(disk_class.read_iops or 0), float(bandwidth or 0))
     return DiskProfile(tuple(points), 512, "limits of the class", limited)
+
+
+def bare_of(records: Iterable[Record]) -> DiskProfile | None:
+    """The device without limits: each point at the best rate that any of the records' profiles has.
+
+    A virtual device has its slow moments, and a run's profile may have been taken in one.
+    """
+    found = None
+    for record in records:
+        if points := (record.disk.get("bare") or {}).get("points", []):
+            profile = DiskProfile(tuple(DiskPoint(**point) for point in points))
+            found = profile if found is None else better_of(found, profile)
+    return found
+
+
+def behind(device: Device, records: Iterable[Record]) -> Device:
+    """A class known by its limits alone, with few reads in flight as slow as on the device that runs were made on.
+
+    A class is emulated by limiting that device, so its latency stays. Of runs on several kinds of host those of the
+    kind with most of them count. A device known by its own profile stays as it is, as does one without such runs.
+    """
+    if device.source != "limits":
+        return device
+    hosts: dict[str, list[Record]] = {}
+    for record in records:
+        if usable(record) and any(
+            (point["pattern"], point["depth"]) == ("random", 1)
+            for point in (record.disk.get("bare") or {}).get("points", [])
+        ):
+            hosts.setdefault(host_fingerprint(record.environment), []).append(record)
+    most = max(hosts, key=lambda host: len(hosts[host]), default=None)
+    bare = None if most is None else bare_of(hosts[most])
+    limits = parse_disk_class(device.disk_class)
+    if bare is None or limits is None:
+        return device
+    return replace(device, profile=class_profile(limits, bare), source="limits, runs")
 
 
 def workload_key(record: Record) -> str:

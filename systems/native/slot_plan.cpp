@@ -3,6 +3,8 @@
 #include "slot_plan.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -10,8 +12,40 @@
 namespace outcore {
 namespace {
 
-constexpr std::uint64_t group_uses = 1 << 15;  // sorted at a time: they stay in the processor's cache
+constexpr std::uint64_t group_uses = 1 << 14;  // sorted at a time: they stay in the processor's cache
 constexpr int coarse_bits = 8;
+constexpr int digit_bits = 8;
+constexpr std::ptrdiff_t short_run = 64;
+constexpr std::size_t most_runs = 16;
+
+// By node (the upper half; nodes lie in [first, last)). Uses of one node stay in the order in which they came.
+void sort_by_node(std::vector<std::uint64_t>& uses, std::vector<std::uint64_t>& other, std::uint64_t first, std::uint64_t last) {
+    const int bits = std::bit_width(last - first - 1);
+    other.resize(uses.size());
+    for (int shift = 0; shift < bits; shift += digit_bits) {
+        std::array<std::uint32_t, (1 << digit_bits) + 1> starts{};
+        const auto digit = [&](std::uint64_t use) { return ((use >> 32) - first) >> shift & ((1U << digit_bits) - 1); };
+        for (const auto use : uses) ++starts[digit(use) + 1];
+        for (std::size_t d = 1; d < starts.size(); ++d) starts[d] += starts[d - 1];
+        for (const auto use : uses) other[starts[digit(use)]++] = use;
+        uses.swap(other);
+    }
+}
+
+// Sorts what is a few ascending runs behind some short ones, as a mini-batch's nodes are: new nodes of each hop behind the seeds.
+void sort_runs(std::vector<std::uint64_t>& values) {
+    const auto begin = values.begin(), end = values.end();
+    const auto run_end = [&](auto at) { return std::is_sorted_until(at, end); };
+    auto sorted = begin;
+    for (auto next = run_end(begin); next != end && next - sorted < short_run; next = run_end(next)) sorted = next;
+    std::sort(begin, sorted);
+    for (std::size_t runs = 0; sorted != end; ++runs) {
+        if (runs == most_runs) return std::sort(begin, end);
+        const auto next = run_end(sorted);
+        std::inplace_merge(begin, sorted, next);
+        sorted = next;
+    }
+}
 
 }  // namespace
 
@@ -22,7 +56,7 @@ SlotPlanner::SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep)
 }
 
 std::uint64_t SlotPlanner::bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses) {
-    return 24 * slots + 8 * accesses + 8 * (batches + 8) * (batches + 8) + 16 * group_uses + 8 * (slots + batches);
+    return 24 * slots + 8 * accesses + 8 * (batches + 8) * (batches + 8) + 32 * group_uses + 8 * (slots + batches);
 }
 
 std::uint32_t SlotPlanner::batch_of(std::uint32_t access) const {
@@ -73,6 +107,7 @@ void SlotPlanner::clear() {
 // Where next_ says `none - 1 - c` the row is used no more and was used by class c.
 void SlotPlanner::find_next() {
     std::vector<Cursor> runs;
+    std::vector<std::size_t> run_begin(batches_ + 1, 0);
     std::vector<std::uint32_t> seed_order;  // the seeds' places, sorted by node within their mini-batch
     std::vector<std::size_t> seed_begin(batches_ + 1, 0);
     std::uint32_t bound = 0;
@@ -89,6 +124,7 @@ void SlotPlanner::find_next() {
             runs.push_back({i, stop});
             i = stop;
         }
+        run_begin[b + 1] = runs.size();
     }
     for (const auto node : nodes_) bound = std::max(bound, node);
     std::vector<std::size_t> seed_at(seed_begin.begin(), seed_begin.end() - 1);
@@ -100,19 +136,21 @@ void SlotPlanner::find_next() {
         std::sort(old.begin(), old.end(), [&](auto x, auto y) { return held_[x] < held_[y]; });
     }
     std::size_t old_at = 0;
-    std::vector<std::uint64_t> uses;  // node << 32 | access
+    std::vector<std::uint64_t> uses, other;  // node << 32 | access
     const std::uint64_t stop_node = std::uint64_t{bound} + 1;
     std::uint64_t width = 64;  // few at first: the most popular nodes of generated graphs come first
     for (std::uint64_t first = 0; first < stop_node;) {
         const std::uint64_t last = std::min(stop_node, first + width);
         uses.clear();
-        for (std::uint32_t b = 0; b < batches_; ++b)
+        // By mini-batch, in which a node is once.
+        for (std::uint32_t b = 0; b < batches_; ++b) {
             for (; seed_at[b] < seed_begin[b + 1] && nodes_[seed_order[seed_at[b]]] < last; ++seed_at[b])
                 uses.push_back(std::uint64_t{nodes_[seed_order[seed_at[b]]]} << 32 | seed_order[seed_at[b]]);
-        for (auto& run : runs)
-            for (; run.begin < run.end && nodes_[run.begin] < last; ++run.begin)
-                uses.push_back(std::uint64_t{nodes_[run.begin]} << 32 | run.begin);
-        std::sort(uses.begin(), uses.end());
+            for (std::size_t r = run_begin[b]; r < run_begin[b + 1]; ++r)
+                for (auto& run = runs[r]; run.begin < run.end && nodes_[run.begin] < last; ++run.begin)
+                    uses.push_back(std::uint64_t{nodes_[run.begin]} << 32 | run.begin);
+        }
+        sort_by_node(uses, other, first, last);
         for (std::size_t i = 0; i < uses.size();) {
             const auto node = static_cast<std::uint32_t>(uses[i] >> 32);
             const auto head = static_cast<std::uint32_t>(uses[i]);
@@ -253,7 +291,7 @@ SlotMisses SlotPlanner::misses(std::size_t i) const {
     std::vector<std::uint64_t> found;
     for (auto a = static_cast<std::size_t>(offsets_.at(i)); a < static_cast<std::size_t>(offsets_.at(i + 1)); ++a)
         if ((place_[a] & fresh_bit) != 0) found.push_back(std::uint64_t{nodes_[a]} << 32 | (place_[a] & ~fresh_bit));
-    std::sort(found.begin(), found.end());
+    sort_runs(found);
     SlotMisses result;
     result.ids.reserve(found.size());
     result.slots.reserve(found.size());

@@ -24,6 +24,7 @@ class Tally:
         self._row, self._index, self._depth = row_bytes, index_bytes, depth
         self._rows = self._misses = self._on_device = self._edges = self._groups = 0
         self._reads = ReadStats()
+        self._written = 0
         self._observed: dict[str, float] = {}
 
     def prepared(self, group: Group) -> None:
@@ -33,6 +34,9 @@ class Tally:
             self._reads.add(group.reads)
             pack = group.pack
             self._reads.add(pack.reads)
+            self._written += pack.bytes_written + group.index.nbytes
+            if group.chunks is not None:
+                self._written += int(group.chunks.lists[:, 1].sum())
             self._add("graph_bytes_read", group.reads.bytes_read)
             self._add("table_bytes_read", pack.reads.bytes_read)
             self._add("packed_bytes_written", pack.bytes_written)
@@ -80,5 +84,6 @@ class Tally:
                 bytes_useful=self._misses * self._row + self._edges * self._index,
                 requests_by_size=dict(self._reads.requests_by_size),
                 queue_depth=self._depth,
+                bytes_written=self._written,
                 observed={"groups": float(self._groups), **self._observed},
             )

@@ -66,6 +66,19 @@ def test_pages_come_as_fast_as_the_threads_that_wait_for_them() -> None:
     assert seconds(2, 128 << 10) == seconds(0, 128 << 10)  # read ahead
 
 
+def test_writes_take_turns_with_reads_unless_a_class_limits_reads_alone() -> None:
+    epoch = _epoch(512 * 40_000, 40_000, {"512": 40_000})
+    epoch.counters["bytes_written"] = 100 << 20
+
+    def seconds(profile: DiskProfile) -> float:
+        found = predict(epoch, profile, None)
+        assert found is not None
+        return found.own_s
+
+    assert seconds(PROFILE) == pytest.approx(1.0 + 0.5)
+    assert seconds(dataclasses.replace(PROFILE, limited=(40_000.0, 0.0))) == pytest.approx(1.0)
+
+
 def test_without_profile_or_device_counters_there_is_none() -> None:
     assert predict(_epoch(1, 1, {}), DiskProfile(), None) is None
     assert predict(_epoch(None, None, {"512": 3}), PROFILE, None) is None

@@ -299,6 +299,13 @@ def test_reads_are_held_to_the_stage_they_are_noted_to_happen_in(sound: Run) -> 
     assert summarise(record, context)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.1)
 
 
+def test_what_a_system_writes_while_it_reads_keeps_the_device_busy_too(sound: Run) -> None:
+    record, context = sound
+    for epoch in record.epochs:
+        epoch.counters["bytes_written"] = 10 * MIB
+    assert summarise(record, context)[0].engine_efficiency == pytest.approx((1000 / 40_000 + 10 / 200) / 0.05)
+
+
 def test_the_summary_follows_the_records_own_numbers(sound: Run) -> None:
     record, context = sound
     summary, kind = summarise(record, context)

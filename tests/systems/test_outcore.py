@@ -68,6 +68,12 @@ def test_packing_reads_the_table_once_and_single_reads_do_not(tiny_dataset: Data
     packed, single = counters_of(workload, packing="on"), counters_of(workload, packing="off")
     assert 0 < packed.observed["table_bytes_read"] <= tiny_dataset.feature_bytes + 4096
     assert packed.observed["packed_bytes_written"] >= packed.misses * ROW
+    # Beside the rows the samples, and an address list of four bytes a use and more for each miss.
+    lists = 4 * packed.rows
+    assert (
+        packed.bytes_written >= packed.observed["packed_bytes_written"] + packed.observed["graph_bytes_written"] + lists
+    )
+    assert 0 < single.bytes_written < packed.bytes_written
     assert single.observed["table_bytes_read"] == single.observed["packed_bytes_written"] == 0
     assert packed.misses == single.misses  # what is kept does not depend on how the rest is brought
 

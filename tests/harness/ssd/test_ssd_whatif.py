@@ -13,6 +13,7 @@ from harness.predict import at_depth
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.drive import read_drive, save_drive, saved_drives
 from harness.ssd.whatif import (
+    behind,
     class_profile,
     counts_for,
     device_from,
@@ -166,3 +167,22 @@ def test_without_runs_there_is_nothing_to_predict_from(tmp_path: Path, capsys: p
         main(["ssd", "predict", "aws-gp3", "--results-root", str(tmp_path)])
     assert ended.value.code == 2
     assert "outcore run" in capsys.readouterr().err
+
+
+def test_few_reads_in_flight_of_a_class_are_as_slow_as_on_the_device_of_the_runs() -> None:
+    bare = {"points": [{"block_bytes": 4096, "depth": 1, "iops": 5e3, "bytes_per_s": 5e3 * 4096, "pattern": "random"}]}
+    slow = {"points": [{**bare["points"][0], "iops": 1e3, "bytes_per_s": 1e3 * 4096}]}
+    run = counted("pyg+", 9.0, reads=100_000, depth=1)
+    here = run.model_copy(update={"disk": {"bare": bare}, "environment": {"cpu": {"model": "a"}}})
+    moment = here.model_copy(update={"disk": {"bare": slow}})
+    elsewhere = run.model_copy(update={"disk": {"bare": slow}, "environment": {"cpu": {"model": "b"}}})
+    alone = device_of("aws-nvme/16", Path("/nowhere"))
+    found = behind(alone, [elsewhere, moment, here])
+    assert (alone.source, found.source) == ("limits", "limits, runs")
+    assert forecasts([run], alone)[0].seconds == pytest.approx(100_000 / 39_062)
+    assert forecasts([run], found)[0].seconds == pytest.approx(20.0)
+    deep = counted("ginex", 9.0, reads=100_000, depth=256)
+    assert forecasts([deep], found)[0].seconds == pytest.approx(100_000 / 39_062)
+    assert behind(alone, [run]) is alone
+    measured = device_from(make_drive())
+    assert behind(measured, [here]) is measured
