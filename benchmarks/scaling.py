@@ -52,6 +52,7 @@ STEEPEST = 1.1
 SETTLE_BYTES = 64 << 20
 #: What a step is told to hold at most, beside what it needs for each node.
 GIVEN_BYTES = {"generation": 1 << 30, "ranking": 1 << 30, "packing": 256 << 20}
+RANK_BYTES = 16  # what ranking is told to hold for each node
 #: Of what a step may hold for each node; nothing for each edge.
 NODE_BYTES = {"generation": 16, "verification": 0, "sampling": 8, "ranking": 40, "changesets": 16, "packing": 8}
 
@@ -65,7 +66,7 @@ def generation(folder: Path, nodes: int, edges: int) -> dict[str, Any]:
     from workloads.make import MakeSpec, make_dataset
 
     made = make_dataset(folder / "graph", MakeSpec("kronecker", nodes=nodes, edges=edges, dim=DIM, dtype=DTYPE))
-    return {"bytes": made.total_bytes, "edges": made.num_edges}
+    return {"bytes": made.total_bytes, "made_edges": made.num_edges}
 
 
 def verification(folder: Path) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def child(step: str, folder: Path, nodes: int, edges: int, cap: int) -> None:
         "generation": lambda: generation(folder, nodes, edges),
         "verification": lambda: verification(folder),
         "sampling": lambda: sampling(folder),
-        "ranking": lambda: ranking(folder, GIVEN_BYTES["ranking"]),
+        "ranking": lambda: ranking(folder, GIVEN_BYTES["ranking"] + RANK_BYTES * nodes),
         "changesets": lambda: changesets(folder),
         "packing": lambda: packing(folder),
     }
