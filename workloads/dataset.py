@@ -20,7 +20,8 @@ __all__ = ["PARTS", "Dataset", "DatasetWriter", "Manifest", "Part", "find_datase
 
 Array = npt.NDArray[Any]
 _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
-_CHECK_CHUNK = 1 << 20
+_CHECK_CHUNK = 1 << 20  # values at a time
+_CHECK_NODES = 1 << 24  # of the splits, noted at a time
 
 
 class Dataset:
@@ -228,16 +229,30 @@ class Dataset:
         return None
 
     def _split_faults(self) -> list[str]:
-        faults = []
-        taken = np.zeros(self.num_nodes, dtype=np.uint8)
-        labels = self.memmap("labels")
         splits: tuple[Part, ...] = ("train", "valid", "test")
+        twice: set[Part] = set()
+        unlabelled: set[Part] = set()
+        labels = self.memmap("labels")
+        ids_of = {part: self.memmap(part) for part in splits}
+        with small_maps(labels, *ids_of.values()):
+            # By ranges of nodes, so that what is held does not grow with the graph.
+            for first in range(0, self.num_nodes, _CHECK_NODES):
+                taken = np.zeros(min(_CHECK_NODES, self.num_nodes - first), dtype=np.uint8)
+                for part in splits:
+                    values = ids_of[part]
+                    for start in range(0, values.shape[0], _CHECK_CHUNK):
+                        chunk = values[start : start + _CHECK_CHUNK]
+                        ids = chunk[(chunk >= first) & (chunk < first + len(taken))]
+                        if bool(taken[ids - first].any()) or np.unique(ids).shape[0] != ids.shape[0]:
+                            twice.add(part)
+                        taken[ids - first] = 1
+                        if bool((labels[ids] < 0).any()):
+                            unlabelled.add(part)
+        faults = []
         for part in splits:
-            ids = self.load(part)
-            if bool(taken[ids].any()) or np.unique(ids).shape[0] != ids.shape[0]:
+            if part in twice:
                 faults.append(f"{self.file(part)} names a node twice, or one of another split")
-            taken[ids] = 1
-            if bool((labels[ids] < 0).any()):
+            if part in unlabelled:
                 faults.append(f"{self.file(part)} names a node without a label")
         return faults
 

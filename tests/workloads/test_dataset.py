@@ -209,6 +209,26 @@ def test_verify_finds_wrong_contents_behind_right_digests(
     assert len(faults) == 1 and said in faults[0]
 
 
+@pytest.mark.parametrize(("nodes", "values"), [(1, 1), (2, 1), (2, 2), (64, 3)])
+def test_verify_finds_them_by_ranges_of_nodes_and_pieces_of_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, values: int
+) -> None:
+    monkeypatch.setattr("workloads.dataset._CHECK_NODES", nodes)
+    monkeypatch.setattr("workloads.dataset._CHECK_CHUNK", values)
+    assert write_parts(tmp_path / "good").verify() == []
+
+    def said(name: str, **parts: list[int]) -> list[str]:
+        changed = {part: np.array(ids, dtype=np.int64) for part, ids in parts.items()}
+        return [fault.split(".npy ")[1] for fault in write_parts(tmp_path / name, **changed).verify()]
+
+    assert said("repeated", train=[1, 0, 1], valid=[]) == ["names a node twice, or one of another split"]
+    assert said("shared", train=[0, 1], valid=[1]) == ["names a node twice, or one of another split"]
+    assert said("unlabelled", valid=[2, 1]) == ["names a node without a label"]
+    assert said("both", train=[1, 0, 2], valid=[], test=[1]) == [
+        "names a node without a label", "names a node twice, or one of another split",
+    ]  # fmt: skip
+
+
 def test_a_missing_dataset_is_one_sentence_with_the_nearest_name(tiny_dataset: Dataset, tmp_path: Path) -> None:
     root = tiny_dataset.path.parent
     assert find_dataset("tiny", root).fingerprint == tiny_dataset.fingerprint
