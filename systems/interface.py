@@ -175,8 +175,9 @@ class DiskProfile:
     def request_seconds(self, request_bytes: int) -> float:
         """Seconds the device needs for one random read of `request_bytes` at full depth.
 
-        Between two measured sizes the time per request is interpolated linearly in bytes; above the largest it grows
-        with the sequential bandwidth. Raises ValueError on a profile without random points.
+        Between two measured sizes the time per request is interpolated linearly in bytes; above the largest towards the
+        sequential reads' size and time, and beyond that by their bandwidth. (A limiter, which counts requests and bytes
+        each by itself, has a corner there and no slope.) Raises ValueError on a profile without random points.
         """
         points = sorted((p for p in self.points if p.pattern == "random"), key=lambda p: p.block_bytes)
         best: dict[int, float] = {}
@@ -191,8 +192,16 @@ class DiskProfile:
         for low, high, t_low, t_high in zip(sizes, sizes[1:], times, times[1:], strict=False):
             if request_bytes <= high:
                 return t_low + (t_high - t_low) * (request_bytes - low) / (high - low)
-        rate = max([p.bytes_per_s for p in self.points if p.pattern == "sequential"] or [sizes[-1] / times[-1]])
-        return max(times[-1], request_bytes / rate)
+        found = [p for p in self.points if p.pattern == "sequential"]
+        if not found:
+            return times[-1] * request_bytes / sizes[-1]
+        best_run = max(found, key=lambda p: p.bytes_per_s)
+        streamed = request_bytes / best_run.bytes_per_s
+        longest = best_run.block_bytes
+        if self.limited is None and request_bytes < longest:
+            rise = longest / best_run.bytes_per_s - times[-1]
+            streamed = times[-1] + rise * (request_bytes - sizes[-1]) / (longest - sizes[-1])
+        return max(times[-1], streamed)
 
     def sequential_bytes_per_s(self) -> float:
         """The best sequential rate measured, 0 where none was."""
