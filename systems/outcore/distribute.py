@@ -36,7 +36,7 @@ _SHAPES = (
     (64 << 10, 1 << 20, 4), (32 << 10, 1 << 20, 4), (_LEAST_WRITE, 1 << 20, 4), (_LEAST_WRITE, 256 << 10, 8),
     (_LEAST_WRITE, 128 << 10, 8), (_LEAST_WRITE, 64 << 10, 4),
 )  # fmt: skip
-_DEPTH = 32
+_DEPTH = 64
 
 
 @dataclass
@@ -114,6 +114,15 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
                 "raise memory",
             )
         passes += 1
+
+
+def pass_in_flight(row_bytes: int, chunks: int, memory_bytes: int) -> int:
+    """Bytes of the table that a pass reads at a time; the fewest where memory does not suffice for one."""
+    try:
+        plan = plan_pass(row_bytes, chunks, memory_bytes)
+    except BudgetError:
+        return _SHAPES[-1][1] * _SHAPES[-1][2]
+    return plan.region_bytes * plan.regions
 
 
 def good_bytes(row_bytes: int, chunks: int, share_bytes: int) -> int:

@@ -356,6 +356,26 @@ def test_a_bare_device_gets_long_reads_since_each_request_costs_it_time() -> Non
     assert found.table_pass.nbytes / found.table_pass.requests > 512 << 10
 
 
+def test_with_few_reads_in_flight_a_pass_takes_as_long_as_the_profile_has_it() -> None:
+    wanted = {"uses": 10**6, "misses": 370_000, "row_bytes": 512, "table_bytes": 2 * 10**6 * 512}
+    few = DiskPoint(1 << 20, 4, 1600.0, 1600.0 * (1 << 20), "sequential")
+    bare = replace(_fio_profile(), points=(*_fio_profile().points, few))
+    assert bare.streaming_bytes_per_s(1 << 20) == bare.streaming_bytes_per_s(4 << 20) == few.bytes_per_s
+    assert bare.streaming_bytes_per_s(64 << 20) == bare.sequential_bytes_per_s() > 1.5 * few.bytes_per_s
+    middle = (few.bytes_per_s + 2 * bare.sequential_bytes_per_s()) / 3  # two of three doublings
+    assert bare.streaming_bytes_per_s(16 << 20) == pytest.approx(middle)
+    slower = 1e6 / FIO_STREAM_US / 1600.0
+    deep, shallow = predict(bare, **wanted), predict(bare, **wanted, in_flight=(1 << 20, 4 << 20))
+    assert deep is not None and shallow is not None
+    written = 370_000 * 512 / bare.sequential_bytes_per_s()
+    # The rows that are written are read again while the next group's graph is.
+    assert shallow.distribute - written == pytest.approx(slower * (deep.distribute - written), rel=0.01)
+    assert shallow.single == deep.single
+    limited = replace(bare, limited=(1e6 / 34.0, 3e9))
+    assert predict(limited, **wanted, in_flight=(1 << 20, 4 << 20)) == predict(limited, **wanted)
+    assert DiskProfile().streaming_bytes_per_s(1 << 20) == 0
+
+
 def test_on_and_off_are_words_even_where_they_are_read_as_flags() -> None:
     chosen = OutcoreOptions.model_validate({"packing": False, "external_sampling": True})
     assert (chosen.packing, chosen.external_sampling) == ("off", "on")
