@@ -8,8 +8,9 @@ outside: `anonymous` is what it holds of its own, kernel memory included, page c
 run` (200 mini-batches of 100, fan-out 10,10,10, `null` accelerator) under the same cap.
 
 A slope is that of a straight line through the logarithms, by least squares. Exit 1 where a step failed, a slope of
-time is above 1 by more than what small sizes cost anyway (0.1), generation or verification of the largest takes over
-15 minutes, or a step holds more than it was given and its bytes for each node (none for each edge).
+time is above 1 by more than what small sizes cost anyway (0.1), generation and verification of the largest take over
+15 minutes, or a step holds more than it was given and its bytes for each node (none for each edge). Epochs of systems
+other than `outcore` are told, not judged: one that lives by the page cache is steeper where its data outgrow the cap.
 `scaling.csv`, `scaling.png` and `scaling.svg` go to `--out`.
 
 What was measured is in `scaling.jsonl` there at once, and is not measured again: a run of hours goes on where it was
@@ -49,6 +50,7 @@ SYSTEMS = ("pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gn
 OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"]}
 MOST_MINUTES = 15.0
 STEEPEST = 1.1
+EPOCH = "epoch "
 SETTLE_BYTES = 64 << 20
 #: What a step is told to hold at most, beside what it needs for each node.
 GIVEN_BYTES = {"generation": 1 << 30, "ranking": 1 << 30, "packing": 256 << 20}
@@ -235,20 +237,27 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-    marks = "os^vDP*Xd<>hp8H"
-    for number, step in enumerate(dict.fromkeys(row["step"] for row in rows if "seconds" in row)):
-        own = [row for row in rows if row["step"] == step and "seconds" in row]
-        for axis, key, unit in ((axes[0], "seconds", 1.0), (axes[1], "anonymous", 2.0**20)):
-            axis.plot(
-                [row["edges"] / 1e6 for row in own], [max(row[key] / unit, 1e-3) for row in own],
-                marker=marks[number % len(marks)], markersize=5, linewidth=1.2,
-                linestyle="--" if step.startswith("epoch") else "-", color=plt.cm.viridis(number / 15), label=step,
-            )  # fmt: skip
-    for axis, title, unit in ((axes[0], "Time", "s"), (axes[1], "Memory of its own", "MiB")):
-        axis.set(xscale="log", yscale="log", xlabel="edges (millions)", ylabel=unit, title=title)
-        axis.grid(alpha=0.3)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7.6), sharex=True, layout="constrained")
+    marks = "os^vDP*Xd"
+    names = list(dict.fromkeys(row["step"] for row in rows if "seconds" in row))
+    epochs = [name for name in names if name.startswith(EPOCH)]
+    panels = (([name for name in STEPS if name in names], "Steps"), (epochs, f"Epochs of {BATCHES} mini-batches"))
+    for line, (shown, title) in zip(axes, panels, strict=True):
+        for number, step in enumerate(shown):
+            own = [row for row in rows if row["step"] == step and "seconds" in row]
+            for axis, key, unit in ((line[0], "seconds", 1.0), (line[1], "anonymous", 2.0**20)):
+                axis.plot(
+                    [row["edges"] / 1e6 for row in own], [max(row[key] / unit, 1e-3) for row in own],
+                    marker=marks[number % len(marks)], markersize=5, linewidth=1.2,
+                    linestyle=("-", "--", ":")[number % 3], color=plt.cm.viridis(number / len(shown) * 0.9),
+                    label=step.removeprefix(EPOCH),
+                )  # fmt: skip
+        for axis, what, unit in ((line[0], "time", "s"), (line[1], "own memory", "MiB")):
+            axis.set(xscale="log", yscale="log", ylabel=unit, title=f"{title}: {what}")
+            axis.grid(alpha=0.3)
+        line[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
+    for axis in axes[1]:
+        axis.set(xlabel="edges (millions)")
     for suffix in ("png", "svg"):
         figure.savefig(out / f"scaling.{suffix}", dpi=200)
 
@@ -268,7 +277,8 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
         edges = [row["edges"] for row in own]
         rise = slope(edges, [row["seconds"] for row in own])
         held = slope(edges, [row["anonymous"] for row in own])
-        good = rise <= STEEPEST
+        # Other systems may fit the cap at small sizes and not at large ones: theirs is told.
+        good = rise <= STEEPEST or (step.startswith(EPOCH) and step != f"{EPOCH}outcore")
         said = ""
         if step in NODE_BYTES:
             allowed = NODE_BYTES[step] * own[-1]["nodes"] + SETTLE_BYTES + GIVEN_BYTES.get(step, 0)
