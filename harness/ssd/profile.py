@@ -77,7 +77,8 @@ def quick_profile(
     wanted = [(size, depth, False) for size in sorted({max(512, block), 4096, 65536}) for depth in depths]
     # What a thread gets that waits for every page.
     wanted += [] if 1 in depths else [(4096, 1, False)]
-    wanted += [(1 << 20, depth, True) for depth in _SEQUENTIAL_DEPTHS]
+    # Under limits few are as fast as many: it is the limiter that they wait for.
+    wanted += [(1 << 20, depth, True) for depth in _SEQUENTIAL_DEPTHS[-1 if limits and limits.io else 0 :]]
     size = path.stat().st_size
     wanted = [point for point in wanted if point[0] <= size and point[0] >= block]
     if limits and limits.io:
