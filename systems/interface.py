@@ -6,14 +6,12 @@ epoch it iterates `epoch(k)`, trains on each `Batch` and releases it, then reads
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
@@ -208,25 +206,6 @@ class DiskProfile:
     def sequential_bytes_per_s(self) -> float:
         """The best sequential rate measured, 0 where none was."""
         return max((p.bytes_per_s for p in self.points if p.pattern == "sequential"), default=0.0)
-
-    def streaming_bytes_per_s(self, in_flight_bytes: float) -> float:
-        """The rate of sequential reads with so many bytes in flight, 0 where none was measured.
-
-        Between two measured depths it grows with the logarithm of what is in flight; beyond them it stays.
-        """
-        best: dict[int, float] = {}
-        for point in self.points:
-            if point.pattern == "sequential":
-                held = point.block_bytes * point.depth
-                best[held] = max(best.get(held, 0.0), point.bytes_per_s)
-        if not best:
-            return 0.0
-        found = [(math.log(held), best[held]) for held in sorted(best)]
-        at, rate = math.log(max(1.0, in_flight_bytes)), found[0][1]
-        for (low, _), (high, more) in pairwise(found):
-            if at > low:
-                rate = max(rate, rate + (more - rate) * min(1.0, (at - low) / (high - low)))
-        return rate
 
 
 @dataclass(frozen=True)

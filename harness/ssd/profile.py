@@ -19,9 +19,8 @@ from systems.interface import DiskPoint, DiskProfile
 from workloads.errors import HostError
 
 MAX_AGE_S = 3600.0
-# As deep as a system with little memory reads large pieces, and as any does; disks behind a hypervisor gain by it well
-# past 8.
-_SEQUENTIAL_DEPTHS = (4, 32)
+# As deep as any system reads large pieces; disks behind a hypervisor gain by it well past 8.
+_SEQUENTIAL_DEPTH = 32
 _RAMP_S = 0.2
 # The limiter lets the slice of an idle moment through at once, which must be over.
 LIMITED_RAMP_S = 0.6
@@ -51,9 +50,8 @@ def quick_profile(
 ) -> DiskProfile:
     """What the device under `path` does: 512 B, 4 KiB and 64 KiB random reads and 1 MiB sequential ones, direct.
 
-    And 4 KiB with one in flight, 1 MiB with four. About 1.2 s a point, so seven seconds with one depth. Under low
-    limits the depth is less than asked. A profile under an hour old for the same device, file system, limits and depths
-    is reused from `cache`.
+    And 4 KiB with one in flight. About 1.2 s a point, so six seconds with one depth. Under low limits the depth is less
+    than asked. A profile under an hour old for the same device, file system, limits and depths is reused from `cache`.
 
     Args:
         path: a file of the dataset (its features), read and never written.
@@ -77,13 +75,11 @@ def quick_profile(
     wanted = [(size, depth, False) for size in sorted({max(512, block), 4096, 65536}) for depth in depths]
     # What a thread gets that waits for every page.
     wanted += [] if 1 in depths else [(4096, 1, False)]
-    # Under limits few are as fast as many: it is the limiter that they wait for.
-    wanted += [(1 << 20, depth, True) for depth in _SEQUENTIAL_DEPTHS[-1 if limits and limits.io else 0 :]]
+    wanted.append((1 << 20, _SEQUENTIAL_DEPTH, True))
     size = path.stat().st_size
     wanted = [point for point in wanted if point[0] <= size and point[0] >= block]
     if limits and limits.io:
-        asked = [(size, shallow(size, depth, limits.io, seconds), order) for size, depth, order in wanted]
-        wanted = list(dict.fromkeys(asked))
+        wanted = [(size, shallow(size, depth, limits.io, seconds), order) for size, depth, order in wanted]
     cap = isolation.create("profile", Limits(None, limits.io)) if isolation and limits and limits.io else None
     if cap:
         cap.bring(Needs(read_only=(path, _PLAIN_READS)))
@@ -186,8 +182,7 @@ def _by_threads(path: Path, wanted: _Wanted, seconds: float, cap: Cap | None) ->
 def _cache_file(folder: Path, device: BlockDevice, limits: Limits | None, depths: Sequence[int]) -> Path:
     key = json.dumps(
         [device.numbers, device.holder, device.model, device.file_system, device.mount_options, device.scheduler,
-         [asdict(limit) for limit in limits.io] if limits else [], sorted(depths), _SEQUENTIAL_DEPTHS,
-         bool(fio_path())],
+         [asdict(limit) for limit in limits.io] if limits else [], sorted(depths), bool(fio_path())],
     )  # fmt: skip
     return folder / f"profile-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 

@@ -111,7 +111,6 @@ def _scattered(regions: Ids) -> Ids:
 def predict(
     profile: DiskProfile, *, uses: int, misses: int, row_bytes: int, table_bytes: int, block_bytes: int = _BLOCK,
     chunks: Iterable[Ids] | None = None, beside: Mapping[int, float] | None = None,
-    in_flight: tuple[float, float] = (math.inf, math.inf),
 ) -> Prediction | None:  # fmt: skip
     """Seconds that the device needs to bring the rows of a group; None: the profile does not say.
 
@@ -121,7 +120,6 @@ def predict(
         block_bytes: what single-row reads are rounded to.
         chunks: the rows of each mini-batch that miss; as if they lay at random where they are not known yet.
         beside: what else is read for the group, request bytes -> how many (its graph).
-        in_flight: bytes of reads that memory holds at a time while the graph is read, and in the pass over the table.
     """
     rate = profile.sequential_bytes_per_s()
     if rate <= 0 or not any(point.pattern == "random" for point in profile.points):
@@ -135,21 +133,14 @@ def predict(
         found = list(expected_passes(misses, table_bytes // row_bytes, row_bytes))
     found.append(TablePass(table_bytes, table_bytes / _MIB, table_bytes))
     # While a group's graph is read, the group before reads its chunks, or its single rows. Then comes the pass.
-    before = _slower(profile, in_flight[0]) * profile.seconds(_sum(others, back))
-    times = [before + _slower(profile, in_flight[1]) * profile.seconds(made.reads()) for made in found]
+    before = profile.seconds(_sum(others, back))
+    times = [before + profile.seconds(made.reads()) for made in found]
     # Of gaps that differ by next to nothing the longest, which has the fewest requests.
     best = max(at for at, time in enumerate(times) if time <= 1.01 * min(times))
     # A class limits reads and writes each by itself; on the bare device they take turns.
     written = max(0.0, moved - times[best]) if profile.limited else moved
     single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
     return Prediction(times[best] + written, single, online, moved, found[best])
-
-
-def _slower(profile: DiskProfile, in_flight_bytes: float) -> float:
-    """By how much long reads take longer than in the profile's best rate, with so little in flight."""
-    if profile.limited:
-        return 1.0  # the limiter is what they wait for
-    return profile.sequential_bytes_per_s() / profile.streaming_bytes_per_s(in_flight_bytes)
 
 
 def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

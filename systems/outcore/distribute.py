@@ -116,15 +116,6 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
         passes += 1
 
 
-def pass_in_flight(row_bytes: int, chunks: int, memory_bytes: int) -> int:
-    """Bytes of the table that a pass reads at a time; the fewest where memory does not suffice for one."""
-    try:
-        plan = plan_pass(row_bytes, chunks, memory_bytes)
-    except BudgetError:
-        return _SHAPES[-1][1] * _SHAPES[-1][2]
-    return plan.region_bytes * plan.regions
-
-
 def good_bytes(row_bytes: int, chunks: int, share_bytes: int) -> int:
     """Memory of distributing that keeps a device busy, if its regions and its buffers get `share_bytes` each."""
     shapes = [(region, regions) for _, region, regions in _SHAPES if region * regions <= share_bytes]

@@ -26,7 +26,7 @@ from systems.engine.reader import ReadStats
 from systems.engine.topology import mapped_sampler, row_bytes
 from systems.interface import Runtime, StageClock
 from systems.outcore.cost import Prediction, gap_bytes, predict
-from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats, pass_in_flight
+from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.pins import Pins, Uses, choose
 from systems.outcore.planner import NAME, Sizes
@@ -246,7 +246,7 @@ class Preparer:
             group.prediction = predict(
                 disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
                 table_bytes=dataset.feature_bytes, block_bytes=self._single_block, chunks=chunks,
-                beside=group.reads.requests_by_size, in_flight=self._in_flight(group),
+                beside=group.reads.requests_by_size,
             )  # fmt: skip
         if group.prediction is not None:
             group.gap_bytes = group.prediction.table_pass.gap_bytes
@@ -256,13 +256,6 @@ class Preparer:
             # (Chunks that every epoch reads again are worth their making.)
             cheaper = group.prediction.single < group.prediction.distribute
             group.strategy = "single" if cheaper else "distribute"
-
-    def _in_flight(self, group: Group) -> tuple[float, float]:
-        """Bytes of reads at a time while a graph is read, chunks of the group before beside it, and in a pass."""
-        sizes = self._sizes
-        first = sizes.graph_piece_bytes * sizes.graph_pieces + sizes.piece_bytes * sizes.pieces
-        memory = sizes.packing_bytes - 4 * group.misses
-        return first, pass_in_flight(row_bytes(self._workload), group.job.count, memory)
 
     @property
     def _single_block(self) -> int:
