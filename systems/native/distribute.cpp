@@ -1,19 +1,20 @@
-// One thread walks the table and fills buffers; others write full ones, so that reads, copies and writes go on together.
+// One thread walks the table, fills buffers and has full ones written, so that reads, copies and writes go on together.
 #include "distribute.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <mutex>
+#include <memory>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 
+#include "pread_pool.hpp"
+#include "ring.hpp"
 #include "xxh3.hpp"
 
 namespace outcore {
@@ -24,104 +25,122 @@ constexpr std::uint64_t first_writes = 8;  // different lengths, so that chunks 
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
-// Writes buffers that others filled; each goes back to the free ones afterwards.
+// Writes full buffers, several at a time; each goes back to the free ones afterwards. Used by one thread.
 class Writers {
 public:
-    Writers(const std::string& path, std::uint32_t threads, std::uint32_t buffer_bytes, std::uint64_t buffers)
-        : memory_(buffers * buffer_bytes) {
+    Writers(const std::string& path, const DistributeOptions& options, std::uint64_t buffers)
+        : memory_(buffers * options.buffer_bytes), writes_(options.writers) {
         fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
         if (fd_ < 0 && errno == EINVAL) fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);  // a file system without O_DIRECT
         if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
-        for (std::uint64_t i = 0; i < buffers; ++i) free_.push_back(memory_.data() + i * buffer_bytes);
-        for (std::uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+        for (std::uint64_t i = 0; i < buffers; ++i) free_.push_back(memory_.data() + i * options.buffer_bytes);
+        for (std::uint32_t i = 0; i < options.writers; ++i) places_.push_back(i);
+        try {
+            backend_ = make_backend(options, fd_);
+        } catch (...) {
+            close(fd_);
+            throw;
+        }
     }
     Writers(const Writers&) = delete;
     Writers& operator=(const Writers&) = delete;
     ~Writers() {
         finish();
+        backend_.reset();
         close(fd_);
     }
 
     std::byte* take() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return !free_.empty(); });
+        while (free_.empty()) reap(1);
         std::byte* buffer = free_.back();
         free_.pop_back();
         return buffer;
     }
 
     void write(std::byte* buffer, std::uint64_t bytes, std::uint64_t offset) {
-        const std::lock_guard lock(mutex_);
-        waiting_.push_back({buffer, bytes, offset});
-        changed_.notify_all();
+        if (failure_) {  // nothing that follows will be read
+            free_.push_back(buffer);
+            return;
+        }
+        while (places_.empty()) reap(1);
+        const std::uint32_t tag = places_.back();
+        places_.pop_back();
+        writes_[tag] = {buffer, bytes, offset, 0};
+        queue(tag);
+        reap(0);
     }
 
     // Waits for all that was given; the first failure.
     std::optional<DistributeFailure> finish() {
-        {
-            const std::lock_guard lock(mutex_);
-            ending_ = true;
-            changed_.notify_all();
-        }
-        for (auto& thread : threads_) thread.join();
-        threads_.clear();
+        while (places_.size() < writes_.size()) reap(1);
         return failure_;
     }
 
-    bool failed() {
-        const std::lock_guard lock(mutex_);
-        return failure_.has_value();
-    }
+    bool failed() const { return failure_.has_value(); }
 
 private:
     struct Write {
         std::byte* buffer;
-        std::uint64_t bytes, offset;
+        std::uint64_t bytes, offset, done;
     };
 
-    void run() {
-        std::unique_lock lock(mutex_);
-        for (;;) {
-            changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
-            if (waiting_.empty()) return;
-            const Write write = waiting_.front();
-            waiting_.pop_front();
-            const bool skip = failure_.has_value();
-            lock.unlock();
-            std::uint64_t offset = write.offset;
-            const int code = skip ? 0 : whole(write, offset);
-            lock.lock();
-            if (code != 0 && !failure_) failure_ = DistributeFailure{code, true, offset};
-            free_.push_back(write.buffer);
-            changed_.notify_all();
+    static std::unique_ptr<IoBackend> make_backend(const DistributeOptions& options, int fd) {
+#ifdef OUTCORE_HAS_LIBURING
+        if (options.want_ring) {
+            try {
+                return std::make_unique<Ring>(options.writers, fd);
+            } catch (const std::system_error&) {
+                if (options.need_ring) throw;
+            }
         }
+#endif
+        return std::make_unique<PreadPool>(options.writers, fd);
     }
 
-    int whole(const Write& write, std::uint64_t& offset) const {
-        const std::byte* data = write.buffer;
-        for (std::uint64_t left = write.bytes; left > 0;) {
-            const ssize_t done = pwrite(fd_, data, left, static_cast<off_t>(offset));
-            if (done < 0 && errno == EINTR) continue;
-            if (done <= 0) return done < 0 ? errno : EIO;
-            // A direct write goes on at a page: a short one that ends inside is repeated from the page's start.
-            const std::uint64_t got = static_cast<std::uint64_t>(done) == left ? left : static_cast<std::uint64_t>(done) / page_bytes * page_bytes;
-            if (got == 0) return ENOSPC;
-            data += got;
-            offset += got;
-            left -= got;
+    void queue(std::uint32_t tag) {
+        const Write& write = writes_[tag];
+        backend_->queue({write.offset + write.done, write.buffer + write.done, static_cast<std::uint32_t>(write.bytes - write.done), tag, false, true});
+    }
+
+    void reap(std::uint32_t at_least) {
+        std::array<Completion, 64> completions;
+        std::size_t count = 0;
+        try {
+            count = backend_->wait(completions, at_least);
+        } catch (const std::system_error& error) {  // the ring itself failed: nothing more will come of it
+            for (std::uint32_t tag = 0; tag < writes_.size(); ++tag) {
+                if (std::find(places_.begin(), places_.end(), tag) == places_.end()) release(tag, error.code().value());
+            }
         }
-        return 0;
+        for (std::size_t i = 0; i < count; ++i) handle(completions[i]);
+    }
+
+    void handle(const Completion& completion) {
+        Write& write = writes_[completion.tag];
+        if (completion.result == -EAGAIN || completion.result == -EINTR) return queue(completion.tag);
+        if (completion.result < 0) return release(completion.tag, -completion.result);
+        const auto got = static_cast<std::uint64_t>(completion.result), left = write.bytes - write.done;
+        if (got >= left) return release(completion.tag, 0);
+        // A direct write goes on at a page: a short one that ends inside is repeated from the page's start.
+        if (got < page_bytes) return release(completion.tag, ENOSPC);
+        write.done += got / page_bytes * page_bytes;
+        queue(completion.tag);
+    }
+
+    void release(std::uint32_t tag, int code) {
+        const Write& write = writes_[tag];
+        if (code != 0 && !failure_) failure_ = DistributeFailure{code, true, write.offset + write.done};
+        free_.push_back(write.buffer);
+        places_.push_back(tag);
     }
 
     int fd_ = -1;
     AlignedMemory memory_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
     std::vector<std::byte*> free_;
-    std::deque<Write> waiting_;
-    bool ending_ = false;
+    std::vector<Write> writes_;
+    std::vector<std::uint32_t> places_;  // in `writes_`, that are free
     std::optional<DistributeFailure> failure_;
-    std::vector<std::thread> threads_;
+    std::unique_ptr<IoBackend> backend_;  // after the memory that it writes from
 };
 
 struct State {
@@ -177,7 +196,7 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
     PieceFile source(table.path, {static_cast<std::uint32_t>(memory), options.regions, options.depth, row_at(table.num_rows),
                                   options.gap_bytes, options.want_ring, options.need_ring, 0});
     const std::uint64_t unit = source.unit_bytes();
-    Writers writers(file, options.writers, options.buffer_bytes, chunks.size() + 2 * std::uint64_t{options.writers});
+    Writers writers(file, options, chunks.size() + 2 * std::uint64_t{options.writers});
     const auto flush = [&](State& state, std::uint64_t bytes) {
         state.digest.update(state.buffer, bytes);
         writers.write(state.buffer, bytes, state.at);

@@ -32,7 +32,7 @@ struct DistributeOptions {
     std::uint32_t depth = 32;
     std::uint64_t gap_bytes = 1 << 16;
     std::uint32_t buffer_bytes = 1 << 17;  // of each chunk: the longest write
-    std::uint32_t writers = 4;             // threads that write, and as many buffers more again
+    std::uint32_t writers = 4;             // writes in flight, and twice as many buffers more
     bool want_ring = true;
     bool need_ring = false;
 };

@@ -1,4 +1,4 @@
-// What the reader asks of the kernel: queue reads, then wait for some to complete. Two ways: io_uring, a pread pool.
+// What is asked of the kernel: queue reads and writes, then wait for some to complete. Two ways: io_uring, a pread pool.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,24 @@ namespace outcore {
 
 struct Io {
     std::uint64_t offset;
-    std::byte* destination;
+    std::byte* destination;  // of a read; of a write, what is written
     std::uint32_t length;
     std::uint32_t tag;     // returned with the completion
     bool in_bounce;        // the destination lies in the bounce buffer, which may be registered
+    bool write = false;
 };
 
 struct Completion {
     std::uint32_t tag;
-    std::int32_t result;  // bytes read, or -errno
+    std::int32_t result;  // bytes read or written, or -errno
 };
 
 class IoBackend {
 public:
     virtual ~IoBackend() = default;
-    // Takes one read; at most `depth` may be queued or in flight.
+    // Takes one; at most `depth` may be queued or in flight.
     virtual void queue(const Io& io) = 0;
-    // Hands all queued reads to the kernel, waits until at least `at_least` have completed, and returns the completions
+    // Hands all that is queued to the kernel, waits until at least `at_least` have completed, and returns the completions
     // that there are, up to out.size(). Nothing waits when `at_least` is 0.
     virtual std::size_t wait(std::span<Completion> out, std::uint32_t at_least) = 0;
 };

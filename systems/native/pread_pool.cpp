@@ -1,4 +1,4 @@
-// The pread pool: threads take reads from one queue and put completions into another.
+// The pread pool: threads take requests from one queue and put completions into another.
 #include "pread_pool.hpp"
 
 #include <unistd.h>
@@ -49,7 +49,8 @@ void PreadPool::work() {
         const Io io = waiting_.front();
         waiting_.pop_front();
         lock.unlock();
-        const ssize_t got = pread(fd_, io.destination, io.length, static_cast<off_t>(io.offset));
+        const auto at = static_cast<off_t>(io.offset);
+        const ssize_t got = io.write ? pwrite(fd_, io.destination, io.length, at) : pread(fd_, io.destination, io.length, at);
         const auto result = static_cast<std::int32_t>(got < 0 ? -errno : got);
         lock.lock();
         done_.push_back({io.tag, result});

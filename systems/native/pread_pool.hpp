@@ -1,4 +1,4 @@
-// Reads by a pool of threads that call pread: what is left where io_uring is missing or forbidden.
+// Reads and writes by a pool of threads that call pread and pwrite: what is left where io_uring is missing or forbidden.
 #pragma once
 
 #include <condition_variable>
@@ -26,13 +26,13 @@ private:
     void work();
 
     int fd_;
-    std::vector<Io> staged_;  // queued by the reader, not yet given to the threads
+    std::vector<Io> staged_;  // queued, not yet given to the threads
     std::mutex mutex_;
     std::condition_variable work_there_;
     std::condition_variable enough_done_;
     std::deque<Io> waiting_;
     std::deque<Completion> done_;
-    std::size_t wanted_ = 0;  // the reader sleeps until this many are done
+    std::size_t wanted_ = 0;  // its user sleeps until this many are done
     bool closing_ = false;
     std::vector<std::thread> threads_;
 };

@@ -49,7 +49,9 @@ public:
             entry = io_uring_get_sqe(&ring_);
         }
         const int file = registered_file_ ? 0 : fd_;
-        if (io.in_bounce && registered_buffer_) {
+        if (io.write) {
+            io_uring_prep_write(entry, file, io.destination, io.length, io.offset);
+        } else if (io.in_bounce && registered_buffer_) {
             io_uring_prep_read_fixed(entry, file, io.destination, io.length, io.offset, 0);
         } else {
             io_uring_prep_read(entry, file, io.destination, io.length, io.offset);

@@ -1,5 +1,9 @@
 // Distributing rows, sampling out of core and planning slots, over files of known content and in many sizes.
+#include <sys/resource.h>
+
+#include <csignal>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -20,7 +24,7 @@ void fill(const TestFile& file, const std::vector<T>& values) {
     std::fclose(out);
 }
 
-void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes, std::uint32_t region_bytes) {
+void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes, std::uint32_t region_bytes, bool ring = true) {
     constexpr std::uint64_t num_rows = 3000, offset = 64, chunks = 9;
     const TestFile table(offset + num_rows * row_bytes);
     const TestFile out(chunks * ((num_rows * row_bytes + 8191) / 4096) * 4096, 2);
@@ -40,6 +44,7 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
     options.region_bytes = region_bytes;
     options.buffer_bytes = buffer_bytes;
     options.regions = 3;
+    options.want_ring = ring;
     const auto result = distribute({table.path, offset, num_rows, row_bytes}, out.path, wanted, ids, options, stop);
     CHECK(!result.failure);
     CHECK(result.digests[4] == 0 && result.digests[0] != 0);
@@ -63,6 +68,55 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
     const auto cut = distribute({table.path, offset, 2 * num_rows, row_bytes}, out.path, std::vector<DistributeChunk>{{0, 0, 1}},
                                 std::vector<std::uint32_t>{2 * num_rows - 1}, options, stop);
     CHECK(cut.failure && cut.failure->code == 0 && !cut.failure->writing);
+}
+
+// A file that may grow no further: a short write goes on where it ended, and the failure says where that was.
+void a_write_that_fails_is_told(bool ring) {
+    constexpr std::uint64_t num_rows = 4096, row_bytes = 512, limit = 5 * 4096;
+    const TestFile table(num_rows * row_bytes), out(0);
+    std::vector<std::uint32_t> ids(num_rows);
+    std::iota(ids.begin(), ids.end(), 0U);
+    DistributeOptions options;
+    options.want_ring = ring;
+    options.writers = 1;
+    std::signal(SIGXFSZ, SIG_IGN);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit little{limit, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &little);
+    const std::atomic<bool> stop{false};
+    const auto result = distribute({table.path, 0, num_rows, row_bytes}, out.path, std::vector<DistributeChunk>{{0, 0, num_rows}}, ids, options, stop);
+    setrlimit(RLIMIT_FSIZE, &before);
+    CHECK(result.failure && result.failure->writing && result.failure->code == EFBIG);
+    CHECK(result.failure->offset == limit);
+}
+
+// Long requests begin at a page, and read no byte twice for it; short ones are as short as the device allows.
+void long_requests_begin_at_a_page() {
+    const TestFile file(64 * 4096);
+    PieceFile pieces(file.path, {32 * 4096, 2, 8, 64 * 4096, 0, true, false, 0});
+    const std::uint64_t unit = pieces.unit_bytes(), each = 4096 / unit;
+    PieceFile::Units units(32 * each / 64 + 1);
+    const auto mark = [&](std::uint64_t from, std::uint64_t to) {
+        for (std::uint64_t u = from; u < to; ++u) PieceFile::mark(units, u);
+    };
+    mark(each - 1, each);                  // short, in the midst of page 0
+    mark(2 * each - 1, 12 * each);         // long, from the midst of page 1 on
+    mark(13 * each - 1, 13 * each);        // short, and in the same page
+    if (each > 3) mark(14 * each - 4, 14 * each - 3);
+    if (each > 3) mark(14 * each - 1, 30 * each);  // long, but its page holds the end of another request
+    PieceReads reads;
+    const auto read = pieces.begin(32 * 4096, units, reads);
+    CHECK(!pieces.wait(read));
+    for (std::uint64_t u = 0; u < 32 * each; ++u)
+        if (PieceFile::marked(units, u)) CHECK(std::memcmp(read.memory + u * unit, file.bytes.data() + 32 * 4096 + u * unit, unit) == 0);
+    std::map<std::uint64_t, std::uint64_t> expected;
+    for (const std::uint64_t bytes : {unit, 11 * 4096UL, unit}) ++expected[bytes];
+    if (each > 3) {
+        ++expected[unit];
+        ++expected[16 * 4096 + unit];
+    }
+    CHECK(reads.by_size == expected);
 }
 
 // A ring: node i's neighbours are the 20 that follow it.
@@ -230,7 +284,10 @@ void rows_are_in_their_slots() {
 int main() {
     for (const std::uint64_t row_bytes : {2ULL, 12ULL, 512ULL, 5000ULL})
         for (const std::uint32_t buffer : {4096U, 1U << 16})
-            for (const std::uint32_t region : {4096U, 1U << 18}) rows_reach_their_chunks(row_bytes, buffer, region);
+            for (const std::uint32_t region : {4096U, 1U << 18})
+                for (const bool ring : {true, false}) rows_reach_their_chunks(row_bytes, buffer, region, ring);
+    for (const bool ring : {true, false}) a_write_that_fails_is_told(ring);
+    long_requests_begin_at_a_page();
     a_ring_is_sampled();
     threads_sample_the_same();
     groups_share_passes();
