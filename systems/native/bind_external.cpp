@@ -143,7 +143,8 @@ void bind_external(nb::module_& m) {
         nb::kw_only(), nb::arg("row_bytes"), nb::arg("chunks"), nb::arg("region_bytes"), nb::arg("regions"), nb::arg("buffer_bytes"),
         nb::arg("writers"));
     nb::class_<SlotPlanner>(m, "SlotPlanner")
-        .def(nb::init<std::uint32_t, std::uint32_t, bool>(), nb::arg("slots"), nb::arg("window"), nb::arg("keep"))
+        .def(nb::init<std::uint32_t, std::uint32_t, bool, std::uint32_t>(), nb::arg("slots"), nb::arg("window"), nb::arg("keep"),
+             nb::arg("threads") = 1)
         .def(
             "plan",
             [](SlotPlanner& self, const In<std::uint32_t>& nodes, const Ids& offsets, const Ids& seeds) {
@@ -166,7 +167,8 @@ void bind_external(nb::module_& m) {
         .def("clear", &SlotPlanner::clear)
         .def_prop_ro("hits", &SlotPlanner::hits)
         .def_prop_ro("carried", &SlotPlanner::carried)
-        .def_static("bytes", &SlotPlanner::bytes, nb::arg("slots"), nb::arg("batches"), nb::arg("accesses"));
+        .def_static("bytes", &SlotPlanner::bytes, nb::arg("slots"), nb::arg("batches"), nb::arg("accesses"),
+                    nb::arg("threads") = 1);
 }
 
 }  // namespace outcore

@@ -12,11 +12,13 @@
 namespace outcore {
 namespace {
 
-constexpr std::uint64_t group_uses = 1 << 14;  // sorted at a time: they stay in the processor's cache
+constexpr std::uint64_t group_uses = 1 << 14;  // sorted at a time by all threads: they stay in the processor's cache
 constexpr int coarse_bits = 8;
 constexpr int digit_bits = 8;
 constexpr std::ptrdiff_t short_run = 64;
 constexpr std::size_t most_runs = 16;
+constexpr std::uint64_t sampled_uses = 64;  // of so many one, to divide nodes evenly
+constexpr std::size_t least_shared = 1 << 15;
 
 // By node (the upper half; nodes lie in [first, last)). Uses of one node stay in the order in which they came.
 void sort_by_node(std::vector<std::uint64_t>& uses, std::vector<std::uint64_t>& other, std::uint64_t first, std::uint64_t last) {
@@ -49,14 +51,19 @@ void sort_runs(std::vector<std::uint64_t>& values) {
 
 }  // namespace
 
-SlotPlanner::SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep)
-    : slots_(slots), window_(window), keep_(keep), held_(slots, none), free_at_(slots, 0) {
+SlotPlanner::SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep, std::uint32_t threads)
+    : slots_(slots), window_(window), keep_(keep), threads_(threads), held_(slots, none), free_at_(slots, 0) {
+    if (threads == 0) throw std::invalid_argument("a plan is made by one thread at least");
     if (window == 0) throw std::invalid_argument("a window has at least one mini-batch");
     if (slots >= fresh_bit) throw std::invalid_argument("a table has fewer than 2^31 slots");
 }
 
-std::uint64_t SlotPlanner::bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses) {
-    return 24 * slots + 8 * accesses + 8 * (batches + 8) * (batches + 8) + 32 * group_uses + 8 * (slots + batches);
+// Each part of the nodes counts pairs of mini-batches by itself.
+std::uint32_t SlotPlanner::parts(std::uint64_t batches, std::uint32_t threads) { return std::min(threads, batches <= 256 ? 8U : 2U); }
+
+std::uint64_t SlotPlanner::bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses, std::uint32_t threads) {
+    return 24 * slots + 8 * accesses + std::max(8U, 4 * parts(batches, threads)) * (batches + 8) * (batches + 8) + 32 * group_uses +
+           8 * (slots + batches);
 }
 
 std::uint32_t SlotPlanner::batch_of(std::uint32_t access) const {
@@ -85,7 +92,10 @@ void SlotPlanner::plan(std::span<const std::uint32_t> nodes, std::span<const std
     next_.assign(nodes.size(), none);
     held_next_.assign(slots_, none);
     place_.assign(nodes.size(), none);
-    find_next();
+    missed_ = {};
+    missed_begin_.assign(1, 0);
+    Team team(nodes.size() < least_shared ? 1 : static_cast<int>(threads_));
+    find_next(team);
     decide();
     assign();
     // What is asked for afterwards needs places only.
@@ -93,90 +103,125 @@ void SlotPlanner::plan(std::span<const std::uint32_t> nodes, std::span<const std
         list->clear();
         list->shrink_to_fit();
     }
+    order_misses(team);
 }
 
 void SlotPlanner::clear() {
-    for (auto* list : {&next_, &held_next_, &place_, &pairs_, &coarse_}) {
+    for (auto* list : {&next_, &held_next_, &place_, &pairs_, &coarse_, &missed_}) {
         list->clear();
         list->shrink_to_fit();
     }
+    missed_begin_.clear();
     nodes_ = {};
     batches_ = 0;
 }
 
-// Where next_ says `none - 1 - c` the row is used no more and was used by class c.
-void SlotPlanner::find_next() {
+// All uses as ascending runs of nodes.
+struct SlotPlanner::Uses {
     std::vector<Cursor> runs;
-    std::vector<std::size_t> run_begin(batches_ + 1, 0);
+    std::vector<std::size_t> run_begin;
     std::vector<std::uint32_t> seed_order;  // the seeds' places, sorted by node within their mini-batch
-    std::vector<std::size_t> seed_begin(batches_ + 1, 0);
-    std::uint32_t bound = 0;
+    std::vector<std::size_t> seed_begin;
+    std::vector<std::uint32_t> old;         // slots that hold rows of the call before, by node
+};
+
+// Where next_ says `none - 1 - c` the row is used no more and was used by class c.
+void SlotPlanner::find_next(Team& team) {
+    Uses all;
+    all.run_begin.assign(batches_ + 1, 0);
+    all.seed_begin.assign(batches_ + 1, 0);
+    const auto by_node = [&](auto x, auto y) { return nodes_[x] < nodes_[y]; };
     for (std::uint32_t b = 0; b < batches_; ++b) {
         const auto first = static_cast<std::uint32_t>(offsets_[b]), last = static_cast<std::uint32_t>(offsets_[b + 1]);
         const auto middle = first + static_cast<std::uint32_t>(std::min<std::int64_t>(seeds_[b], last - first));
-        const std::size_t begin = seed_order.size();
-        for (std::uint32_t i = first; i < middle; ++i) seed_order.push_back(i);
-        std::sort(seed_order.begin() + static_cast<std::ptrdiff_t>(begin), seed_order.end(), [&](auto x, auto y) { return nodes_[x] < nodes_[y]; });
-        seed_begin[b + 1] = seed_order.size();
+        const std::size_t begin = all.seed_order.size();
+        for (std::uint32_t i = first; i < middle; ++i) all.seed_order.push_back(i);
+        std::sort(all.seed_order.begin() + static_cast<std::ptrdiff_t>(begin), all.seed_order.end(), by_node);
+        all.seed_begin[b + 1] = all.seed_order.size();
         for (std::uint32_t i = middle; i < last;) {
             std::uint32_t stop = i + 1;
             while (stop < last && nodes_[stop] > nodes_[stop - 1]) ++stop;
-            runs.push_back({i, stop});
+            all.runs.push_back({i, stop});
             i = stop;
         }
-        run_begin[b + 1] = runs.size();
+        all.run_begin[b + 1] = all.runs.size();
     }
-    for (const auto node : nodes_) bound = std::max(bound, node);
-    std::vector<std::size_t> seed_at(seed_begin.begin(), seed_begin.end() - 1);
-    // Rows that the slots hold already, by node.
-    std::vector<std::uint32_t> old;
     if (keep_) {
         for (std::uint32_t s = 0; s < slots_; ++s)
-            if (held_[s] != none) old.push_back(s);
-        std::sort(old.begin(), old.end(), [&](auto x, auto y) { return held_[x] < held_[y]; });
+            if (held_[s] != none) all.old.push_back(s);
+        std::sort(all.old.begin(), all.old.end(), [&](auto x, auto y) { return held_[x] < held_[y]; });
     }
+    // Parts of the nodes, even in uses.
+    const std::uint32_t count = team.size() == 1 ? 1 : parts(batches_, static_cast<std::uint32_t>(team.size()));
+    std::vector<std::uint32_t> sample;
+    for (std::size_t i = 0; i < nodes_.size(); i += sampled_uses) sample.push_back(nodes_[i]);
+    std::sort(sample.begin(), sample.end());
+    std::vector<std::uint64_t> bounds{0};
+    for (std::size_t p = 1; p < count; ++p) bounds.push_back(std::max<std::uint64_t>(bounds.back(), sample[sample.size() * p / count]));
+    std::uint32_t most = 0;
+    for (const auto node : nodes_) most = std::max(most, node);
+    bounds.push_back(nodes_.empty() ? 0 : std::uint64_t{most} + 1);
+    std::vector<std::vector<std::uint32_t>> counted(count);
+    team.share(count, [&](std::size_t p) {
+        counted[p].assign(pairs_.size(), 0);
+        find_next_of(all, bounds[p], bounds[p + 1], group_uses / count, counted[p]);
+    });
+    for (const auto& pairs : counted)
+        for (std::size_t i = 0; i < pairs.size(); ++i) pairs_[i] += pairs[i];
+}
+
+void SlotPlanner::find_next_of(const Uses& all, std::uint64_t from, std::uint64_t stop_node, std::uint64_t group, std::vector<std::uint32_t>& pairs) {
+    std::vector<Cursor> runs = all.runs;
+    std::vector<std::size_t> seed_at(all.seed_begin.begin(), all.seed_begin.end() - 1);
     std::size_t old_at = 0;
-    std::vector<std::uint64_t> uses, other;  // node << 32 | access
-    const std::uint64_t stop_node = std::uint64_t{bound} + 1;
+    if (from > 0) {
+        for (auto& run : runs) {
+            const auto* const first = nodes_.data() + run.begin;
+            run.begin += static_cast<std::uint32_t>(std::lower_bound(first, nodes_.data() + run.end, from) - first);
+        }
+        for (std::uint32_t b = 0; b < batches_; ++b)
+            while (seed_at[b] < all.seed_begin[b + 1] && nodes_[all.seed_order[seed_at[b]]] < from) ++seed_at[b];
+    }
+    std::vector<std::uint64_t> found, other;  // node << 32 | access
     std::uint64_t width = 64;  // few at first: the most popular nodes of generated graphs come first
-    for (std::uint64_t first = 0; first < stop_node;) {
+    for (std::uint64_t first = from; first < stop_node;) {
         const std::uint64_t last = std::min(stop_node, first + width);
-        uses.clear();
+        found.clear();
         // By mini-batch, in which a node is once.
         for (std::uint32_t b = 0; b < batches_; ++b) {
-            for (; seed_at[b] < seed_begin[b + 1] && nodes_[seed_order[seed_at[b]]] < last; ++seed_at[b])
-                uses.push_back(std::uint64_t{nodes_[seed_order[seed_at[b]]]} << 32 | seed_order[seed_at[b]]);
-            for (std::size_t r = run_begin[b]; r < run_begin[b + 1]; ++r)
+            for (auto& at = seed_at[b]; at < all.seed_begin[b + 1] && nodes_[all.seed_order[at]] < last; ++at)
+                found.push_back(std::uint64_t{nodes_[all.seed_order[at]]} << 32 | all.seed_order[at]);
+            for (std::size_t r = all.run_begin[b]; r < all.run_begin[b + 1]; ++r)
                 for (auto& run = runs[r]; run.begin < run.end && nodes_[run.begin] < last; ++run.begin)
-                    uses.push_back(std::uint64_t{nodes_[run.begin]} << 32 | run.begin);
+                    found.push_back(std::uint64_t{nodes_[run.begin]} << 32 | run.begin);
         }
-        sort_by_node(uses, other, first, last);
-        for (std::size_t i = 0; i < uses.size();) {
-            const auto node = static_cast<std::uint32_t>(uses[i] >> 32);
-            const auto head = static_cast<std::uint32_t>(uses[i]);
-            while (old_at < old.size() && held_[old[old_at]] < node) ++old_at;
-            if (old_at < old.size() && held_[old[old_at]] == node) {
-                const std::uint32_t slot = old[old_at++];
+        sort_by_node(found, other, first, last);
+        for (std::size_t i = 0; i < found.size();) {
+            const auto node = static_cast<std::uint32_t>(found[i] >> 32);
+            const auto head = static_cast<std::uint32_t>(found[i]);
+            while (old_at < all.old.size() && held_[all.old[old_at]] < node) ++old_at;
+            if (old_at < all.old.size() && held_[all.old[old_at]] == node) {
+                const std::uint32_t slot = all.old[old_at++];
                 held_next_[slot] = head;
-                ++pair(static_cast<std::int64_t>(free_at_[slot]) - window_, batch_of(head));
+                ++pairs[pair_at(static_cast<std::int64_t>(free_at_[slot]) - window_, batch_of(head))];
             }
             std::size_t stop = i + 1;
             std::uint32_t batch = batch_of(head);
-            while (stop < uses.size() && static_cast<std::uint32_t>(uses[stop] >> 32) == node) {
-                const auto access = static_cast<std::uint32_t>(uses[stop]);
-                next_[static_cast<std::uint32_t>(uses[stop - 1])] = access;
+            while (stop < found.size() && static_cast<std::uint32_t>(found[stop] >> 32) == node) {
+                const auto access = static_cast<std::uint32_t>(found[stop]);
+                next_[static_cast<std::uint32_t>(found[stop - 1])] = access;
                 const std::uint32_t later = batch_of(access);
-                ++pair(batch, later);
+                ++pairs[pair_at(batch, later)];
                 batch = later;
                 ++stop;
             }
             const auto tail = tails - static_cast<std::uint32_t>(std::min<std::size_t>(stop - i, tails));
-            next_[static_cast<std::uint32_t>(uses[stop - 1])] = none - 1 - tail;
-            ++pair(batch, batches_ + tail);
+            next_[static_cast<std::uint32_t>(found[stop - 1])] = none - 1 - tail;
+            ++pairs[pair_at(batch, batches_ + tail)];
             i = stop;
         }
-        if (uses.size() > 2 * group_uses) width = std::max<std::uint64_t>(1, width / 2);
-        if (uses.size() < group_uses / 2) width *= 2;
+        if (found.size() > 2 * group) width = std::max<std::uint64_t>(1, width / 2);
+        if (found.size() < group / 2) width *= 2;
         first = last;
     }
 }
@@ -263,6 +308,7 @@ void SlotPlanner::assign() {
         else freed[until[s]].push_back(s);
     }
     for (std::uint32_t t = 0; t < batches_; ++t) {
+        const std::uint64_t hits_before = hits_;
         free.insert(free.end(), freed[t].begin(), freed[t].end());
         freed[t] = {};
         const auto last = static_cast<std::uint32_t>(offsets_[t + 1]);
@@ -284,20 +330,31 @@ void SlotPlanner::assign() {
             }
             if (t + window_ > batches_) free_at_[slot] = t + window_ - batches_;
         }
+        missed_begin_.push_back(missed_begin_.back() + last - static_cast<std::uint32_t>(offsets_[t]) - (hits_ - hits_before));
     }
 }
 
+void SlotPlanner::order_misses(Team& team) {
+    missed_.resize(missed_begin_.back());
+    team.share(batches_, [&](std::size_t b) {
+        std::vector<std::uint64_t> found;  // node << 32 | access
+        found.reserve(missed_begin_[b + 1] - missed_begin_[b]);
+        for (auto a = static_cast<std::size_t>(offsets_[b]); a < static_cast<std::size_t>(offsets_[b + 1]); ++a)
+            if ((place_[a] & fresh_bit) != 0) found.push_back(std::uint64_t{nodes_[a]} << 32 | a);
+        sort_runs(found);
+        std::uint32_t* to = missed_.data() + missed_begin_[b];
+        for (const auto value : found) *to++ = static_cast<std::uint32_t>(value);
+    });
+}
+
 SlotMisses SlotPlanner::misses(std::size_t i) const {
-    std::vector<std::uint64_t> found;
-    for (auto a = static_cast<std::size_t>(offsets_.at(i)); a < static_cast<std::size_t>(offsets_.at(i + 1)); ++a)
-        if ((place_[a] & fresh_bit) != 0) found.push_back(std::uint64_t{nodes_[a]} << 32 | (place_[a] & ~fresh_bit));
-    sort_runs(found);
+    const std::span<const std::uint32_t> found(missed_.data() + missed_begin_.at(i), missed_.data() + missed_begin_.at(i + 1));
     SlotMisses result;
     result.ids.reserve(found.size());
     result.slots.reserve(found.size());
-    for (const auto value : found) {
-        result.ids.push_back(static_cast<std::int64_t>(value >> 32));
-        result.slots.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(value)));
+    for (const auto access : found) {
+        result.ids.push_back(nodes_[access]);
+        result.slots.push_back(static_cast<std::int32_t>(place_[access] & ~fresh_bit));
     }
     return result;
 }

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "team.hpp"
+
 namespace outcore {
 
 struct SlotMisses {
@@ -20,7 +22,8 @@ class SlotPlanner {
 public:
     // `window`: a slot may be overwritten for mini-batch t once mini-batch t - window has been released.
     // `keep`: false: rows stay only for the window, and rows of the call before are not looked for.
-    SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep);
+    // `threads` plan, the caller among them; how many changes nothing of the plan.
+    SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep, std::uint32_t threads = 1);
 
     // Plans these mini-batches, which follow on those of the call before. `nodes` are those of all of them one after
     // the other, `offsets` where each begins; each is a few ascending runs but for its first `seeds[i]` nodes.
@@ -37,7 +40,7 @@ public:
     // Forgets the mini-batches of the last call, but not what the slots hold.
     void clear();
 
-    static std::uint64_t bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses);
+    static std::uint64_t bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses, std::uint32_t threads = 1);
 
 private:
     static constexpr std::uint32_t none = UINT32_MAX;
@@ -48,15 +51,21 @@ private:
         std::uint32_t begin, end;
     };
 
-    void find_next();
+    struct Uses;
+    static std::uint32_t parts(std::uint64_t batches, std::uint32_t threads);
+    void find_next(Team& team);
+    void find_next_of(const Uses& all, std::uint64_t first, std::uint64_t stop, std::uint64_t group, std::vector<std::uint32_t>& pairs);
     void decide();
     void assign();
+    void order_misses(Team& team);
     std::uint32_t batch_of(std::uint32_t access) const;
-    std::uint32_t& pair(std::int64_t from, std::uint32_t to) { return pairs_[static_cast<std::size_t>(from + window_) * columns_ + to]; }
+    std::size_t pair_at(std::int64_t from, std::uint32_t to) const { return static_cast<std::size_t>(from + window_) * columns_ + to; }
+    std::uint32_t& pair(std::int64_t from, std::uint32_t to) { return pairs_[pair_at(from, to)]; }
 
     std::uint32_t slots_;
     std::uint32_t window_;
     bool keep_;
+    std::uint32_t threads_;
     // Across calls: the node in each slot, and from which mini-batch of the next call on it may be overwritten.
     std::vector<std::uint32_t> held_;
     std::vector<std::uint32_t> free_at_;
@@ -71,6 +80,8 @@ private:
     std::vector<std::uint32_t> place_;      // by access: its slot, with fresh_bit where it was read
     std::vector<std::uint32_t> pairs_;      // [from + window, to]: rows used by `from` and next by `to`; then those kept
     std::vector<std::uint32_t> coarse_;
+    std::vector<std::uint32_t> missed_;        // accesses that are read, by mini-batch and then by node
+    std::vector<std::size_t> missed_begin_;
     std::uint64_t hits_ = 0, carried_ = 0;
 };
 

@@ -102,7 +102,7 @@ class Preparer:
         self._workload, self._runtime, self._options = workload, runtime, options
         self._sizes, self._clock, self._block_bytes = sizes, clock, block_bytes
         self._seeds = make_seed_plan(workload)
-        self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady) if sizes.slots else None
+        self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads) if sizes.slots else None
         self._pins: Pins | None = None
         self._sampler: ExternalSampler | None = None
         if sizes.external:
@@ -228,7 +228,7 @@ class Preparer:
                 except ValueError as error:
                     raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
                 group.pinned = len(self._pins)
-                self._slots = _native.SlotPlanner(sizes.slots - len(self._pins), sizes.window, True)
+                self._slots = _native.SlotPlanner(sizes.slots - len(self._pins), sizes.window, True, sizes.threads)
             return self._pins.without(uses)
 
     def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses) -> None:

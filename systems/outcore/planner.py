@@ -309,7 +309,7 @@ class _Planner:
         sampling += ahead + ahead // 2
         if self.sampling_only:
             return sampling, 0
-        planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses)
+        planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses, threads=self.threads)
         if self.options.replay:  # the uses without pinned rows; each row and how often it is used
             planning += 4 * uses + 16 * min(uses, self.workload.dataset.num_nodes)
         # While address lists are made, the ids that miss are there, and when rows are used next no more.

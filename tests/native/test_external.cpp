@@ -1,6 +1,7 @@
 // Distributing rows, sampling out of core and planning slots, over files of known content and in many sizes.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <map>
@@ -279,6 +280,33 @@ void rows_are_in_their_slots() {
     }
 }
 
+// Of many uses, some of popular nodes: the plan of one thread, whichever slots and rows come from the call before.
+void threads_plan_the_same() {
+    std::mt19937 random(6);
+    SlotPlanner alone(9000, 2, true), three(9000, 2, true, 3);
+    for (int call = 0; call < 3; ++call) {
+        std::vector<std::uint32_t> nodes;
+        std::vector<std::int64_t> offsets{0}, seeds;
+        for (int b = 0; b < 20; ++b) {
+            std::set<std::uint32_t> batch;
+            while (batch.size() < 3000) batch.insert(static_cast<std::uint32_t>(random() % 200 * (random() % 200)));
+            std::vector<std::uint32_t> order(batch.begin(), batch.end());
+            std::shuffle(order.begin(), order.begin() + 40, random);
+            nodes.insert(nodes.end(), order.begin(), order.end());
+            offsets.push_back(static_cast<std::int64_t>(nodes.size()));
+            seeds.push_back(40);
+        }
+        for (auto* planner : {&alone, &three}) planner->plan(nodes, offsets, seeds);
+        CHECK(alone.hits() == three.hits() && alone.carried() == three.carried());
+        for (std::size_t b = 0; b < 20; ++b) {
+            const auto one = alone.misses(b), other = three.misses(b);
+            CHECK(one.ids == other.ids && one.slots == other.slots && std::is_sorted(one.ids.begin(), one.ids.end()));
+            CHECK(alone.slots(b) == three.slots(b));
+        }
+        for (auto* planner : {&alone, &three}) planner->clear();
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -292,4 +320,5 @@ int main() {
     threads_sample_the_same();
     groups_share_passes();
     rows_are_in_their_slots();
+    threads_plan_the_same();
 }
