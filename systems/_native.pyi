@@ -167,6 +167,9 @@ class ChangesetPlanner:
     def bytes(num_nodes: int, capacity: int, accesses: int, batches: int) -> int: ...
 
 def scatter(source: Bytes, from_rows: Ints, target: Bytes, to_rows: Ints, threads: int) -> None: ...
+def split_rows(
+    source: Bytes, to_rows: Ints, begin: int, on_device: int, host: Bytes, staging: Bytes
+) -> tuple[int, Ids]: ...
 
 # Packing, MinHash, range queue.
 

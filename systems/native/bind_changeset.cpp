@@ -8,12 +8,12 @@ namespace outcore {
 namespace {
 
 using IntsIn = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Ints = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
-Ints ints_to_numpy(std::vector<std::int32_t> values) {
-    auto* kept = new std::vector<std::int32_t>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
-    return Ints(kept->data(), {kept->size()}, owner);
+template <class T>
+auto to_numpy(std::vector<T> values) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner);
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ void bind_changeset(nb::module_& m) {
                     const nb::gil_scoped_release release;
                     found = self.advance(batch, span_of(nodes));
                 }
-                return nb::make_tuple(ints_to_numpy(std::move(found.slots)), ints_to_numpy(std::move(found.in_positions)),
-                                      ints_to_numpy(std::move(found.in_slots)), found.hits, found.evictions);
+                return nb::make_tuple(to_numpy(std::move(found.slots)), to_numpy(std::move(found.in_positions)),
+                                      to_numpy(std::move(found.in_slots)), found.hits, found.evictions);
             },
             nb::arg("batch"), nb::arg("nodes"))
         .def_prop_ro("filled", &ChangesetPlanner::filled)
@@ -81,6 +81,25 @@ void bind_changeset(nb::module_& m) {
             if (!sound) throw std::out_of_range("a row that the table does not have");
         },
         nb::arg("source"), nb::arg("from_rows"), nb::arg("target"), nb::arg("to_rows"), nb::arg("threads"));
+    m.def(
+        "split_rows",
+        [](const ReadOnlyBytes& source, const IntsIn& to, std::size_t begin, std::int32_t on_device, const Bytes& host, const Bytes& staging) {
+            if (source.shape(1) != host.shape(1) || source.shape(1) != staging.shape(1))
+                throw std::invalid_argument("the tables have rows of different sizes");
+            std::vector<std::int64_t> staged;
+            std::size_t end = 0;
+            {
+                const nb::gil_scoped_release release;
+                staged.reserve(staging.shape(0));
+                end = split_rows({reinterpret_cast<const std::byte*>(source.data()), source.shape(0), source.shape(1)},
+                                 {to.data(), to.size()}, begin,
+                                 {on_device, reinterpret_cast<std::byte*>(host.data()), host.shape(0),
+                                  reinterpret_cast<std::byte*>(staging.data()), staging.shape(0)},
+                                 staged);
+            }
+            return nb::make_tuple(end, to_numpy(std::move(staged)));
+        },
+        nb::arg("source"), nb::arg("to_rows"), nb::arg("begin"), nb::arg("on_device"), nb::arg("host"), nb::arg("staging"));
 }
 
 }  // namespace outcore

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 
 #include "task_pool.hpp"
 
@@ -36,6 +38,27 @@ bool scatter(const Table& source, std::span<const std::int32_t> from, std::byte*
         }
     });
     return sound;
+}
+
+std::size_t split_rows(const Table& source, std::span<const std::int32_t> to, std::size_t begin, const SplitTarget& target,
+                       std::vector<std::int64_t>& staged) {
+    if (to.size() > source.num_rows) throw std::out_of_range("there are more places than rows");
+    const std::size_t row_bytes = source.row_bytes;
+    staged.clear();
+    for (std::size_t i = begin; i < to.size(); ++i) {
+        const std::byte* row = source.data + i * row_bytes;
+        if (to[i] < 0) throw std::out_of_range("row " + std::to_string(to[i]) + " of a split table");
+        if (to[i] < target.on_device) {
+            if (staged.size() == target.staging_rows) return i;
+            std::memcpy(target.staging + staged.size() * row_bytes, row, row_bytes);
+            staged.push_back(to[i]);
+            continue;
+        }
+        const auto place = static_cast<std::size_t>(to[i] - target.on_device);
+        if (place >= target.host_rows) throw std::out_of_range("row " + std::to_string(to[i]) + " of a split table");
+        std::memcpy(target.host + place * row_bytes, row, row_bytes);
+    }
+    return to.size();
 }
 
 }  // namespace outcore

@@ -122,7 +122,7 @@ struct SlotPlanner::Uses {
     std::vector<std::size_t> run_begin;
     std::vector<std::uint32_t> seed_order;  // the seeds' places, sorted by node within their mini-batch
     std::vector<std::size_t> seed_begin;
-    std::vector<std::uint32_t> old;         // slots that hold rows of the call before, by node
+    std::vector<std::uint64_t> old;         // rows of the call before: node << 32 | slot, by node
 };
 
 // Where next_ says `none - 1 - c` the row is used no more and was used by class c.
@@ -148,8 +148,9 @@ void SlotPlanner::find_next(Team& team) {
     }
     if (keep_) {
         for (std::uint32_t s = 0; s < slots_; ++s)
-            if (held_[s] != none) all.old.push_back(s);
-        std::sort(all.old.begin(), all.old.end(), [&](auto x, auto y) { return held_[x] < held_[y]; });
+            if (held_[s] != none) all.old.push_back(std::uint64_t{held_[s]} << 32 | s);
+        std::vector<std::uint64_t> other;
+        sort_by_node(all.old, other, 0, none);
     }
     // Parts of the nodes, even in uses.
     const std::uint32_t count = team.size() == 1 ? 1 : parts(batches_, static_cast<std::uint32_t>(team.size()));
@@ -199,9 +200,9 @@ void SlotPlanner::find_next_of(const Uses& all, std::uint64_t from, std::uint64_
         for (std::size_t i = 0; i < found.size();) {
             const auto node = static_cast<std::uint32_t>(found[i] >> 32);
             const auto head = static_cast<std::uint32_t>(found[i]);
-            while (old_at < all.old.size() && held_[all.old[old_at]] < node) ++old_at;
-            if (old_at < all.old.size() && held_[all.old[old_at]] == node) {
-                const std::uint32_t slot = all.old[old_at++];
+            while (old_at < all.old.size() && all.old[old_at] >> 32 < node) ++old_at;
+            if (old_at < all.old.size() && all.old[old_at] >> 32 == node) {
+                const auto slot = static_cast<std::uint32_t>(all.old[old_at++]);
                 held_next_[slot] = head;
                 ++pairs[pair_at(static_cast<std::int64_t>(free_at_[slot]) - window_, batch_of(head))];
             }

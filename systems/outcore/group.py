@@ -102,7 +102,9 @@ class Preparer:
         self._workload, self._runtime, self._options = workload, runtime, options
         self._sizes, self._clock, self._block_bytes = sizes, clock, block_bytes
         self._seeds = make_seed_plan(workload)
-        self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads) if sizes.slots else None
+        self._slots: _native.SlotPlanner | None = None
+        if sizes.slots:
+            self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads)
         self._pins: Pins | None = None
         self._sampler: ExternalSampler | None = None
         if sizes.external:

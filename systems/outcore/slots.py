@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems import _native
 from systems.engine.arrays import as_rows
 from systems.engine.changeset import copy_rows
 from systems.engine.reader import ReadStats, RowReader
@@ -67,14 +68,11 @@ class Slots:
         if not self._bounce:
             self._to_host(rows, np.arange(len(to), dtype=np.int32), to)
             return
-        there = to < self._first
-        self._to_host(rows, *_chosen(~there, to - self._first))
-        which, at = _chosen(there, to)
-        step = self._bounce[0].shape[0]
-        for first in range(0, len(which), step):
-            part = which[first : first + step]
-            copy_rows(rows, part, as_rows(self._next()), np.arange(len(part), dtype=np.int32), self._threads)
-            self._send(at[first : first + step], batch)
+        host, done = as_rows(self._host), 0
+        while done < len(to):
+            done, staged = _native.split_rows(rows, to, done, self._first, host, as_rows(self._next()))
+            if len(staged):
+                self._send(staged, batch)
 
     def _to_host(self, rows: Rows, which: Ints, at: Ints) -> None:
         if len(which):
@@ -93,7 +91,7 @@ class Slots:
         for first in range(0, len(which), step):
             part = which[first : first + step]
             stats.add(reader.read(ids[part], self._next()[: len(part)]))
-            self._send(at[first : first + step], batch)
+            self._send(at[first : first + step].astype(np.int64), batch)
         return stats
 
     def _next(self) -> torch.Tensor:
@@ -103,10 +101,10 @@ class Slots:
             last.wait()
         return self._bounce[0]
 
-    def _send(self, at: Ints, batch: int) -> None:
+    def _send(self, at: Ids, batch: int) -> None:
         """The buffer's rows to these slots of the device; the other buffer is next."""
         assert self._device is not None
-        rows = torch.from_numpy(at.astype(np.int64))
+        rows = torch.from_numpy(at)
         self._under_way[0] = self._accelerator.copy(self._device, self._bounce[0][: len(at)], rows, batch=batch)
         self._bounce.rotate()
         self._under_way.rotate()

@@ -100,3 +100,22 @@ def test_rows_that_do_not_fit_are_told_and_change_nothing() -> None:
         plan(planner, [np.arange(8), np.arange(8, 16)])
     slots, _ = plan(planner, [np.arange(8), np.arange(2, 10)])
     assert all(len(s) == 8 for s in slots)
+
+
+def test_rows_are_split_between_a_device_and_the_host_however_few_are_staged() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 255, (50, 24), dtype=np.uint8)
+    to = rng.permutation(60)[:50].astype(np.int32)
+    whole, host, staging = np.zeros((60, 24), np.uint8), np.zeros((40, 24), np.uint8), np.zeros((3, 24), np.uint8)
+    done = 0
+    while done < 50:
+        done, staged = _native.split_rows(rows, to, done, 20, host, staging)
+        assert len(staged) <= 3 and staged.dtype == np.int64 and (staged < 20).all()
+        whole[staged] = staging[: len(staged)]
+    whole[20:] = host
+    assert np.array_equal(whole[to], rows) and not whole[np.setdiff1d(np.arange(60), to)].any()
+    for bad in (-1, 60):
+        with pytest.raises(IndexError, match=f"row {bad}"):
+            _native.split_rows(rows, np.array([bad], np.int32), 0, 20, host, staging)
+    with pytest.raises(IndexError, match="more places"):
+        _native.split_rows(rows[:1], to, 0, 20, host, staging)
