@@ -2,6 +2,9 @@
 
 A group is as many successive mini-batches of an epoch as memory allows, the whole epoch where it can. What slots hold
 at its end is known, so the next group, and the next epoch, begins with it.
+
+A group is sampled when the one before has its rows: training then begins to read while slots are planned, which leaves
+the device idle, and passes over the graph have the device for themselves.
 """
 
 from __future__ import annotations
@@ -56,14 +59,16 @@ class Group:
     """A prepared group.
 
     Attributes:
-        folder: `samples`, and, where rows are extracted, `chunks`.
-        index: of `samples`, and
-        chunks: of `chunks`.
+        samples: the file of its mini-batches, and
+        index: of it.
+        rows: the file of its chunks, where rows are extracted, and
+        chunks: of it.
         strategy: how its misses are brought.
         uses: rows asked for, and
         hits: of them those that are in memory (misses: those that are not), and
         carried: of these those that an earlier group left there.
-        reads: what sampling asked of the disk.
+        reads: what sampling asked of the disk meanwhile, be it this group's or the next one's, and
+        graph_written: bytes of graphs written.
         pack: what distributing did.
         pinned: rows that stay in their slots; they are the chunk before those of the mini-batches.
         prediction: of each strategy, where the device profile allows one.
@@ -72,8 +77,9 @@ class Group:
     """
 
     job: Job
-    folder: Path
+    samples: Path
     index: BatchIndex
+    rows: Path | None = None
     chunks: ChunkIndex | None = None
     strategy: Strategy = "distribute"
     uses: int = 0
@@ -82,10 +88,23 @@ class Group:
     carried: int = 0
     pinned: int = 0
     reads: ReadStats = field(default_factory=ReadStats)
+    graph_written: int = 0
     pack: PassStats = field(default_factory=PassStats)
     prediction: Prediction | None = None
     gap_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Sampled:
+    """A group that was sampled: its file, the nodes of its mini-batches in order, what the disk was asked for that."""
+
+    job: Job
+    path: Path
+    index: BatchIndex
+    uses: Uses
+    count: int
+    reads: ReadStats
 
 
 class Preparer:
@@ -115,42 +134,68 @@ class Preparer:
         else:
             self._online = mapped_sampler(workload)
         self._pipe: Pipeline | None = None
-        self._folders: list[Path] = []
-        self._free: list[Path] = []
+        self._folder: Path | None = None
+        self._made: dict[str, int] = {}
+        self._free: dict[str, list[Path]] = {"samples": [], "rows": []}
+        self._waiting: _Sampled | None = None
         self._stop = _native.StopFlag()
         self._stopped = False
 
-    def prepare(self, job: Job, then: Sequence[Job] = ()) -> Group:
+    def prepare(
+        self, job: Job, then: Sequence[Job] = (), upcoming: Job | None = None, then_upcoming: Sequence[Job] = ()
+    ) -> Group:
         """Make a group; by one thread at a time, in the order of the groups.
 
         Args:
             then: the jobs that follow, which are sampled ahead in the same passes over the graph.
+            upcoming: the job that will be asked for next: it is sampled at the end.
+            then_upcoming: the jobs that follow that.
 
         Raises:
             DataIOError: a disk is full or fails; `close` removes what was written.
             InterruptedError: `stop` was called.
         """
-        if not self._free:
-            folder = self._runtime.scratch / f"{NAME}-{self._runtime.rank}-{len(self._folders)}"
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            self._folders.append(folder)
-            self._free.append(folder)
-        start = time.monotonic()
-        group = self._make(self._free.pop(), job, then)
+        start, before = time.monotonic(), self._reads()
+        sampled, self._waiting = self._waiting, None
+        written = 0
+        if sampled is None or sampled.job != job:
+            sampled = self._sample(job, then)
+            written += sampled.index.nbytes
+        group = self._make(sampled)
+        del sampled
+        if upcoming is not None:
+            self._waiting = self._sample(upcoming, then_upcoming)
+            written += self._waiting.index.nbytes
+        group.reads, group.graph_written = difference(self._reads(), before), written
         group.seconds["prepare"] = time.monotonic() - start
         return group
 
+    def _reads(self) -> ReadStats:
+        return self._sampler.reads() if self._sampler is not None else ReadStats()
+
+    def _path(self, kind: str) -> Path:
+        """A file that no group needs any more, or a new one."""
+        if self._folder is None:
+            self._folder = self._runtime.scratch / f"{NAME}-{self._runtime.rank}"
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+        if self._free[kind]:
+            return self._free[kind].pop()
+        self._made[kind] = number = self._made.get(kind, -1) + 1
+        return self._folder / f"{kind}-{number}"
+
     def release(self, group: Group) -> None:
         """A group's files are not needed any more; a later one's overwrite them."""
-        self._free.append(group.folder)
+        self._free["samples"].append(group.samples)
+        if group.rows is not None:
+            self._free["rows"].append(group.rows)
 
-    def _make(self, folder: Path, job: Job, then: Sequence[Job]) -> Group:
-        keep = self._slots is not None
+    def _sample(self, job: Job, then: Sequence[Job]) -> _Sampled:
+        keep = self._sizes.slots > 0
         nodes = np.empty(self._sizes.group_uses if keep else 0, dtype=np.uint32)
         offsets, seeds = np.zeros(job.count + 1, dtype=np.int64), np.zeros(job.count, dtype=np.int64)
-        before = self._sampler.reads() if self._sampler is not None else ReadStats()
-        graphs = BatchWriter(folder / "samples", fix=_FIX)
+        before, path = self._reads(), self._path("samples")
+        graphs = BatchWriter(path, fix=_FIX)
         try:
             for i, batch in enumerate(self._sampled(job, then)):
                 seeds[i], offsets[i + 1] = batch.num_seeds, offsets[i] + batch.num_nodes
@@ -159,23 +204,33 @@ class Preparer:
                         nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
                     nodes[offsets[i] : offsets[i + 1]] = batch.nodes
                 graphs.append(batch)
-            group = Group(job, folder, graphs.close(save_index=False, sync=False))
+            index = graphs.close(save_index=False, sync=False)
         except BaseException:
             graphs.abandon()
             raise
         del graphs
-        if self._sampler is not None:
-            group.reads = difference(self._sampler.reads(), before)
         give_back_free_memory()
-        group.uses = int(offsets[-1])
+        count = int(offsets[-1])
+        return _Sampled(
+            job,
+            path,
+            index,
+            Uses(nodes[: count if keep else 0], offsets, seeds),
+            count,
+            difference(self._reads(), before),
+        )
+
+    def _make(self, sampled: _Sampled) -> Group:
+        group = Group(sampled.job, sampled.path, sampled.index, uses=sampled.count)
         if self._slots is not None:
-            uses = Uses(nodes[: group.uses], offsets, seeds)
-            others = self._pin(group, uses)
-            self._place(group, self._slots, others)
-            writer = self._writer(group)
+            uses = self._pin(group, sampled.uses)
+            self._place(group, self._slots, uses, sampled.reads)
+            group.rows = self._path("rows")
+            writer = self._writer(group, group.rows)
             try:
-                self._lists(group, self._slots, writer, uses)  # looks at the nodes for the last time
-                del nodes, uses, others
+                self._lists(group, self._slots, writer, sampled.uses)  # looks at the nodes for the last time
+                sampled.uses = Uses(np.empty(0, dtype=np.uint32), uses.offsets, uses.seeds)
+                del uses
                 give_back_free_memory()
                 with self._clock.stage("pack", group.job.first):
                     group.chunks, group.pack = writer.distribute()
@@ -200,16 +255,16 @@ class Preparer:
             with self._clock.stage("sample", job.first + number):
                 return sampler.take(number)
 
-        yield from self._made(take, range(job.count))
+        yield from self._results(take, range(job.count))
 
     def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
         def sample(number: int, part: Ids) -> SampledBatch:
             with self._clock.stage("sample", job.first + number):
                 return self._online.sample(job.epoch, job.first + number, part)
 
-        yield from self._made(sample, seeds)
+        yield from self._results(sample, seeds)
 
-    def _made(self, make: Callable[[int, Item], SampledBatch], items: Iterable[Item]) -> Iterator[SampledBatch]:
+    def _results(self, make: Callable[[int, Item], SampledBatch], items: Iterable[Item]) -> Iterator[SampledBatch]:
         """What the sampling threads make of each, in order."""
         with Pipeline(f"{NAME}-sampling") as pipe:
             self._pipe = pipe
@@ -233,7 +288,7 @@ class Preparer:
                 self._slots = _native.SlotPlanner(sizes.slots - len(self._pins), sizes.window, True, sizes.threads)
             return self._pins.without(uses)
 
-    def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses) -> None:
+    def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses, graph: ReadStats) -> None:
         with self._clock.stage("inspect", group.job.first):
             try:
                 planner.plan(uses.nodes, uses.offsets, uses.seeds)
@@ -248,7 +303,7 @@ class Preparer:
             group.prediction = predict(
                 disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
                 table_bytes=dataset.feature_bytes, block_bytes=self._single_block, chunks=chunks,
-                beside=group.reads.requests_by_size,
+                beside=graph.requests_by_size,
             )  # fmt: skip
         if group.prediction is not None:
             group.gap_bytes = group.prediction.table_pass.gap_bytes
@@ -263,10 +318,10 @@ class Preparer:
     def _single_block(self) -> int:
         return max(self._block_bytes, 4096 if self._options.io_granularity == "4096" else 0)
 
-    def _writer(self, group: Group) -> ChunkWriter:
+    def _writer(self, group: Group, path: Path) -> ChunkWriter:
         misses = group.misses + group.pinned if group.strategy == "distribute" else 0
         return ChunkWriter(
-            group.folder / "chunks", RowTable.of(self._workload.dataset), misses=misses,
+            path, RowTable.of(self._workload.dataset), misses=misses,
             memory_bytes=self._sizes.packing_bytes, gap_bytes=group.gap_bytes, stop=self._stop,
         )  # fmt: skip
 
@@ -314,9 +369,9 @@ class Preparer:
         """Close the files and remove what was prepared."""
         if self._sampler is not None:
             self._sampler.close()
-        for folder in self._folders:
-            shutil.rmtree(folder, ignore_errors=True)
-        self._folders.clear()
+        self._waiting = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def difference(after: ReadStats, before: ReadStats) -> ReadStats:

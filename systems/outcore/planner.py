@@ -138,8 +138,9 @@ class _Planner:
             if self.device_slots:
                 items.append(PlanItem("slots on the device", self.device_slots * self.row, "device"))
             graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * _PAGE
-            disk = 2 * (self.uses(group) * self.row + group * graph)
-            items.append(PlanItem("chunks and graphs of two groups", disk, "disk"))
+            ahead = 1 if self.options.replay or not self.options.look_ahead else 2
+            disk = 2 * self.uses(group) * self.row + (1 + ahead) * group * graph
+            items.append(PlanItem("chunks and graphs of the groups under way", disk, "disk"))
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
         return Sizes(
             self.external, group, self.uses(group), window, slots, self.device_slots, self.piece, self.pieces, packing,

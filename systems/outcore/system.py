@@ -95,6 +95,11 @@ class Outcore(System):
         size = self._sizes.group
         return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
 
+    def _following(self, job: Job) -> Job:
+        """The group after this one, of the next epoch after the last."""
+        later = [one for one in self._jobs(job.epoch) if one.first > job.first]
+        return later[0] if later else self._jobs(job.epoch + 1)[0]
+
     def _run(self, k: int) -> Iterator[Batch]:
         self._files.check()
         dataset = self.workload.dataset
@@ -127,9 +132,8 @@ class Outcore(System):
             group = self._prepared()
             if number or not ready:  # else it is part of the epoch before
                 tally.prepared(group)
-            following = jobs[number + 1] if number + 1 < len(jobs) else self._jobs(k + 1)[0]
             if self.options.look_ahead:
-                self._ask(following)
+                self._ask(self._following(job))
             yield from self._train(group, trainer, tally)
             if self._preparer is not None:
                 self._preparer.release(group)
@@ -169,7 +173,11 @@ class Outcore(System):
             )  # fmt: skip
             self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
         assert self._pool is not None
-        self._next = (job, self._pool.submit(self._preparer.prepare, job, self._after(job)))
+        upcoming, then = None, list[Job]()
+        if self.options.look_ahead and not self.options.replay:
+            upcoming = self._following(job)
+            then = self._after(upcoming)
+        self._next = (job, self._pool.submit(self._preparer.prepare, job, self._after(job), upcoming, then))
 
     def _after(self, job: Job) -> list[Job]:
         """The jobs that share passes over the graph with this one: as many as it has hops before the last."""

@@ -34,13 +34,13 @@ class Tally:
             self._reads.add(group.reads)
             pack = group.pack
             self._reads.add(pack.reads)
-            self._written += pack.bytes_written + group.index.nbytes
+            self._written += pack.bytes_written + group.graph_written
             if group.chunks is not None:
                 self._written += int(group.chunks.lists[:, 1].sum())
             self._add("graph_bytes_read", group.reads.bytes_read)
             self._add("table_bytes_read", pack.reads.bytes_read)
             self._add("packed_bytes_written", pack.bytes_written)
-            self._add("graph_bytes_written", group.index.nbytes)
+            self._add("graph_bytes_written", group.graph_written)
             self._add("carried_rows", group.carried)
             self._add("distributed_groups", float(group.strategy == "distribute"))
             self._add("single_read_groups", float(group.strategy == "single"))

@@ -99,7 +99,7 @@ class Trainer:
     def run(self, group: Group, tally: Tally) -> Iterator[Batch]:
         """The group's mini-batches in order; what any thread raises is raised here."""
         start, self._number = self._number, self._number + group.job.count
-        reader = BatchReader(group.folder / "samples", index=group.index)
+        reader = BatchReader(group.samples, index=group.index)
         chunks: Chunks | None = None
         try:
             if self._slots is not None and group.chunks is not None:
