@@ -58,7 +58,8 @@ class BatchWriter:
     """Appends mini-batches to a file, by one thread at a time.
 
     Args:
-        path: the file; one that is there is replaced.
+        path: the file; one that is there is replaced, or
+        reuse: written over in place; see `RegionWriter`.
         budget_bytes: that the file may have; None: no limit.
         fix: what the user can do about a full budget or disk.
 
@@ -72,8 +73,9 @@ class BatchWriter:
         *,
         budget_bytes: int | None = None,
         fix: str = "make room on that disk or lower the mini-batches kept",
+        reuse: bool = False,
     ) -> None:
-        self._regions = RegionWriter(path, budget_bytes=budget_bytes, fix=fix)
+        self._regions = RegionWriter(path, budget_bytes=budget_bytes, fix=fix, reuse=reuse)
 
     @property
     def nbytes(self) -> int:

@@ -52,7 +52,8 @@ class RegionWriter:
     """Appends regions to a new file, by one thread at a time.
 
     Args:
-        path: the file; one that is there is replaced.
+        path: the file; one that is there is replaced, or
+        reuse: written over in place, which spares the file system to find blocks; it may stay longer than its regions.
         budget_bytes: that the file may have; None: no limit.
         fix: what to do when the budget or the disk is full.
 
@@ -66,6 +67,7 @@ class RegionWriter:
         *,
         budget_bytes: int | None = None,
         fix: str = "make room on that disk or lower the bytes asked for",
+        reuse: bool = False,
     ) -> None:
         self.path = Path(path)
         self._budget = budget_bytes
@@ -75,7 +77,7 @@ class RegionWriter:
         self._fd: int | None = None
         self.nbytes = 0
         try:
-            self._fd = open_direct(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            self._fd = open_direct(self.path, os.O_WRONLY | os.O_CREAT | (0 if reuse else os.O_TRUNC))
         except DataIOError as error:
             raise self._advised(error) from error
 

@@ -195,7 +195,7 @@ class Preparer:
         nodes = np.empty(self._sizes.group_uses if keep else 0, dtype=np.uint32)
         offsets, seeds = np.zeros(job.count + 1, dtype=np.int64), np.zeros(job.count, dtype=np.int64)
         before, path = self._reads(), self._path("samples")
-        graphs = BatchWriter(path, fix=_FIX)
+        graphs = BatchWriter(path, fix=_FIX, reuse=True)
         try:
             for i, batch in enumerate(self._sampled(job, then)):
                 seeds[i], offsets[i + 1] = batch.num_seeds, offsets[i] + batch.num_nodes

@@ -83,6 +83,21 @@ def test_any_batch_survives_the_disk(
     reader.close()
 
 
+def test_a_file_is_written_over_in_place(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    path, batches = tmp_path / "batches", sampled(tiny_dataset)
+    for part in (batches[:6], batches[6:9], batches[2:7]):
+        before = (path.stat().st_ino, path.stat().st_size) if path.exists() else None
+        writer = BatchWriter(path, reuse=True)
+        for batch in part:
+            writer.append(batch)
+        index = writer.close(save_index=False, sync=False)
+        assert before is None or before == (path.stat().st_ino, max(before[1], index.nbytes))
+        reader = BatchReader(path, index=index)
+        for i, batch in enumerate(part):
+            assert_same(reader.read(i), batch)
+        reader.close()
+
+
 def test_the_bound_holds_what_is_written(tiny_dataset: Dataset, tmp_path: Path) -> None:
     for batch in sampled(tiny_dataset, fanout=(3, 2, 1))[:5]:
         writer = BatchWriter(tmp_path / "one")
