@@ -164,6 +164,44 @@ void bind_external(nb::module_& m) {
             },
             nb::arg("i"))
         .def("slots", [](const SlotPlanner& self, std::size_t i) { return numpy_of(self.slots(i)); }, nb::arg("i"))
+        .def("miss_counts", [](const SlotPlanner& self) { return numpy_of(self.miss_counts()); })
+        .def(
+            "copy_misses",
+            [](const SlotPlanner& self, const nb::ndarray<std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& to) {
+                const nb::gil_scoped_release release;
+                self.copy_misses({to.data(), to.size()});
+            },
+            nb::arg("to"))
+        .def(
+            "sampled_misses",
+            [](const SlotPlanner& self, std::uint64_t region_rows, std::uint64_t every) {
+                std::vector<std::int64_t> found;
+                {
+                    const nb::gil_scoped_release release;
+                    found = self.sampled_misses(region_rows, every);
+                }
+                return numpy_of(std::move(found));
+            },
+            nb::arg("region_rows"), nb::arg("every"))
+        .def("list_bytes", &SlotPlanner::list_bytes, nb::arg("i"))
+        // As many lists from `begin` on as `to` has room for: which is next, bytes of each, XXH3 of each.
+        .def(
+            "write_lists",
+            [](const SlotPlanner& self, std::size_t begin, const nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& to) {
+                std::vector<std::int64_t> sizes;
+                std::vector<std::uint64_t> digests;
+                {
+                    const nb::gil_scoped_release release;
+                    std::span<std::byte> room(reinterpret_cast<std::byte*>(to.data()), to.size());
+                    for (; begin < self.batches() && self.list_bytes(begin) <= room.size(); ++begin) {
+                        digests.push_back(self.write_list(begin, room));
+                        sizes.push_back(static_cast<std::int64_t>(self.list_bytes(begin)));
+                        room = room.subspan(static_cast<std::size_t>(sizes.back()));
+                    }
+                }
+                return nb::make_tuple(begin, numpy_of(std::move(sizes)), numpy_of(std::move(digests)));
+            },
+            nb::arg("begin"), nb::arg("to"))
         .def("clear", &SlotPlanner::clear)
         .def_prop_ro("hits", &SlotPlanner::hits)
         .def_prop_ro("carried", &SlotPlanner::carried)

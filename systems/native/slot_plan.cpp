@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "xxh3.hpp"
 
 namespace outcore {
 namespace {
@@ -19,6 +22,10 @@ constexpr std::ptrdiff_t short_run = 64;
 constexpr std::size_t most_runs = 16;
 constexpr std::uint64_t sampled_uses = 64;  // of so many one, to divide nodes evenly
 constexpr std::size_t least_shared = 1 << 15;
+
+constexpr std::uint64_t array_align = 64, list_align = 4096;
+
+std::uint64_t up_to(std::uint64_t bytes, std::uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 // By node (the upper half; nodes lie in [first, last)). Uses of one node stay in the order in which they came.
 void sort_by_node(std::vector<std::uint64_t>& uses, std::vector<std::uint64_t>& other, std::uint64_t first, std::uint64_t last) {
@@ -358,6 +365,67 @@ SlotMisses SlotPlanner::misses(std::size_t i) const {
         result.slots.push_back(static_cast<std::int32_t>(place_[access] & ~fresh_bit));
     }
     return result;
+}
+
+std::vector<std::int64_t> SlotPlanner::miss_counts() const {
+    std::vector<std::int64_t> result;
+    for (std::size_t b = 0; b < batches_; ++b) result.push_back(static_cast<std::int64_t>(misses_of(b)));
+    return result;
+}
+
+void SlotPlanner::copy_misses(std::span<std::uint32_t> to) const {
+    if (to.size() != missed_.size()) throw std::invalid_argument("there are " + std::to_string(missed_.size()) + " rows to be read");
+    std::transform(missed_.begin(), missed_.end(), to.begin(), [&](auto access) { return nodes_[access]; });
+}
+
+std::vector<std::int64_t> SlotPlanner::sampled_misses(std::uint64_t region_rows, std::uint64_t every) const {
+    if (region_rows == 0 || every == 0) throw std::invalid_argument("regions have rows, and one of at least one is taken");
+    std::vector<std::int64_t> result;
+    std::uint64_t region = UINT64_MAX;
+    bool taken = false;
+    for (const auto access : missed_) {
+        const std::uint64_t node = nodes_[access];
+        if (node / region_rows != region) {
+            region = node / region_rows;
+            // Regions next to one another do not share the last bits.
+            taken = (region * 0x9E3779B1 >> 15 & 0xFFFF) % every == 0;
+        }
+        if (taken) result.push_back(static_cast<std::int64_t>(node));
+    }
+    return result;
+}
+
+std::string SlotPlanner::list_header(std::size_t i) const {
+    return "[[\"slots\",\"<i4\",[" + std::to_string(uses_of(i)) + "]],[\"to\",\"<i4\",[" + std::to_string(misses_of(i)) + "]]]";
+}
+
+std::uint64_t SlotPlanner::list_bytes(std::size_t i) const {
+    return up_to(up_to(up_to(8 + list_header(i).size(), array_align) + 4 * uses_of(i), array_align) + 4 * misses_of(i), list_align);
+}
+
+std::uint64_t SlotPlanner::write_list(std::size_t i, std::span<std::byte> to) const {
+    const std::string header = list_header(i);
+    const std::uint64_t bytes = list_bytes(i), length = header.size();
+    if (to.size() < bytes) throw std::invalid_argument("the memory is too small for an address list");
+    const std::uint64_t first = up_to(8 + length, array_align), second = up_to(first + 4 * uses_of(i), array_align);
+    std::memcpy(to.data(), &length, 8);
+    std::memcpy(to.data() + 8, header.data(), length);
+    const auto clear = [&](std::uint64_t begin, std::uint64_t end) { std::memset(to.data() + begin, 0, end - begin); };
+    clear(8 + length, first);
+    std::byte* out = to.data() + first;
+    const auto put = [&](std::uint32_t access) {
+        const std::uint32_t slot = place_[access] & ~fresh_bit;
+        std::memcpy(out, &slot, 4);
+        out += 4;
+    };
+    for (auto a = offsets_[i]; a < offsets_[i + 1]; ++a) put(static_cast<std::uint32_t>(a));
+    clear(first + 4 * uses_of(i), second);
+    out = to.data() + second;
+    for (std::size_t k = missed_begin_[i]; k < missed_begin_[i + 1]; ++k) put(missed_[k]);
+    clear(second + 4 * misses_of(i), bytes);
+    Xxh3Stream digest(bytes);
+    digest.update(to.data(), bytes);
+    return digest.value();
 }
 
 std::vector<std::int32_t> SlotPlanner::slots(std::size_t i) const {

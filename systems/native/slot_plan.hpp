@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "team.hpp"
@@ -35,6 +36,17 @@ public:
     // The slot of each of its nodes.
     std::vector<std::int32_t> slots(std::size_t i) const;
 
+    // Rows that have to be read, of all mini-batches: how many of each, and their ids one mini-batch after the other.
+    std::vector<std::int64_t> miss_counts() const;
+    void copy_misses(std::span<std::uint32_t> to) const;
+    // Those of them that lie in some regions of the table: of `every` about one, scattered.
+    std::vector<std::int64_t> sampled_misses(std::uint64_t region_rows, std::uint64_t every) const;
+    // Mini-batch i's address list, laid out as `packed_layout.py` has it: arrays `slots`, of its nodes, and `to`, of the rows
+    // that are read. Writing it returns its XXH3.
+    std::uint64_t list_bytes(std::size_t i) const;
+    std::uint64_t write_list(std::size_t i, std::span<std::byte> to) const;
+
+    std::size_t batches() const { return batches_; }
     std::uint64_t hits() const { return hits_; }
     std::uint64_t carried() const { return carried_; }  // of them from the call before
     // Forgets the mini-batches of the last call, but not what the slots hold.
@@ -58,6 +70,9 @@ private:
     void decide();
     void assign();
     void order_misses(Team& team);
+    std::string list_header(std::size_t i) const;
+    std::size_t uses_of(std::size_t i) const { return static_cast<std::size_t>(offsets_.at(i + 1) - offsets_.at(i)); }
+    std::size_t misses_of(std::size_t i) const { return missed_begin_.at(i + 1) - missed_begin_.at(i); }
     std::uint32_t batch_of(std::uint32_t access) const;
     std::size_t pair_at(std::int64_t from, std::uint32_t to) const { return static_cast<std::size_t>(from + window_) * columns_ + to; }
     std::uint32_t& pair(std::int64_t from, std::uint32_t to) { return pairs_[pair_at(from, to)]; }

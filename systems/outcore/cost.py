@@ -10,7 +10,7 @@ class of SSD counts requests and bytes each by itself, both run out together wit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,8 @@ _GAPS = (*range(0, 16 << 10, _BLOCK), *(16 << 10 << step for step in range(7)))
 _SAMPLE_ROWS = 1 << 14
 
 Ids = npt.NDArray[np.int64]
+#: Rows of a region and `every` -> the rows that miss, of every mini-batch, in about one of `every` regions.
+Sample = Callable[[int, int], Ids]
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,10 @@ def expected_passes(rows: float, num_rows: int, row_bytes: int) -> Iterator[Tabl
         yield TablePass(gap, requests, min(num_rows, unique * (1.0 + joined)) * row_bytes)
 
 
-def passes_of(chunks: Iterable[Ids], misses: int, row_bytes: int) -> Iterator[TablePass]:
-    """Passes with each gap over the rows that these chunks want, by those in some regions of the table."""
+def passes_of(sampled: Sample, misses: int, row_bytes: int) -> Iterator[TablePass]:
+    """Passes with each gap over the rows that are wanted, by those in some regions of the table."""
     region_rows = max(1, REGION_BYTES // row_bytes)
-    every = max(1, misses // _SAMPLE_ROWS)
-    parts = [ids[_scattered(ids // region_rows) % every == 0] for ids in chunks]
-    rows = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    rows = sampled(region_rows, max(1, misses // _SAMPLE_ROWS))
     if not len(rows):
         return
     scale = misses / len(rows)
@@ -103,14 +103,9 @@ def passes_of(chunks: Iterable[Ids], misses: int, row_bytes: int) -> Iterator[Ta
         yield TablePass(gap, scale * (len(found) - joined), scale * (len(found) * row_bytes + float(sums[joined])))
 
 
-def _scattered(regions: Ids) -> Ids:
-    """Numbers that regions next to one another do not share the last bits of."""
-    return regions * 0x9E3779B1 >> 15 & 0xFFFF
-
-
 def predict(
     profile: DiskProfile, *, uses: int, misses: int, row_bytes: int, table_bytes: int, block_bytes: int = _BLOCK,
-    chunks: Iterable[Ids] | None = None, beside: Mapping[int, float] | None = None,
+    sampled: Sample | None = None, beside: Mapping[int, float] | None = None,
 ) -> Prediction | None:  # fmt: skip
     """Seconds that the device needs to bring the rows of a group; None: the profile does not say.
 
@@ -118,7 +113,8 @@ def predict(
         uses: rows asked for, over its mini-batches.
         misses: of them not in memory.
         block_bytes: what single-row reads are rounded to.
-        chunks: the rows of each mini-batch that miss; as if they lay at random where they are not known yet.
+        sampled: the rows that miss, of every mini-batch, in some regions of the table; as if all lay at random where
+            they are not known yet.
         beside: what else is read for the group, request bytes -> how many (its graph).
     """
     rate = profile.sequential_bytes_per_s()
@@ -128,7 +124,7 @@ def predict(
     moved = misses * row_bytes / rate
     others = dict(beside or {})
     back = {_MIB: misses * row_bytes / _MIB}
-    found = list(passes_of(chunks, misses, row_bytes)) if chunks is not None else []
+    found = list(passes_of(sampled, misses, row_bytes)) if sampled is not None else []
     if not found:
         found = list(expected_passes(misses, table_bytes // row_bytes, row_bytes))
     found.append(TablePass(table_bytes, table_bytes / _MIB, table_bytes))

@@ -183,6 +183,28 @@ class ChunkWriter:
         self._wanted[self._ends[-2] : self._ends[-1]] = ids
         self._fill += nbytes
 
+    def append_planned(self, planner: _native.SlotPlanner, count: int) -> None:
+        """The `count` mini-batches of a plan, with arrays `slots` and `to`, without a word of Python for each of them.
+
+        Raises:
+            DataIOError: the disk is full or failed.
+        """
+        ends = self._ends[-1] + np.cumsum(planner.miss_counts())
+        planner.copy_misses(self._wanted[self._ends[-1] : int(ends[-1])])
+        self._ends += ends.tolist()
+        begin = 0
+        while begin < count:
+            end, sizes, digests = planner.write_lists(begin, self._buffer[self._fill :])
+            if end == begin and self._fill:
+                self._flush()
+            elif end == begin:
+                self._buffer = aligned_empty(planner.list_bytes(begin))
+            for nbytes in sizes.tolist():
+                self._lists.append((self._end + self._fill, nbytes))
+                self._fill += nbytes
+            self._digests += digests.tolist()
+            begin = end
+
     def _flush(self) -> None:
         if self._fill:
             write_at(self._handle, self._buffer[: self._fill], self._end, self._path)

@@ -299,10 +299,9 @@ class Preparer:
         dataset, disk = self._workload.dataset, self._runtime.disk
         group.gap_bytes = gap_bytes(disk)
         with self._clock.stage("inspect", group.job.first):
-            chunks = (planner.misses(i)[0] for i in range(group.job.count))
             group.prediction = predict(
                 disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
-                table_bytes=dataset.feature_bytes, block_bytes=self._single_block, chunks=chunks,
+                table_bytes=dataset.feature_bytes, block_bytes=self._single_block, sampled=planner.sampled_misses,
                 beside=graph.requests_by_size,
             )  # fmt: skip
         if group.prediction is not None:
@@ -336,6 +335,10 @@ class Preparer:
             writer.append(ids if packed else none, arrays if packed else {**arrays, "ids": ids})
 
         with self._clock.stage("inspect", group.job.first):
+            if packed and pins is None:
+                writer.append_planned(planner, group.job.count)
+                planner.clear()
+                return
             if pins is not None and group.pinned:
                 append(pins.ids.astype(np.int64), pins.slots, np.empty(0, dtype=np.int32))
             for i in range(group.job.count):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from systems import _native
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
 from systems.outcore.cost import REGION_BYTES, expected_passes, gap_bytes, passes_of, predict
 from systems.outcore.options import OutcoreOptions
@@ -297,7 +298,14 @@ def test_the_pass_reads_what_its_prediction_says_for_rows_wherever_they_lie() ->
     crowded = np.concatenate([rng.integers(0, rows // 10, 15_000), rng.integers(0, rows, 15_000)])
     chunks = [np.unique(part) for part in np.array_split(crowded, 7)]
     wanted = np.unique(crowded)
-    for made in passes_of(chunks, sum(map(len, chunks)), row):
+    planner = _native.SlotPlanner(max(map(len, chunks)), 1, False)
+    offsets = np.cumsum([0, *map(len, chunks)])
+    nodes = np.concatenate(chunks).astype(np.uint32)
+    planner.plan(nodes, offsets, np.zeros(len(chunks), dtype=np.int64))
+    missed = np.concatenate([planner.misses(i)[0] for i in range(len(chunks))])
+    assert np.array_equal(planner.sampled_misses(1, 1), missed)
+    assert 0.1 < len(planner.sampled_misses(2048, 5)) / len(missed) < 0.3
+    for made in passes_of(planner.sampled_misses, len(missed), row):
         apart = (np.diff(wanted) - 1) * row
         new = (apart > made.gap_bytes) | (np.diff(wanted // 2048) > 0)
         assert made.requests == pytest.approx(1 + new.sum(), rel=0.08)
@@ -308,7 +316,7 @@ def test_the_pass_reads_what_its_prediction_says_for_rows_wherever_they_lie() ->
         new = (apart > made.gap_bytes) | (np.diff(wanted // 2048) > 0)
         assert made.requests == pytest.approx(1 + new.sum(), rel=0.05, abs=rows * row / REGION_BYTES)
         assert made.nbytes == pytest.approx(len(wanted) * row + apart[~new].sum(), rel=0.05)
-    assert list(expected_passes(0, rows, row)) == [] == list(passes_of([], 0, row))
+    assert list(expected_passes(0, rows, row)) == [] == list(passes_of(lambda *_: np.empty(0, dtype=np.int64), 0, row))
 
 
 def test_a_class_gets_the_gap_at_which_requests_and_bytes_run_out_together() -> None:

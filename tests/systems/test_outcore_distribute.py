@@ -81,6 +81,37 @@ def test_little_memory_takes_more_passes_and_reads_the_table_as_often(tmp_path: 
         plan_pass(ROW, 1, 1 << 10)
 
 
+@pytest.mark.parametrize("buffer", [1 << 20, 12 << 10, 0])
+def test_a_plan_is_written_as_its_mini_batches_one_by_one(
+    tmp_path: Path, tiny_dataset: Dataset, buffer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("systems.outcore.distribute._LIST_BUFFER", buffer)
+    ids = [np.sort(np.random.default_rng(i).choice(2000, 700 - 40 * i, replace=False)) for i in range(15)]
+    planner = _native.SlotPlanner(1000, 1, True)
+    offsets = np.cumsum([0, *map(len, ids)])
+    nodes = np.concatenate(ids).astype(np.uint32)
+    planner.plan(nodes, offsets, np.zeros(len(ids), dtype=np.int64))
+    found = []
+    for name in ("all", "each"):
+        writer = ChunkWriter(
+            tmp_path / name, RowTable.of(tiny_dataset), misses=int(offsets[-1]) - planner.hits, memory_bytes=16 << 20,
+            gap_bytes=4096, stop=_native.StopFlag(),
+        )  # fmt: skip
+        if name == "all":
+            writer.append_planned(planner, len(ids))
+        else:
+            for i in range(len(ids)):
+                rows, to = planner.misses(i)
+                writer.append(rows, {"slots": planner.slots(i), "to": to})
+        index, _ = writer.distribute()
+        used = int(index.rows[-1, 0] + -(-index.rows[-1, 1] * ROW // 4096) * 4096)
+        found.append((index, (tmp_path / name).read_bytes()[:used]))
+    (one, data), (other, expected) = found
+    assert data == expected
+    for column in ("lists", "rows", "list_digests", "row_digests"):
+        assert np.array_equal(getattr(one, column), getattr(other, column))
+
+
 def test_sparse_regions_are_read_by_ranges(tmp_path: Path, tiny_dataset: Dataset) -> None:
     ids = [np.array([0, 1, 1999], dtype=np.int64)]
     (_, near), (_, far) = (distribute(tmp_path, tiny_dataset, ids, 16 << 20, gap) for gap in (4096, 1 << 20))
