@@ -138,8 +138,10 @@ class _Planner:
             if self.device_slots:
                 items.append(PlanItem("slots on the device", self.device_slots * self.row, "device"))
             graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * _PAGE
-            ahead = 1 if self.options.replay or not self.options.look_ahead else 2
-            disk = 2 * self.uses(group) * self.row + (1 + ahead) * group * graph
+            # Replay keeps all of them; else one trains, the next is packed, and the one behind it sampled.
+            packed = -(-self.bounds.num_batches // group) if self.options.replay else 2
+            sampled = packed + (self.options.look_ahead and not self.options.replay)
+            disk = packed * self.uses(group) * self.row + sampled * group * graph
             items.append(PlanItem("chunks and graphs of the groups under way", disk, "disk"))
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
         return Sizes(
