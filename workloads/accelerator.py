@@ -232,13 +232,16 @@ class Lane:
         return spans
 
 
-def make_accelerator(name: str, *, memory_bytes: int | None = None, pool: DevicePool | None = None) -> Accelerator:
+def make_accelerator(
+    name: str, *, memory_bytes: int | None = None, pool: DevicePool | None = None, touch: bool = True
+) -> Accelerator:
     """The accelerator called `name`.
 
     Args:
         name: `cpu`, `cuda` (or `cuda:1`), `emulated:<profile>`.
         memory_bytes: capacity of the device tier; None: all there is (`cuda`), the pool (`emulated`).
         pool: shared memory that stands for an emulated device's memory; without one a private one is made.
+        touch: take all of the private pool's pages at once, as for measuring; see `DevicePool.create`.
 
     Raises:
         InputError: no such device or profile, or an emulated one without memory.
@@ -256,5 +259,5 @@ def make_accelerator(name: str, *, memory_bytes: int | None = None, pool: Device
         from workloads.accelerators.emulated import EmulatedAccelerator
         from workloads.accelerators.profile import load_profile
 
-        return EmulatedAccelerator(load_profile(name.removeprefix("emulated:")), memory_bytes, pool)
+        return EmulatedAccelerator(load_profile(name.removeprefix("emulated:")), memory_bytes, pool, touch=touch)
     raise InputError(f"device is {name!r}, which is not known", "use cpu, cuda or emulated:<profile>")

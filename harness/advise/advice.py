@@ -77,7 +77,8 @@ def advise(
     from systems.registry import names
     from workloads.accelerator import make_accelerator
 
-    accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory)
+    # What is planned for may have more memory than this host has free: none of it is used.
+    accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)
     try:
         if graph is None:
             share = take_share(setting.workload, accelerator, batches, progress)

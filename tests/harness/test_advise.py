@@ -138,6 +138,11 @@ def test_what_changes_with_memory_and_disk_is_said(workload: Workload) -> None:
         assert entry.total_s(3) <= found.ranked[0].total_s(3)
 
 
+def test_advice_for_a_device_larger_than_this_hosts_memory(workload: Workload) -> None:
+    setting = Setting(workload, "emulated:null", 1 << 40, 12 << 20, 3, 2)
+    assert advise(setting, PROFILE, batches=2, systems=["gnndrive"]).ranked
+
+
 def test_the_command_prints_the_ranking_and_writes_json(workload: Workload, tmp_path: Path) -> None:
     data = workload.dataset.path.parent
     arguments = [

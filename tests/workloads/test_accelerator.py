@@ -174,6 +174,14 @@ def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken() -> N
     assert time.monotonic() - start < 1
 
 
+def test_a_pool_that_nothing_is_measured_with_takes_pages_as_they_are_used() -> None:
+    device = make_accelerator("emulated:null", memory_bytes=1 << 40, touch=False)
+    assert isinstance(device, EmulatedAccelerator) and device.memory_bytes == 1 << 40
+    device.copy(device.allocate(10, 4, torch.float32), torch.ones(10, 4))
+    assert os.fstat(device.pool.descriptor).st_blocks * 512 < 4 * MIB  # one page, be it a huge one
+    device.close()
+
+
 # Copies and lanes
 
 

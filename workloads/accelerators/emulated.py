@@ -33,11 +33,13 @@ class EmulatedEvent(Event):
 class EmulatedAccelerator(Accelerator):
     """A device made of a profile, a pool of shared memory and two lanes."""
 
-    def __init__(self, profile: Profile, memory_bytes: int | None = None, pool: DevicePool | None = None) -> None:
+    def __init__(
+        self, profile: Profile, memory_bytes: int | None = None, pool: DevicePool | None = None, *, touch: bool = True
+    ) -> None:
         if pool is None:
             if memory_bytes is None:
                 raise InputError(f"emulated:{profile.name} has no memory", "give --device-memory, say 32MiB")
-            pool = DevicePool.create(memory_bytes, f"private-{id(self):x}-{time.monotonic_ns():x}")
+            pool = DevicePool.create(memory_bytes, f"private-{id(self):x}-{time.monotonic_ns():x}", touch=touch)
         elif memory_bytes is not None and memory_bytes != pool.nbytes:
             raise InputError(
                 f"device memory is {memory_bytes} bytes and the pool made for it {pool.nbytes}", "make both the same"

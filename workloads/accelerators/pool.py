@@ -38,14 +38,18 @@ class DevicePool:
         self._used: dict[int, int] = {}
 
     @classmethod
-    def create(cls, nbytes: int, name: str) -> DevicePool:
+    def create(cls, nbytes: int, name: str, *, touch: bool = True) -> DevicePool:
         """Make a pool of `nbytes` and touch every page of it; keep it open while workers use it.
+
+        Args:
+            touch: False where nothing will be measured: pages are taken as they are used, of a device that may be
+                larger than this host's memory.
 
         Raises:
             HostError: the host has not that much memory free.
         """
         free = _free_bytes()
-        if nbytes > free:
+        if touch and nbytes > free:
             # Nothing would stop the kernel from trying: it would end processes to find the pages.
             raise HostError(
                 f"the emulated device needs {format_bytes(nbytes)}, {format_bytes(free)} of memory are free",
@@ -54,7 +58,7 @@ class DevicePool:
         descriptor = os.memfd_create(f"outcore-{name}", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, nbytes)
-            if nbytes:
+            if nbytes and touch:
                 # Takes every page now and charges it to this process's cgroup.
                 os.posix_fallocate(descriptor, 0, nbytes)
             return cls(descriptor, name)
