@@ -6,6 +6,7 @@ pointers take 4 bytes each on disk where that holds them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,18 @@ class BatchWriter:
             fields += [block.num_src, block.num_dst, block.num_edges, indptr.itemsize]
             arrays += [_whole(indptr), _whole(block.indices)]
         self._regions.append(nodes, [np.array(fields, dtype=np.int64), *arrays], batch.num_nodes)
+
+    def room(self, nbytes: int) -> Bytes:
+        """Memory in which others lay mini-batches out as `append` does; see `RegionWriter`."""
+        return self._regions.room(nbytes)
+
+    def append_made(self, made: Sequence[tuple[int, int, int]]) -> None:
+        """Write mini-batches that were laid out in `room`: bytes of node ids and of the rest, and nodes, of each.
+
+        Raises:
+            BudgetError, DataIOError: as `append`.
+        """
+        self._regions.append_made(made)
 
     def close(self, *, save_index: bool = True, sync: bool = True) -> BatchIndex:
         """Bring the file to disk; its index is saved beside it (`BatchReader` finds it) unless the caller keeps it.

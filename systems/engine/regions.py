@@ -93,24 +93,10 @@ class RegionWriter:
             BudgetError: the file would be larger than its budget.
             DataIOError: the disk is full or fails; names file and offset. The file is removed.
         """
-        if self._fd is None:
-            raise ValueError(f"{self.path} is closed")
         parts = [_flat(array) for array in body]
         start = padded(head.nbytes, 8)
         total = start + sum(part.nbytes for part in parts)
-        size = padded(total)
-        if self._budget is not None and self.nbytes + size > self._budget:
-            needed = self.nbytes + size
-            self.abandon()
-            raise BudgetError(
-                f"{self.path.name} needs {format_bytes(needed)} after {len(self._entries) + 1} regions, its budget is "
-                f"{format_bytes(self._budget)}",
-                self._fix,
-            )
-        if self._buffer.nbytes < size:
-            self._buffer = aligned_empty(0)  # the old one goes before the new one comes
-            self._buffer = aligned_empty(size)
-        region = self._buffer[:size]
+        region = self.room(padded(total))[: padded(total)]
         region[: head.nbytes] = _flat(head)
         region[head.nbytes : start] = 0
         at = start
@@ -118,17 +104,48 @@ class RegionWriter:
             region[at : at + part.nbytes] = part
             at += part.nbytes
         region[total:] = 0
-        digests = (
-            xxhash.xxh3_64_intdigest(region[: head.nbytes].data),
-            xxhash.xxh3_64_intdigest(region[start:total].data),
-        )
+        self.append_made([(head.nbytes, total - start, count)])
+
+    def room(self, nbytes: int) -> Bytes:
+        """Memory of at least so many bytes in which regions are put together; what it held is gone."""
+        if self._buffer.nbytes < nbytes:
+            self._buffer = aligned_empty(0)  # the old one goes before the new one comes
+            self._buffer = aligned_empty(nbytes)
+        return self._buffer
+
+    def append_made(self, made: Sequence[tuple[int, int, int]]) -> None:
+        """Write regions that stand one behind the other in `room`: bytes of head and body, and `count`, of each.
+
+        Raises:
+            BudgetError: the file would be larger than its budget.
+            DataIOError: the disk is full or fails; names file and offset. The file is removed.
+        """
+        if self._fd is None:
+            raise ValueError(f"{self.path} is closed")
+        at, entries = 0, []
+        for head, body, count in made:
+            start = at + padded(head, 8)
+            digests = (
+                xxhash.xxh3_64_intdigest(self._buffer[at : at + head].data),
+                xxhash.xxh3_64_intdigest(self._buffer[start : start + body].data),
+            )
+            entries.append((self.nbytes + at, head, body, count, *digests))
+            at = padded(start + body)
+        if self._budget is not None and self.nbytes + at > self._budget:
+            needed = self.nbytes + at
+            self.abandon()
+            raise BudgetError(
+                f"{self.path.name} needs {format_bytes(needed)} after {len(self._entries) + len(made)} regions, its "
+                f"budget is {format_bytes(self._budget)}",
+                self._fix,
+            )
         try:
-            write_at(self._fd, region, self.nbytes, self.path)
+            write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
         except DataIOError as error:
             self.abandon()
             raise self._advised(error) from error
-        self._entries.append((self.nbytes, head.nbytes, total - start, count, *digests))
-        self.nbytes += size
+        self._entries += entries
+        self.nbytes += at
 
     def index(self) -> Index:
         """Structured array (`ENTRY`) of the regions so far."""

@@ -26,18 +26,6 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy_of(std::vector<T>&& values) {
     return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner);
 }
 
-nb::tuple take(ExternalSampler& self, std::size_t i) {
-    ExternalBatch batch;
-    {
-        const nb::gil_scoped_release release;
-        batch = self.take(i);
-    }
-    nb::list hops;
-    for (auto hop = batch.hops.rbegin(); hop != batch.hops.rend(); ++hop)
-        hops.append(nb::make_tuple(numpy_of(std::move(hop->indptr)), numpy_of(std::move(hop->indices)), hop->num_src, hop->num_dst));
-    return nb::make_tuple(numpy_of(std::move(batch.nodes)), hops, batch.edge_reads, batch.list_reads);
-}
-
 struct StopFlag {
     std::atomic<bool> value{false};
 };
@@ -58,6 +46,7 @@ nb::dict dict_of(const PieceReads& reads) {
     return result;
 }
 
+using Nodes = nb::ndarray<std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Chunks = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // [n, 3]: offset, begin, end
 
 nb::tuple distribute_rows(const std::string& path, std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes,
@@ -126,7 +115,29 @@ void bind_external(nb::module_& m) {
              })
         .def("finish", &ExternalSampler::finish)
         .def("forget", &ExternalSampler::forget)
-        .def("take", &take, nb::arg("i"))
+        // [n, 3] of the mini-batches that were laid out: bytes of head and body, nodes.
+        .def(
+            "lay_out",
+            [](ExternalSampler& self, std::size_t begin, const Ids& labels, const Ids& offsets, const FlatBytes& to, const std::optional<Nodes>& nodes) {
+                std::vector<std::int64_t> sizes;
+                {
+                    const nb::gil_scoped_release release;
+                    std::span<std::byte> room(reinterpret_cast<std::byte*>(to.data()), to.size());
+                    std::optional<std::span<std::uint32_t>> places;
+                    if (nodes) places = {nodes->data(), nodes->size()};
+                    for (const auto& made : self.lay_out(begin, span_of(labels), span_of(offsets), room, places))
+                        for (const auto size : {made.head_bytes, made.body_bytes, made.nodes}) sizes.push_back(static_cast<std::int64_t>(size));
+                }
+                return numpy_of(std::move(sizes));
+            },
+            nb::arg("begin"), nb::arg("labels"), nb::arg("offsets"), nb::arg("to"), nb::arg("nodes").none())
+        .def(
+            "needs",
+            [](const ExternalSampler& self, std::size_t i, std::uint64_t labels) {
+                const LaidOut made = self.laid_out(i, labels);
+                return nb::make_tuple(made.bytes, made.nodes);
+            },
+            nb::arg("i"), nb::arg("labels"))
         .def("stop", &ExternalSampler::stop)
         .def_prop_ro("memory_bytes", &ExternalSampler::memory_bytes)
         .def("reads", [](const ExternalSampler& self) { return dict_of(self.reads()); });
@@ -167,7 +178,7 @@ void bind_external(nb::module_& m) {
         .def("miss_counts", [](const SlotPlanner& self) { return numpy_of(self.miss_counts()); })
         .def(
             "copy_misses",
-            [](const SlotPlanner& self, const nb::ndarray<std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& to) {
+            [](const SlotPlanner& self, const Nodes& to) {
                 const nb::gil_scoped_release release;
                 self.copy_misses({to.data(), to.size()});
             },
@@ -187,7 +198,7 @@ void bind_external(nb::module_& m) {
         // As many lists from `begin` on as `to` has room for: which is next, bytes of each, XXH3 of each.
         .def(
             "write_lists",
-            [](const SlotPlanner& self, std::size_t begin, const nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& to) {
+            [](const SlotPlanner& self, std::size_t begin, const FlatBytes& to) {
                 std::vector<std::int64_t> sizes;
                 std::vector<std::uint64_t> digests;
                 {

@@ -1,11 +1,24 @@
 // Blocks of out-of-core sampling: a hop's sources get their places in the mini-batch, when all of them have arrived.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
 #include <stdexcept>
 
 #include "external_parts.hpp"
 
 namespace outcore {
+namespace {
+
+// 8-byte words of a mini-batch before its blocks, and of each block before all arrays (batch_store.py).
+constexpr std::size_t batch_fields = 8, block_fields = 4;
+
+constexpr std::uint64_t up_to(std::uint64_t bytes, std::uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+}  // namespace
 
 // The hop's block: edges in the order of destinations, new nodes by ascending id behind the others.
 void ExternalSampler::settle(Part& part, Labels& labels) {
@@ -53,21 +66,113 @@ void ExternalSampler::settle(Part& part, Labels& labels) {
     part.hops.push_back(std::move(hop));
 }
 
-ExternalBatch ExternalSampler::take(std::size_t i) {
-    if (i >= finished_.size() || finished_[i].taken) throw std::invalid_argument("this mini-batch is not there");
-    Part& part = finished_[i];
-    part.taken = true;
+// The last hop's block, where it is not made yet; edges are in blocks then.
+void ExternalSampler::settle_last(Part& part) {
+    if (part.settled) return;
     auto working = labels();
     settle(part, *working);
     give_back(std::move(working));
-    ExternalBatch batch;
-    batch.nodes = std::move(part.nodes);
-    batch.hops = std::move(part.hops);
-    batch.list_reads = part.list_reads;
-    for (const auto& hop : batch.hops) batch.edge_reads += hop.indptr.back();
-    part = Part{};
-    part.taken = true;
-    return batch;
+    part.start = part.count = part.arrived = {};
+    part.settled = true;
+}
+
+LaidOut ExternalSampler::laid_out(std::size_t i, std::uint64_t labels) const {
+    const Part& part = finished_.at(i);
+    if (!part.settled) throw std::invalid_argument("this mini-batch is not settled");
+    LaidOut made{0, 4 * part.nodes.size(), 8 * (batch_fields + block_fields * part.hops.size() + labels), part.nodes.size()};
+    for (const auto& hop : part.hops) made.body_bytes += up_to(4 * hop.indptr.size(), 8) + up_to(4 * hop.indices.size(), 8);
+    made.bytes = up_to(up_to(made.head_bytes, 8) + made.body_bytes, PieceFile::page_bytes);
+    return made;
+}
+
+std::vector<LaidOut> ExternalSampler::lay_out(std::size_t begin, std::span<const std::int64_t> labels,
+                                              std::span<const std::int64_t> offsets, std::span<std::byte> to,
+                                              std::optional<std::span<std::uint32_t>> nodes) {
+    if (offsets.size() != finished_.size() + 1 || labels.size() != static_cast<std::size_t>(offsets.back()))
+        throw std::invalid_argument("labels are those of the seed nodes of the group that was finished");
+    if (begin >= finished_.size() || finished_[begin].taken) throw std::invalid_argument("this mini-batch is not there");
+    if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
+    std::vector<LaidOut> made;
+    std::atomic<std::size_t> claimed{begin};
+    std::mutex mutex;
+    std::condition_variable moved;
+    std::size_t next = begin;  // that gets its place: in order, though they are settled at the same time
+    bool full = false;
+    const auto stop = [&] {
+        const std::lock_guard lock(mutex);
+        full = true;
+        moved.notify_all();
+    };
+    const auto work = [&] {
+        for (std::size_t i; (i = claimed.fetch_add(1)) < finished_.size();) {
+            Part& part = finished_[i];
+            settle_last(part);
+            const auto seeds = labels.subspan(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
+            const LaidOut size = laid_out(i, seeds.size());
+            std::byte* place = nullptr;
+            {
+                std::unique_lock lock(mutex);
+                moved.wait(lock, [&] { return full || next == i; });
+                full = full || size.bytes > to.size() || (nodes && size.nodes > nodes->size());
+                moved.notify_all();
+                if (full) return;
+                ++next;
+                place = to.data();
+                to = to.subspan(size.bytes);
+                made.push_back(size);
+                if (nodes) {
+                    std::copy(part.nodes.begin(), part.nodes.end(), nodes->data());
+                    nodes = nodes->subspan(size.nodes);
+                }
+            }
+            put(part, seeds, place, size.bytes);
+            part = Part{};
+            part.taken = true;
+        }
+    };
+    team_->run([&](int) {
+        try {
+            work();
+        } catch (...) {
+            stop();  // nobody waits for this one's turn
+            throw;
+        }
+    });
+    return made;
+}
+
+// Writes the mini-batch as `laid_out` has it.
+void ExternalSampler::put(const Part& part, std::span<const std::int64_t> labels, std::byte* to, std::uint64_t bytes) {
+    std::byte* const end = to + bytes;
+    const auto copy = [&](const void* from, std::size_t size) {
+        std::memcpy(to, from, size);
+        std::memset(to + size, 0, up_to(size, 8) - size);
+        to += up_to(size, 8);
+    };
+    std::int64_t edges = 0;
+    for (const auto& hop : part.hops) edges += hop.indptr.back();
+    copy(part.nodes.data(), 4 * part.nodes.size());
+    const std::array<std::int64_t, batch_fields> fields{static_cast<std::int64_t>(part.epoch), static_cast<std::int64_t>(part.number),
+                                                        static_cast<std::int64_t>(labels.size()), edges, part.list_reads, 0, 4,
+                                                        static_cast<std::int64_t>(part.hops.size())};
+    copy(fields.data(), sizeof(fields));
+    for (auto hop = part.hops.rbegin(); hop != part.hops.rend(); ++hop) {
+        const std::array<std::int64_t, block_fields> shape{hop->num_src, hop->num_dst, hop->indptr.back(), 4};
+        copy(shape.data(), sizeof(shape));
+    }
+    copy(labels.data(), labels.size_bytes());
+    for (auto hop = part.hops.rbegin(); hop != part.hops.rend(); ++hop) {
+        const std::size_t size = 4 * hop->indptr.size();
+        for (const auto pointer : hop->indptr) {
+            const auto narrow = static_cast<std::uint32_t>(pointer);
+            std::memcpy(to, &narrow, 4);
+            to += 4;
+        }
+        std::memset(to, 0, up_to(size, 8) - size);
+        to += up_to(size, 8) - size;
+        copy(hop->indices.data(), 4 * hop->indices.size());
+    }
+    std::memset(to, 0, static_cast<std::size_t>(end - to));
 }
 
 std::unique_ptr<ExternalSampler::Labels> ExternalSampler::labels() {

@@ -28,6 +28,7 @@ struct ExternalSampler::Part {
     std::vector<std::uint32_t> arrived;     // their sources' ids
     std::vector<ExternalHop> hops;
     std::int64_t list_reads = 0;
+    bool settled = false;  // the last hop's block, too
     bool taken = false;
 
     std::uint32_t position(std::size_t run, std::uint32_t i) const { return run == 0 ? seed_order[i] : i; }

@@ -59,10 +59,10 @@ struct ExternalHop {
     std::int64_t num_src = 0, num_dst = 0;
 };
 
-struct ExternalBatch {
-    std::vector<std::uint32_t> nodes;
-    std::vector<ExternalHop> hops;  // next to the seed nodes first
-    std::int64_t edge_reads = 0, list_reads = 0;
+// A mini-batch as it lies in a file of mini-batches (systems/engine/batch_store.py): node ids, then the body at a multiple
+// of 8, then zeros up to a page.
+struct LaidOut {
+    std::uint64_t bytes, head_bytes, body_bytes, nodes;
 };
 
 class ExternalSampler {
@@ -84,8 +84,13 @@ public:
     // One group by itself, from begin to finish.
     std::optional<ExternalFailure> sample(std::uint64_t epoch, std::span<const std::int64_t> numbers,
                                           std::span<const std::int64_t> seeds, std::span<const std::int64_t> offsets);
-    // Relabels and hands over mini-batch i of the group that was finished; each once. Any number of calls at once.
-    ExternalBatch take(std::size_t i);
+    // Relabels mini-batches of the group that was finished from `begin` on and lays them out one behind the other in `to`, their
+    // nodes in `nodes` if they are wanted, until one has no room; each once. `labels` are those of the group's seed nodes.
+    // Neither in two threads nor during a pass.
+    std::vector<LaidOut> lay_out(std::size_t begin, std::span<const std::int64_t> labels, std::span<const std::int64_t> offsets,
+                                 std::span<std::byte> to, std::optional<std::span<std::uint32_t>> nodes);
+    // What the next one takes, after `lay_out` had no room for it.
+    LaidOut laid_out(std::size_t i, std::uint64_t labels) const;
     // Has a pass under way end soon.
     void stop();
 
@@ -140,6 +145,8 @@ private:
     void send(Bucket bucket, std::uint64_t base);
     void land();
     void settle(Part& part, Labels& labels);
+    void settle_last(Part& part);
+    static void put(const Part& part, std::span<const std::int64_t> labels, std::byte* to, std::uint64_t bytes);
     void check_stop() const;
     std::unique_ptr<Labels> labels();
     void give_back(std::unique_ptr<Labels> labels);

@@ -40,6 +40,7 @@ from workloads.sampling.make import make_seed_plan
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
+Nodes = npt.NDArray[np.uint32]
 Item = TypeVar("Item")
 Strategy = Literal["distribute", "single"]
 _FIX = "make room on the disk of the results folder, or lower group"
@@ -191,19 +192,17 @@ class Preparer:
             self._free["rows"].append(group.rows)
 
     def _sample(self, job: Job, then: Sequence[Job]) -> _Sampled:
-        keep = self._sizes.slots > 0
-        nodes = np.empty(self._sizes.group_uses if keep else 0, dtype=np.uint32)
-        offsets, seeds = np.zeros(job.count + 1, dtype=np.int64), np.zeros(job.count, dtype=np.int64)
-        before, path = self._reads(), self._path("samples")
+        nodes = np.empty(self._sizes.group_uses, dtype=np.uint32) if self._sizes.slots > 0 else None
+        seeds, before, path = self._seeds_of(job), self._reads(), self._path("samples")
         graphs = BatchWriter(path, fix=_FIX, reuse=True)
         try:
-            for i, batch in enumerate(self._sampled(job, then)):
-                seeds[i], offsets[i + 1] = batch.num_seeds, offsets[i] + batch.num_nodes
-                if keep:
-                    if offsets[i + 1] > len(nodes):  # an epoch that is larger than any that was looked at
-                        nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
-                    nodes[offsets[i] : offsets[i + 1]] = batch.nodes
-                graphs.append(batch)
+            if self._sampler is None:
+                offsets, nodes = self._write_online(job, seeds, graphs, nodes)
+            else:
+                with self._clock.stage("sample", job.first):
+                    ahead = [Ahead(one.epoch, one.first, one.count, partial(self._seeds_of, one)) for one in then]
+                    self._sampler.sample(job.epoch, job.first, seeds, ahead)
+                    offsets, nodes = self._sampler.write(graphs, self._sizes.room_bytes, nodes)
             index = graphs.close(save_index=False, sync=False)
         except BaseException:
             graphs.abandon()
@@ -211,14 +210,28 @@ class Preparer:
         del graphs
         give_back_free_memory()
         count = int(offsets[-1])
-        return _Sampled(
-            job,
-            path,
-            index,
-            Uses(nodes[: count if keep else 0], offsets, seeds),
-            count,
-            difference(self._reads(), before),
-        )
+        used = np.empty(0, dtype=np.uint32) if nodes is None else nodes[:count]
+        counts = np.array([len(part) for part in seeds], dtype=np.int64)
+        return _Sampled(job, path, index, Uses(used, offsets, counts), count, difference(self._reads(), before))
+
+    def _write_online(
+        self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
+    ) -> tuple[Ids, Nodes | None]:
+        """As `ExternalSampler.write`, of mini-batches that are sampled one by one."""
+
+        def sample(number: int, part: Ids) -> SampledBatch:
+            with self._clock.stage("sample", job.first + number):
+                return self._online.sample(job.epoch, job.first + number, part)
+
+        offsets = np.zeros(job.count + 1, dtype=np.int64)
+        for i, batch in enumerate(self._results(sample, seeds)):
+            offsets[i + 1] = offsets[i] + batch.num_nodes
+            if nodes is not None:
+                if offsets[i + 1] > len(nodes):  # an epoch that is larger than any that was looked at
+                    nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
+                nodes[offsets[i] : offsets[i + 1]] = batch.nodes
+            graphs.append(batch)
+        return offsets, nodes
 
     def _make(self, sampled: _Sampled) -> Group:
         group = Group(sampled.job, sampled.path, sampled.index, uses=sampled.count)
@@ -240,29 +253,6 @@ class Preparer:
 
     def _seeds_of(self, job: Job) -> list[Ids]:
         return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
-
-    def _sampled(self, job: Job, then: Sequence[Job]) -> Iterator[SampledBatch]:
-        seeds = self._seeds_of(job)
-        if self._sampler is None:
-            yield from self._sampled_online(job, seeds)
-            return
-        with self._clock.stage("sample", job.first):
-            ahead = [Ahead(one.epoch, one.first, one.count, partial(self._seeds_of, one)) for one in then]
-            self._sampler.sample(job.epoch, job.first, seeds, ahead)
-        sampler = self._sampler
-
-        def take(number: int, _: int) -> SampledBatch:
-            with self._clock.stage("sample", job.first + number):
-                return sampler.take(number)
-
-        yield from self._results(take, range(job.count))
-
-    def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
-        def sample(number: int, part: Ids) -> SampledBatch:
-            with self._clock.stage("sample", job.first + number):
-                return self._online.sample(job.epoch, job.first + number, part)
-
-        yield from self._results(sample, seeds)
 
     def _results(self, make: Callable[[int, Item], SampledBatch], items: Iterable[Item]) -> Iterator[SampledBatch]:
         """What the sampling threads make of each, in order."""

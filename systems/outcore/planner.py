@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from systems import _native
+from systems.engine.batch_store import BatchWriter
 from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.packed_layout import slot_rows
 from systems.engine.reader import RowReader
@@ -66,6 +67,7 @@ class Sizes:
         graph_pieces: of them in memory, and
         graph_nodes: destinations drawn for at a time, by
         threads: so many.
+        room_bytes: in which sampled mini-batches are laid out to be written together.
         plan: all buffers.
     """
 
@@ -82,6 +84,7 @@ class Sizes:
     graph_pieces: int
     graph_nodes: int
     threads: int
+    room_bytes: int
     bounds: Bounds
     plan: Plan
 
@@ -144,9 +147,11 @@ class _Planner:
             disk = packed * self.uses(group) * self.row + sampled * group * graph
             items.append(PlanItem("chunks and graphs of the groups under way", disk, "disk"))
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
+        hops = len(self.workload.sampler.fanout)
+        room = (self.threads + 1) * BatchWriter.bound_bytes(self.bounds.sampled_bytes, hops)
         return Sizes(
             self.external, group, self.uses(group), window, slots, self.device_slots, self.piece, self.pieces, packing,
-            self.graph_piece, self.graph_pieces, self.graph_nodes, self.threads, self.bounds, plan,
+            self.graph_piece, self.graph_pieces, self.graph_nodes, self.threads, room, self.bounds, plan,
         )  # fmt: skip
 
     def uses(self, count: int) -> int:
@@ -306,7 +311,8 @@ class _Planner:
             sampling = int(share * group * ExternalSampler.batch_bytes(bounds))
         else:
             sampling = self.threads * bounds.scratch_bytes
-        sampling += (2 * self.threads + 1) * bounds.sampled_bytes  # being finished, waiting, and as one is written
+        # Being finished, waiting, and as one is written; or finished, and laid out with one more.
+        sampling += (2 * self.threads + 1) * bounds.sampled_bytes
         ahead = self._ahead(group)
         # In the pass itself the edges of the groups behind come in.
         sampling += ahead + ahead // 2

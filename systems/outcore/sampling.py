@@ -18,16 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
+from systems.engine.batch_store import BatchWriter
 from systems.engine.bounds import Bounds
 from systems.engine.direct_files import PAGE, io_failed
 from systems.engine.reader import Mode, ReadStats
 from systems.interface import DiskProfile
 from systems.outcore.labels import LabelReader
 from workloads.errors import DataIOError, DatasetError, InputError
-from workloads.sampling.batch import Block, SampledBatch
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
+Nodes = npt.NDArray[np.uint32]
 _PIECE = 512 << 10
 _PIECES = 16
 _LEAST_PIECES = 4
@@ -106,9 +107,8 @@ class ExternalSampler:
         )
         self._num_hops = len(workload.sampler.fanout)
         self._begun: deque[_Begun] = deque()
-        self._epoch = 0
-        self._batches: list[tuple[int, int]] = []
-        self._label_values: list[Ids] = []
+        self._label_values: Ids = np.empty(0, dtype=np.int64)
+        self._seed_offsets: Ids = np.zeros(1, dtype=np.int64)
         self._label_reads = ReadStats()
 
     @staticmethod
@@ -130,7 +130,7 @@ class ExternalSampler:
 
     @staticmethod
     def batch_bytes(bounds: Bounds) -> int:
-        """Host memory of the largest mini-batch between its first hop and `take`."""
+        """Host memory of the largest mini-batch between its first hop and `write`."""
         # Earlier hops are blocks already. Of the last one there is a source's id for each edge and, for each
         # destination, its own id and two words; where a finished mini-batch has 8 bytes of index pointers.
         destinations = bounds.sampled_bytes - 8 * bounds.max_nodes - 4 * bounds.max_edges
@@ -150,7 +150,7 @@ class ExternalSampler:
         return 8 * slots + 16 * bounds.max_nodes
 
     def sample(self, epoch: int, first: int, seeds: Sequence[Ids], ahead: Sequence[Ahead] = ()) -> None:
-        """Sample mini-batches `first`, `first + 1`, … of `epoch` from these seed nodes; `take` hands them out.
+        """Sample mini-batches `first`, `first + 1`, … of `epoch` from these seed nodes; `write` hands them out.
 
         Args:
             ahead: the groups that follow, in order; as far as they are given they draw hops in the same passes, one
@@ -189,10 +189,7 @@ class ExternalSampler:
         begun = self._begun.popleft()
         values, read = self._labels.read(begun.seeds)
         self._label_reads.add(read)
-        self._epoch = epoch
-        sizes = np.diff(begun.offsets).tolist()
-        self._batches = [(first + i, size) for i, size in enumerate(sizes)]
-        self._label_values = [part.copy() for part in np.split(values, begun.offsets[1:-1])]
+        self._label_values, self._seed_offsets = values, begun.offsets
 
     def _begin(self, group: Ahead) -> None:
         parts = [np.asarray(part, dtype=np.int64) for part in group.seeds()]
@@ -213,20 +210,35 @@ class ExternalSampler:
             raise DatasetError(str(error), "check the dataset with `outcore data verify`") from None
         raise InputError(str(error), "mend the seed nodes, batch size or fan-out") from None
 
-    def take(self, i: int) -> SampledBatch:
-        """The `i`-th mini-batch of the last `sample`; each once, any number of threads at a time."""
-        nodes, hops, edge_reads, list_reads = self._native.take(i)
-        index, seeds = self._batches[i]
-        return SampledBatch(
-            epoch=self._epoch,
-            index=index,
-            nodes=nodes.astype(np.int64),
-            num_seeds=seeds,
-            blocks=tuple(Block(*hop) for hop in hops),
-            labels=self._label_values[i],
-            edge_reads=edge_reads,
-            list_reads=list_reads,
-        )
+    def write(self, to: BatchWriter, room_bytes: int, nodes: Nodes | None) -> tuple[Ids, Nodes | None]:
+        """All mini-batches of the last `sample` to a file, several at a time.
+
+        Args:
+            room_bytes: memory in which they are laid out; more where one needs it.
+            nodes: uint32, filled with the nodes of all mini-batches in order, made anew where they are more; None:
+                they are not wanted.
+
+        Returns:
+            int64 [mini-batches + 1], where each one's nodes begin; and `nodes`.
+
+        Raises:
+            DataIOError: the disk is full or fails.
+        """
+        offsets, begin = np.zeros(len(self._seed_offsets), dtype=np.int64), 0
+        while begin < len(offsets) - 1:
+            room, at = to.room(room_bytes), int(offsets[begin])
+            target = None if nodes is None else nodes[at:]
+            sizes = self._native.lay_out(begin, self._label_values, self._seed_offsets, room, target).reshape(-1, 3)
+            if not len(sizes):  # an epoch that is larger than any that was looked at
+                nbytes, count = self._native.needs(begin, int(np.diff(self._seed_offsets)[begin]))
+                room_bytes = max(room_bytes, nbytes)
+                if nodes is not None and len(nodes) < at + count:
+                    nodes = np.concatenate([nodes, np.empty(at + count - len(nodes), dtype=np.uint32)])
+                continue
+            to.append_made([(head, body, count) for head, body, count in sizes.tolist()])
+            offsets[begin + 1 : begin + 1 + len(sizes)] = at + np.cumsum(sizes[:, 2])
+            begin += len(sizes)
+        return offsets, nodes
 
     def reads(self) -> ReadStats:
         """What was asked of the disk so far, for the graph and the labels."""

@@ -120,6 +120,50 @@ void long_requests_begin_at_a_page() {
     CHECK(reads.by_size == expected);
 }
 
+// All mini-batches of the group that was finished, laid out in a room of `room` bytes, and their nodes.
+struct Laid {
+    std::vector<LaidOut> sizes;
+    std::vector<std::byte> bytes;
+    std::vector<std::uint32_t> nodes;
+
+    bool operator==(const Laid& other) const { return bytes == other.bytes && nodes == other.nodes; }
+};
+
+Laid laid_out(ExternalSampler& sampler, std::span<const std::int64_t> offsets, std::size_t room = 1 << 16) {
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(offsets.back()));
+    std::iota(labels.begin(), labels.end(), 100);
+    Laid found;
+    std::vector<std::byte> memory(room);
+    std::vector<std::uint32_t> nodes(10);
+    while (found.sizes.size() + 1 < offsets.size()) {
+        const auto begin = found.sizes.size();
+        const auto made = sampler.lay_out(begin, labels, offsets, memory, nodes);
+        if (made.empty()) {
+            const LaidOut next = sampler.laid_out(begin, static_cast<std::size_t>(offsets[begin + 1] - offsets[begin]));
+            CHECK(next.bytes > memory.size() || next.nodes > nodes.size());
+            memory.resize(std::max(memory.size(), static_cast<std::size_t>(next.bytes)));
+            nodes.resize(std::max(nodes.size(), static_cast<std::size_t>(next.nodes)));
+            continue;
+        }
+        std::size_t bytes = 0, count = 0;
+        for (const auto& one : made) {
+            bytes += one.bytes;
+            count += one.nodes;
+        }
+        found.bytes.insert(found.bytes.end(), memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(bytes));
+        found.nodes.insert(found.nodes.end(), nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(count));
+        found.sizes.insert(found.sizes.end(), made.begin(), made.end());
+        bool told = false;
+        try {
+            sampler.lay_out(begin, labels, offsets, memory, nodes);
+        } catch (const std::invalid_argument&) {
+            told = true;
+        }
+        CHECK(told);  // each once
+    }
+    return found;
+}
+
 // A ring: node i's neighbours are the 20 that follow it.
 void a_ring_is_sampled() {
     constexpr std::int64_t nodes = 5000, degree = 20;
@@ -140,20 +184,42 @@ void a_ring_is_sampled() {
         ExternalSampler sampler({indptr.path, 0, 8, nodes + 1}, {indices.path, 0, 4, nodes * degree}, options);
         const std::vector<std::int64_t> numbers{0, 1, 2}, seeds{4990, 3, 70, 4, 2000, 2001}, offsets{0, 3, 4, 6};
         CHECK(!sampler.sample(2, numbers, seeds, offsets));
+        const Laid found = laid_out(sampler, offsets, 4096);
+        const std::byte* at = found.bytes.data();
         for (std::size_t b = 0; b < 3; ++b) {
-            const ExternalBatch batch = sampler.take(b);
-            CHECK(batch.hops.size() == 3);
-            CHECK(std::set<std::uint32_t>(batch.nodes.begin(), batch.nodes.end()).size() == batch.nodes.size());
-            for (const auto& hop : batch.hops) {
-                for (std::size_t i = 0; i < static_cast<std::size_t>(hop.num_dst); ++i) {
-                    for (auto e = hop.indptr[i]; e < hop.indptr[i + 1]; ++e) {
-                        const std::int64_t source = batch.nodes[static_cast<std::size_t>(hop.indices[static_cast<std::size_t>(e)])];
-                        const std::int64_t step = (source - batch.nodes[i] + nodes) % nodes;
+            const std::byte* next = at;
+            const auto read = [&]<class T>(std::size_t count, T) {
+                std::vector<T> values(count);
+                std::memcpy(values.data(), next, count * sizeof(T));
+                next += (count * sizeof(T) + 7) / 8 * 8;
+                return values;
+            };
+            const auto batch = read(found.sizes[b].nodes, std::uint32_t{});
+            CHECK(std::set<std::uint32_t>(batch.begin(), batch.end()).size() == batch.size());
+            const auto fields = read(8, std::int64_t{});
+            const std::int64_t count = offsets[b + 1] - offsets[b];
+            CHECK(fields[0] == 2 && fields[1] == static_cast<std::int64_t>(b) && fields[2] == count && fields[6] == 4 && fields[7] == 3);
+            const auto shapes = read(12, std::int64_t{});
+            const auto labels = read(static_cast<std::size_t>(count), std::int64_t{});
+            CHECK(labels.front() == 100 + offsets[b]);
+            std::int64_t edges = 0;
+            for (std::size_t h = 0; h < 3; ++h) {
+                const auto starts = read(static_cast<std::size_t>(shapes[4 * h + 1]) + 1, std::uint32_t{});
+                const auto sources = read(static_cast<std::size_t>(shapes[4 * h + 2]), std::int32_t{});
+                edges += shapes[4 * h + 2];
+                for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+                    for (auto e = starts[i]; e < starts[i + 1]; ++e) {
+                        const std::int64_t source = batch[static_cast<std::size_t>(sources[e])];
+                        const std::int64_t step = (source - batch[i] + nodes) % nodes;
                         CHECK(step >= 1 && step <= degree);
                     }
                 }
             }
+            CHECK(fields[3] == edges && edges > 0);
+            CHECK(static_cast<std::uint64_t>(next - at) == (4 * batch.size() + 7) / 8 * 8 + found.sizes[b].body_bytes);
+            at += found.sizes[b].bytes;
         }
+        CHECK(at == found.bytes.data() + found.bytes.size());
     }
 }
 
@@ -180,24 +246,14 @@ void threads_sample_the_same() {
         options.threads = threads;
         ExternalSampler sampler({indptr.path, 0, 8, nodes + 1}, {indices.path, 0, 4, nodes * degree}, options);
         CHECK(!sampler.sample(1, numbers, seeds, offsets));
-        std::vector<ExternalBatch> batches(numbers.size());
-        std::vector<std::thread> takers;
-        for (std::uint32_t t = 0; t < threads; ++t)
-            takers.emplace_back([&, t] {
-                for (std::size_t b = t; b < batches.size(); b += threads) batches[b] = sampler.take(b);
-            });
-        for (auto& taker : takers) taker.join();
-        return std::pair{std::move(batches), sampler.reads().bytes_read};
+        auto found = laid_out(sampler, offsets);
+        return std::pair{std::move(found), sampler.reads().bytes_read};
     };
     const auto [wanted, bytes] = sampled(1);
+    CHECK(wanted.sizes.size() == 12);
     for (const std::uint32_t threads : {2U, 5U}) {
         const auto [found, read] = sampled(threads);
-        CHECK(read == bytes);
-        for (std::size_t b = 0; b < found.size(); ++b) {
-            CHECK(found[b].nodes == wanted[b].nodes && found[b].hops.size() == wanted[b].hops.size());
-            for (std::size_t h = 0; h < found[b].hops.size(); ++h)
-                CHECK(found[b].hops[h].indices == wanted[b].hops[h].indices && found[b].hops[h].indptr == wanted[b].hops[h].indptr);
-        }
+        CHECK(read == bytes && found == wanted);
     }
 }
 
@@ -240,12 +296,7 @@ void groups_share_passes() {
         }
         shared.finish();
         CHECK(!alone.sample(static_cast<std::uint64_t>(group), numbers, seeds_of(group), offsets));
-        for (std::size_t b = 0; b < numbers.size(); ++b) {
-            const ExternalBatch wanted = alone.take(b), found = shared.take(b);
-            CHECK(found.nodes == wanted.nodes && found.hops.size() == 3 && found.edge_reads == wanted.edge_reads);
-            for (std::size_t h = 0; h < 3; ++h)
-                CHECK(found.hops[h].indices == wanted.hops[h].indices && found.hops[h].indptr == wanted.hops[h].indptr);
-        }
+        CHECK(laid_out(shared, offsets) == laid_out(alone, offsets));
     }
     shared.forget();
     CHECK(!shared.sample(9, numbers, seeds_of(9), offsets));

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from systems.outcore.sampling import Ahead, ExternalSampler
+from systems.engine.batch_store import BatchReader, BatchWriter
+from systems.outcore.sampling import Ahead, ExternalSampler, Nodes
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
@@ -25,9 +27,23 @@ def external(workload: Workload, epoch: int, first: int, count: int, **arguments
     sampler = ExternalSampler(workload, **{"gap_bytes": 0, **arguments})
     try:
         sampler.sample(epoch, first, make_seed_plan(workload).batches(epoch)[first : first + count])
-        return [sampler.take(i) for i in range(count)]
+        return written(sampler)
     finally:
         sampler.close()
+
+
+def written(sampler: ExternalSampler, room_bytes: int = 1 << 16, nodes: Nodes | None = None) -> list[SampledBatch]:
+    """What was sampled, by way of the file; its nodes are as `write` tells."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = BatchWriter(Path(folder) / "samples")
+        offsets, nodes = sampler.write(writer, room_bytes, np.empty(0, dtype=np.uint32) if nodes is None else nodes)
+        reader = BatchReader(Path(folder) / "samples", index=writer.close(save_index=False))
+        batches = [reader.read(i) for i in range(len(reader))]
+        reader.close()
+    assert nodes is not None and offsets[-1] <= len(nodes)
+    for batch, begin, end in zip(batches, offsets[:-1], offsets[1:], strict=True):
+        assert np.array_equal(nodes[begin:end], batch.nodes)
+    return batches
 
 
 def assert_equal(found: list[SampledBatch], workload: Workload, epoch: int, first: int) -> None:
@@ -118,7 +134,7 @@ def test_groups_that_share_passes_are_the_same_mini_batches(
     sampler = ExternalSampler(workload, gap_bytes=0, threads=threads, piece_bytes=8192)
     for number, group in enumerate(groups):
         sampler.sample(group.epoch, group.first, group.seeds(), groups[number + 1 : number + 1 + ahead])
-        assert_equal([sampler.take(i) for i in range(group.count)], workload, group.epoch, group.first)
+        assert_equal(written(sampler), workload, group.epoch, group.first)
     sampler.close()
 
 
@@ -141,13 +157,41 @@ def test_a_group_costs_one_pass_where_the_next_ones_are_foretold(tiny_dataset: D
     assert all(0.3 * one < both < 0.4 * one for one, both in zip(alone[1:-2], shared[1:-2], strict=True))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("room_bytes", [4096, 3 * 4096, 1 << 20])
+def test_the_file_is_as_if_mini_batches_were_appended(
+    tiny_dataset: Dataset, tmp_path: Path, room_bytes: int, threads: int
+) -> None:
+    workload = workload_of(tiny_dataset, fanout=(5, 3))
+    seeds = make_seed_plan(workload).batches(4)[2:11]
+    sampler, online = ExternalSampler(workload, gap_bytes=0, threads=threads), make_sampler(workload)
+    sampler.sample(4, 2, seeds)
+    whole, single = BatchWriter(tmp_path / "whole"), BatchWriter(tmp_path / "single")
+    offsets, nodes = sampler.write(whole, room_bytes, None)
+    for i, part in enumerate(seeds):
+        single.append(online.sample(4, 2 + i, part))
+    index, wanted = whole.close(save_index=False), single.close(save_index=False)
+    assert nodes is None and np.diff(offsets).tolist() == wanted.num_nodes.tolist()
+    assert np.array_equal(index.entries, wanted.entries)
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "single").read_bytes()
+    sampler.close()
+
+
+def test_room_for_nodes_grows(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset)
+    sampler = ExternalSampler(workload, gap_bytes=0, threads=2)
+    sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:5])
+    assert_equal(written(sampler, nodes=np.empty(100, dtype=np.uint32)), workload, 0, 0)
+    sampler.close()
+
+
 def test_who_was_not_foretold_starts_from_its_seed_nodes(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset, fanout=(5, 5))
     first, second, third, fourth = groups_of(workload, 2, 10)[:4]
     sampler = ExternalSampler(workload, gap_bytes=0)
     for group, ahead in ((first, [second]), (third, [second]), (second, []), (fourth, [first]), (first, [])):
         sampler.sample(group.epoch, group.first, group.seeds(), ahead)
-        assert_equal([sampler.take(i) for i in range(group.count)], workload, group.epoch, group.first)
+        assert_equal(written(sampler), workload, group.epoch, group.first)
     sampler.close()
 
 
@@ -157,7 +201,7 @@ def test_a_sampler_goes_on_after_a_fault(tiny_dataset: Dataset) -> None:
     with pytest.raises(InputError, match="twice"):
         sampler.sample(0, 0, [np.array([4, 4])])
     sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:2])
-    assert_equal([sampler.take(0), sampler.take(1)], workload, 0, 0)
+    assert_equal(written(sampler), workload, 0, 0)
     sampler.close()
 
 
