@@ -374,9 +374,12 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
             reads[size] = reads.get(size, 0.0) + groups * count
         how = "passes over graph and features"
     hits = _per_cent(_accesses(share) - missed, _accesses(share))
+    # A row is in whichever slot was free. The device's cross the bus when they are filled, the host's whenever they are used.
+    on_device = sizes.device_slots / max(1, sizes.slots)
     return _Found(
         {size: count / share.scale for size, count in reads.items()},
-        f"{how}; keeps {hits} of the accesses (Belady over the epoch)", copied_rows=_accesses(share),
+        f"{how}; keeps {hits} of the accesses (Belady over the epoch)",
+        copied_rows=(1.0 - on_device) * _accesses(share) + on_device * missed,
     )  # fmt: skip
 
 

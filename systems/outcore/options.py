@@ -42,7 +42,7 @@ class OutcoreOptions(Options):
         "auto", description="of the memory for rows, on a device of its own: `auto` (what it has), `off`, or a size; "
         "the device reads the others itself"
     )  # fmt: skip
-    samplers: int = Field(0, ge=0, le=256, description="threads that sample online; 0: one for each core")
+    samplers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core if memory allows")
     io_depth: int = Field(128, ge=1, le=4096, description="single-row reads in flight")
     io_granularity: Literal["logical", "4096"] = Field(
         "logical", description="smallest read of single rows: the device's logical block, or 4096"

@@ -95,7 +95,14 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     Raises:
         BudgetError: a part does not fit; names it.
     """
-    return _Planner(workload, runtime, budget, options).sizes()
+    planner = _Planner(workload, runtime, budget, options)
+    while True:
+        try:
+            return planner.sizes()
+        except BudgetError:
+            if options.samplers or planner.threads == 1:
+                raise
+            planner.threads //= 2
 
 
 class _Planner:
@@ -112,13 +119,21 @@ class _Planner:
         self.graph_piece = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
         self.graph_pieces = ExternalSampler.pieces(self.graph_piece, runtime.disk)
         self.graph_nodes = 2048 if small else 8192
-        self.threads = options.samplers or (1 if host is not None and host < _FEW_THREADS else runtime.cores)
+        self.threads = options.samplers or self._threads()
         unit = slot_rows(self.row) * self.row
         ahead = min(options.read_ahead_bytes, in_flight(runtime.disk))
         ahead = ahead if host is None else max(4 * unit, min(ahead, host // 16))
         self.piece = max(unit, min(options.request_bytes, ahead // 4) // unit * unit)
         self.pieces = max(2, ahead // self.piece)
         self.device_slots = self._device_slots()
+
+    def _threads(self) -> int:
+        """One a core, as far as an eighth of the budget holds what each works with."""
+        host, cores, bounds = self.budget.host, self.runtime.cores, self.bounds
+        if host is None:
+            return cores
+        working = ExternalSampler.relabel_bytes(bounds) if self.external else bounds.scratch_bytes
+        return 1 if host < _FEW_THREADS else max(1, min(cores, host // 8 // (working + 2 * bounds.sampled_bytes)))
 
     def sizes(self) -> Sizes:
         held = self._held()

@@ -120,11 +120,13 @@ def larger_dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 @pytest.mark.parametrize("device", ["cpu", "emulated:null"])
 def test_what_fits_in_some_memory_fits_in_more(larger_dataset: Dataset, device: str, replay: bool) -> None:
     workload = workload_of(larger_dataset, batch_size=40, fanout=(8, 8))
-    fitted = 0
-    for host in range(10 << 20, 28 << 20, 500_000):
+    fitted, cores = 0, 64
+    for host in [*range(10 << 20, 28 << 20, 500_000), *range(45 << 20, 60 << 20, 1_000_000)]:
         budget = MemoryBudget(host, None if device == "cpu" else 12 << 20)
         try:
-            with running("outcore", workload, device=device, budget=budget, prepare=False, replay=replay) as system:
+            with running(
+                "outcore", workload, device=device, budget=budget, prepare=False, replay=replay, cores=cores
+            ) as system:
                 assert system.plan().total("host") <= host
         except BudgetError as error:
             assert not fitted, f"{host} bytes are too few where {fitted} are not: {error}"
@@ -345,6 +347,20 @@ def _fio_profile(limited: tuple[float, float] | None = None) -> DiskProfile:
     points = [DiskPoint(size, 256, 1e6 / us, 1e6 * size / us) for size, us in FIO_US.items()]
     stream = DiskPoint(1 << 20, 32, 1e6 / FIO_STREAM_US, 1e6 * (1 << 20) / FIO_STREAM_US, "sequential")
     return DiskProfile((*points, stream), limited=limited)
+
+
+@pytest.mark.parametrize("external", ["on", "off"])
+def test_as_many_cores_as_there_are_threads_in_memory(tiny_dataset: Dataset, external: str) -> None:
+    """A host of many cores needs no more memory than one of few."""
+    workload = workload_of(tiny_dataset, batch_size=200, fanout=(10, 10, 10))
+    budget, threads, slots = MemoryBudget(64 << 20), [], []
+    for cores in (1, 4, 256):
+        with running("outcore", workload, cores=cores, budget=budget, external_sampling=external) as system:
+            plan = system.plan()
+            threads.append(system._sizes.threads)  # type: ignore[attr-defined]
+            slots.append(sum(item.bytes for item in plan.items if item.tier == "host"))
+    assert threads[0] == 1 and threads[1] == 4 < threads[2] < 256
+    assert max(slots) <= 64 << 20
 
 
 def test_requests_between_a_profiles_sizes_take_as_long_as_fio_measures() -> None:
