@@ -374,7 +374,7 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
             reads[size] = reads.get(size, 0.0) + groups * count
         how = "passes over graph and features"
     hits = _per_cent(_accesses(share) - missed, _accesses(share))
-    # A row is in whichever slot was free. The device's cross the bus when they are filled, the host's whenever they are used.
+    # A row is in whichever slot was free: the device's cross the bus when they are filled, the host's at every use.
     on_device = sizes.device_slots / max(1, sizes.slots)
     return _Found(
         {size: count / share.scale for size, count in reads.items()},

@@ -1,4 +1,5 @@
-"""What each strategy takes of the device's time, by its profile and exact counts: the least is chosen.
+"""What each strategy takes of the device's time, by its profile and exact counts, and what the device has to wait for
+the processor meanwhile, as this host took it: the least is chosen.
 
 Four strategies (issue: the frontier): rows read online in the order in which mini-batches are drawn; read one by one
 with Belady's choice of what is kept; packed once and replayed; and distributed by one pass over the table.
@@ -53,7 +54,7 @@ class TablePass:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of the device for one group of mini-batches, its graph included where that is known.
+    """Seconds of one group of mini-batches, its graph included where that is known.
 
     Attributes:
         distribute: one pass over the table, the misses written and read back.
@@ -105,9 +106,10 @@ def passes_of(sampled: Sample, misses: int, row_bytes: int) -> Iterator[TablePas
 
 def predict(
     profile: DiskProfile, *, uses: int, misses: int, row_bytes: int, table_bytes: int, block_bytes: int = _BLOCK,
-    sampled: Sample | None = None, beside: Mapping[int, float] | None = None,
+    sampled: Sample | None = None, beside: Mapping[int, float] | None = None, planned_s: float = 0.0,
+    written_s: float = 0.0,
 ) -> Prediction | None:  # fmt: skip
-    """Seconds that the device needs to bring the rows of a group; None: the profile does not say.
+    """Seconds that it takes to bring the rows of a group; None: the profile does not say.
 
     Args:
         uses: rows asked for, over its mini-batches.
@@ -116,6 +118,8 @@ def predict(
         sampled: the rows that miss, of every mini-batch, in some regions of the table; as if all lay at random where
             they are not known yet.
         beside: what else is read for the group, request bytes -> how many (its graph).
+        planned_s: of the processor, to find where rows lie, and
+        written_s: to write the mini-batches, as this group took them: what the device waits for.
     """
     rate = profile.sequential_bytes_per_s()
     if rate <= 0 or not any(point.pattern == "random" for point in profile.points):
@@ -136,7 +140,9 @@ def predict(
     # A class limits reads and writes each by itself; on the bare device they take turns.
     written = max(0.0, moved - times[best]) if profile.limited else moved
     single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
-    return Prediction(times[best] + written, single, online, moved, found[best])
+    # Slots are planned while the group before reads its chunks; single reads take longer than that.
+    waits = written_s + max(0.0, planned_s - profile.seconds(back))
+    return Prediction(times[best] + written + waits, single + written_s, online, moved, found[best])
 
 
 def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

@@ -98,7 +98,8 @@ class Group:
 
 @dataclass
 class _Sampled:
-    """A group that was sampled: its file, the nodes of its mini-batches in order, what the disk was asked for that."""
+    """A group that was sampled: its file, the nodes of its mini-batches in order, what the disk was asked for that, and
+    the seconds that writing took."""
 
     job: Job
     path: Path
@@ -106,6 +107,7 @@ class _Sampled:
     uses: Uses
     count: int
     reads: ReadStats
+    written_s: float
 
 
 class Preparer:
@@ -194,7 +196,7 @@ class Preparer:
     def _sample(self, job: Job, then: Sequence[Job]) -> _Sampled:
         nodes = np.empty(self._sizes.group_uses, dtype=np.uint32) if self._sizes.slots > 0 else None
         seeds, before, path = self._seeds_of(job), self._reads(), self._path("samples")
-        graphs = BatchWriter(path, fix=_FIX, reuse=True)
+        graphs, written_s = BatchWriter(path, fix=_FIX, reuse=True), 0.0
         try:
             if self._sampler is None:
                 offsets, nodes = self._write_online(job, seeds, graphs, nodes)
@@ -202,7 +204,9 @@ class Preparer:
                 with self._clock.stage("sample", job.first):
                     ahead = [Ahead(one.epoch, one.first, one.count, partial(self._seeds_of, one)) for one in then]
                     self._sampler.sample(job.epoch, job.first, seeds, ahead)
+                    start = time.monotonic()
                     offsets, nodes = self._sampler.write(graphs, self._sizes.room_bytes, nodes)
+                    written_s = time.monotonic() - start
             index = graphs.close(save_index=False, sync=False)
         except BaseException:
             graphs.abandon()
@@ -212,7 +216,8 @@ class Preparer:
         count = int(offsets[-1])
         used = np.empty(0, dtype=np.uint32) if nodes is None else nodes[:count]
         counts = np.array([len(part) for part in seeds], dtype=np.int64)
-        return _Sampled(job, path, index, Uses(used, offsets, counts), count, difference(self._reads(), before))
+        reads = difference(self._reads(), before)
+        return _Sampled(job, path, index, Uses(used, offsets, counts), count, reads, written_s)
 
     def _write_online(
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
@@ -237,7 +242,7 @@ class Preparer:
         group = Group(sampled.job, sampled.path, sampled.index, uses=sampled.count)
         if self._slots is not None:
             uses = self._pin(group, sampled.uses)
-            self._place(group, self._slots, uses, sampled.reads)
+            self._place(group, self._slots, uses, sampled)
             group.rows = self._path("rows")
             writer = self._writer(group, group.rows)
             try:
@@ -278,12 +283,14 @@ class Preparer:
                 self._slots = _native.SlotPlanner(sizes.slots - len(self._pins), sizes.window, True, sizes.threads)
             return self._pins.without(uses)
 
-    def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses, graph: ReadStats) -> None:
+    def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses, sampled: _Sampled) -> None:
+        start = time.monotonic()
         with self._clock.stage("inspect", group.job.first):
             try:
                 planner.plan(uses.nodes, uses.offsets, uses.seeds)
             except ValueError as error:
                 raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+        planned_s = time.monotonic() - start
         group.misses = len(uses.nodes) - planner.hits
         group.hits, group.carried = group.uses - group.misses, planner.carried
         dataset, disk = self._workload.dataset, self._runtime.disk
@@ -292,7 +299,7 @@ class Preparer:
             group.prediction = predict(
                 disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
                 table_bytes=dataset.feature_bytes, block_bytes=self._single_block, sampled=planner.sampled_misses,
-                beside=graph.requests_by_size,
+                beside=sampled.reads.requests_by_size, planned_s=planned_s, written_s=sampled.written_s,
             )  # fmt: skip
         if group.prediction is not None:
             group.gap_bytes = group.prediction.table_pass.gap_bytes

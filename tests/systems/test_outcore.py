@@ -321,6 +321,20 @@ def test_the_pass_reads_what_its_prediction_says_for_rows_wherever_they_lie() ->
     assert list(expected_passes(0, rows, row)) == [] == list(passes_of(lambda *_: np.empty(0, dtype=np.int64), 0, row))
 
 
+def test_what_the_device_waits_for_the_processor_is_predicted_too() -> None:
+    wanted = {"uses": 10**6, "misses": 10**5, "row_bytes": 512, "table_bytes": 10**9}
+    free = predict(PROFILE, **wanted)
+    assert free is not None
+    read_back = PROFILE.seconds({1 << 20: 10**5 * 512 / (1 << 20)})
+    hidden = predict(PROFILE, **wanted, planned_s=read_back, written_s=0.25)
+    seen = predict(PROFILE, **wanted, planned_s=read_back + 0.5, written_s=0.25)
+    assert hidden is not None and seen is not None
+    assert hidden.distribute == pytest.approx(free.distribute + 0.25)
+    assert seen.distribute == pytest.approx(free.distribute + 0.75)
+    assert seen.single == hidden.single == pytest.approx(free.single + 0.25)
+    assert (seen.online, seen.replay) == (free.online, free.replay)
+
+
 def test_a_class_gets_the_gap_at_which_requests_and_bytes_run_out_together() -> None:
     points = tuple(DiskPoint(size, 256, min(40e3, 2e8 / size), 0.0) for size in (512, 4096, 65536))
     disk = DiskProfile((*points, DiskPoint(1 << 20, 8, 190.0, 2e8, "sequential")), limited=(40e3, 2e8))
