@@ -132,9 +132,10 @@ def predict(
     if not found:
         found = list(expected_passes(misses, table_bytes // row_bytes, row_bytes))
     found.append(TablePass(table_bytes, table_bytes / _MIB, table_bytes))
-    # While a group's graph is read, the group before reads its chunks, or its single rows. Then comes the pass.
-    before = profile.seconds(_sum(others, back))
-    times = [before + profile.seconds(made.reads()) for made in found]
+    # A group's graph is read with the device to itself; during the pass the group before reads its chunks, or, when the
+    # next one's graph is read, its single rows.
+    graph = profile.seconds(others)
+    times = [graph + profile.seconds(_sum(back, made.reads())) for made in found]
     # Of gaps that differ by next to nothing the longest, which has the fewest requests.
     best = max(at for at, time in enumerate(times) if time <= 1.01 * min(times))
     # A class limits reads and writes each by itself; on the bare device they take turns.
