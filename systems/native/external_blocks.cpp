@@ -91,6 +91,7 @@ std::vector<LaidOut> ExternalSampler::lay_out(std::size_t begin, std::span<const
     if (offsets.size() != finished_.size() + 1 || labels.size() != static_cast<std::size_t>(offsets.back()))
         throw std::invalid_argument("labels are those of the seed nodes of the group that was finished");
     if (begin >= finished_.size() || finished_[begin].taken) throw std::invalid_argument("this mini-batch is not there");
+    check_stop();
     if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
     std::vector<LaidOut> made;
     std::atomic<std::size_t> claimed{begin};

@@ -86,12 +86,12 @@ public:
                                           std::span<const std::int64_t> seeds, std::span<const std::int64_t> offsets);
     // Relabels mini-batches of the group that was finished from `begin` on and lays them out one behind the other in `to`, their
     // nodes in `nodes` if they are wanted, until one has no room; each once. `labels` are those of the group's seed nodes.
-    // Neither in two threads nor during a pass.
+    // Neither in two threads nor during a pass. Throws std::runtime_error (stopped).
     std::vector<LaidOut> lay_out(std::size_t begin, std::span<const std::int64_t> labels, std::span<const std::int64_t> offsets,
                                  std::span<std::byte> to, std::optional<std::span<std::uint32_t>> nodes);
     // What the next one takes, after `lay_out` had no room for it.
     LaidOut laid_out(std::size_t i, std::uint64_t labels) const;
-    // Has a pass under way end soon.
+    // Has a pass or a `lay_out` under way end soon.
     void stop();
 
     const PieceReads& reads() const { return reads_; }

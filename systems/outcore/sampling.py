@@ -223,12 +223,17 @@ class ExternalSampler:
 
         Raises:
             DataIOError: the disk is full or fails.
+            InterruptedError: `stop` was called.
         """
         offsets, begin = np.zeros(len(self._seed_offsets), dtype=np.int64), 0
         while begin < len(offsets) - 1:
             room, at = to.room(room_bytes), int(offsets[begin])
             target = None if nodes is None else nodes[at:]
-            sizes = self._native.lay_out(begin, self._label_values, self._seed_offsets, room, target).reshape(-1, 3)
+            try:
+                made = self._native.lay_out(begin, self._label_values, self._seed_offsets, room, target)
+            except RuntimeError as error:
+                raise InterruptedError(str(error)) from None
+            sizes = made.reshape(-1, 3)
             if not len(sizes):  # an epoch that is larger than any that was looked at
                 nbytes, count = self._native.needs(begin, int(np.diff(self._seed_offsets)[begin]))
                 room_bytes = max(room_bytes, nbytes)
@@ -247,7 +252,7 @@ class ExternalSampler:
         return total
 
     def stop(self) -> None:
-        """Have a `sample` in another thread end with InterruptedError."""
+        """Have a `sample` or `write` in another thread end with InterruptedError."""
         self._native.stop()
 
     def close(self) -> None:

@@ -185,6 +185,17 @@ def test_room_for_nodes_grows(tiny_dataset: Dataset) -> None:
     sampler.close()
 
 
+def test_writing_stops(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    workload = workload_of(tiny_dataset)
+    sampler, writer = ExternalSampler(workload, gap_bytes=0), BatchWriter(tmp_path / "samples")
+    sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:5])
+    sampler.stop()
+    with pytest.raises(InterruptedError, match="stopped"):
+        sampler.write(writer, 1 << 16, None)
+    writer.abandon()
+    sampler.close()
+
+
 def test_who_was_not_foretold_starts_from_its_seed_nodes(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset, fanout=(5, 5))
     first, second, third, fourth = groups_of(workload, 2, 10)[:4]
