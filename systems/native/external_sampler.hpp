@@ -77,7 +77,7 @@ public:
     // One pass over the graph, a hop for each group begun. After a failure all groups are forgotten.
     // Throws std::out_of_range (a damaged graph), std::runtime_error (stopped), std::invalid_argument (a group is finished).
     std::optional<ExternalFailure> pass();
-    // The group begun first, which has had a pass for each hop, is what `take` hands out from now on.
+    // The group begun first, which has had a pass for each hop, is what `lay_out` hands out from now on.
     void finish();
     // Drops all groups that are under way.
     void forget();

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,6 @@ from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.uint32]
-Item = TypeVar("Item")
 Strategy = Literal["distribute", "single"]
 _FIX = "make room on the disk of the results folder, or lower group"
 
@@ -223,13 +222,8 @@ class Preparer:
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
     ) -> tuple[Ids, Nodes | None]:
         """As `ExternalSampler.write`, of mini-batches that are sampled one by one."""
-
-        def sample(number: int, part: Ids) -> SampledBatch:
-            with self._clock.stage("sample", job.first + number):
-                return self._online.sample(job.epoch, job.first + number, part)
-
         offsets = np.zeros(job.count + 1, dtype=np.int64)
-        for i, batch in enumerate(self._results(sample, seeds)):
+        for i, batch in enumerate(self._sampled_online(job, seeds)):
             offsets[i + 1] = offsets[i] + batch.num_nodes
             if nodes is not None:
                 if offsets[i + 1] > len(nodes):  # an epoch that is larger than any that was looked at
@@ -259,12 +253,17 @@ class Preparer:
     def _seeds_of(self, job: Job) -> list[Ids]:
         return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
 
-    def _results(self, make: Callable[[int, Item], SampledBatch], items: Iterable[Item]) -> Iterator[SampledBatch]:
+    def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
         """What the sampling threads make of each, in order."""
+
+        def sample(number: int, part: Ids) -> SampledBatch:
+            with self._clock.stage("sample", job.first + number):
+                return self._online.sample(job.epoch, job.first + number, part)
+
         with Pipeline(f"{NAME}-sampling") as pipe:
             self._pipe = pipe
             done: Channel[SampledBatch] = pipe.channel(self._sizes.threads, ordered=True)
-            pipe.stage("sample", self._sizes.threads, make, items, done)
+            pipe.stage("sample", self._sizes.threads, sample, seeds, done)
             yield from pipe.results(done)
 
     def _pin(self, group: Group, uses: Uses) -> Uses:
