@@ -17,7 +17,7 @@ bench: setup
 
 test: setup
 	@scripts/setup --browser
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@scripts/test $(PYTEST_ARGS)
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -5,14 +5,15 @@
 The file is evicted before every extraction and every loader reads the same rows in the same round. torch:
 `index_select` over a tensor that shares the memory map; DGL: a graph whose node features are that tensor, sliced by its
 dataloader (`DataLoader` with `prefetch_node_feats`). torch runs twice, also with read-ahead turned off (`MADV_RANDOM`),
-which is its better case, and that is the one that counts. Seconds; ends with code 1 below 2x.
+which is its better case. And the memory map gathered by 32 and 128 threads that wait for its pages. The strongest of
+all is the judge. Seconds; ends with code 1 below 2x of it.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from systems.engine import RowReader, aligned_empty, evict, gather, madvise, res
 
 DIM = 128
 ROW = 4 * DIM
+OURS = "RowReader"
+# Threads that wait for pages of the memory map: each page fault is one read in flight.
+GATHERERS = (32, 128)
 
 
 def dgl_loader(path: Path, num_rows: int, advice: bool) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -100,11 +104,13 @@ def main() -> int:
             return cold(ours)
 
         runs: dict[str, Callable[[], float]] = {
-            "RowReader": new_round,
+            OURS: new_round,
             "torch.index_select": lambda: cold(lambda: mapped(False)),
             "torch.index_select, MADV_RANDOM": lambda: cold(lambda: mapped(True)),
-            "gather with 32 threads, MADV_RANDOM": lambda: cold(lambda: mapped(True, 32)),
         }
+        for threads in GATHERERS:
+            name = f"gather with {threads} threads, MADV_RANDOM"
+            runs[name] = lambda threads=threads: cold(lambda: mapped(True, threads))  # type: ignore[misc]
         if not args.no_dgl:
             for advice in (False, True):
                 load = dgl_loader(path, num_rows, advice)
@@ -117,10 +123,15 @@ def main() -> int:
                 runs[name] = lambda by_dgl=by_dgl: cold(by_dgl)  # type: ignore[misc]
         print(f"{reader.mode}; {args.rows} rows of {ROW} bytes, torch with {torch.get_num_threads()} threads; seconds:")
         medians = interleave(args.rounds, runs)
-    ours_s = medians.pop("RowReader")
-    medians.pop("gather with 32 threads, MADV_RANDOM")  # ours too: what parallel faults alone give
-    reached = [verdict(f"{name} / RowReader", seconds / ours_s, 2.0) for name, seconds in medians.items()]
-    return 0 if all(reached) else 1
+    name, ratio = strongest(medians)
+    return 0 if verdict(f"{name} (the strongest) / RowReader", ratio, 2.0) else 1
+
+
+def strongest(medians: Mapping[str, float]) -> tuple[str, float]:
+    """The fastest control, and how many times as long as ours it takes."""
+    controls = {name: seconds for name, seconds in medians.items() if name != OURS}
+    name = min(controls, key=lambda control: controls[control])
+    return name, controls[name] / medians[OURS]
 
 
 if __name__ == "__main__":

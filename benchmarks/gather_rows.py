@@ -45,7 +45,7 @@ def main() -> int:
         medians = interleave(
             args.rounds,
             {
-                "fio": lambda: fio(path, pattern="randread", block=ROW, depth=args.depth, seconds=args.seconds)["iops"],
+                "fio": lambda: fio(path, pattern="random", block=ROW, depth=args.depth, seconds=args.seconds)["iops"],
                 "RowReader": ours,
             },
         )

@@ -85,7 +85,7 @@ def main() -> int:
         whole, part = path.parent / "batched", path.parent / "individual"
         print(f"{rows:,} rows of {args.row_bytes} bytes for {len(batches)} mini-batches; table of {args.size}:")
         for number in range(args.rounds + 1):
-            read = fio(path, pattern="read", block=REQUEST, depth=16, seconds=args.seconds)["bytes_per_s"]
+            read = fio(path, pattern="sequential", block=REQUEST, depth=16, seconds=args.seconds)["bytes_per_s"]
             write = fio_write(path.parent, rows * args.row_bytes, depth=16, sync=False)
             batched = pack(whole, table, batches, "batched", memory, args.threads)
             individual = pack(part, table, batches[: args.individual], "individual", memory, args.threads)
@@ -112,7 +112,7 @@ def main() -> int:
         reads = interleave(
             args.rounds,
             {
-                "fio": lambda: fio(packed, pattern="read", block=REQUEST, depth=16, seconds=args.seconds)[
+                "fio": lambda: fio(packed, pattern="sequential", block=REQUEST, depth=16, seconds=args.seconds)[
                     "bytes_per_s"
                 ],
                 "packed reads": lambda: read_all(whole, args.seconds),

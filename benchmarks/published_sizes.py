@@ -2,9 +2,10 @@
 
     python -m benchmarks.published_sizes [--drive aws-nvme] [--memory 0.1x] [--batches 20] [--graphs papers100m,mag240m]
 
-Prints Markdown. Everything is a prediction, but for one comparison: DiskGNN's own paper says how much it and Ginex read
-in an epoch of papers100M (Table 1, its features of 512 bytes, a tenth of them in memory), and what is predicted for
-that setting stands beside it. Exit code 1 where DiskGNN's volume is predicted further off than `--within`.
+Prints Markdown. Everything is a prediction. DiskGNN's paper says what an epoch of papers100M takes and reads with it
+and with Ginex (Table 1: features of 512 bytes, a tenth of them in memory): the predictions for that setting stand
+beside those, each with its error, Ginex with the superbatch of its own paper. Systems are listed by name and not
+ranked as long as one of the four is off by more than `--within`; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from harness.advise.published import GRAPHS
 from harness.experiment import RunSettings
 from harness.ssd.whatif import device_of
 
-# DiskGNN, Table 1: gigabytes read in an epoch of papers100M by Ginex and by DiskGNN.
+# DiskGNN, Table 1: gigabytes that an epoch of papers100M reads, and its seconds.
 PUBLISHED_GB = {"ginex": 484.0, "diskgnn": 73.9}
+PUBLISHED_S = {"ginex": 580.0, "diskgnn": 76.3}
+# Ginex, Section 5.3: its superbatch for papers100M. (Its runtime files are 100 GB there, with fan-outs of 10.)
+OPTIONS = {"ginex": {"superbatch": 3300, "runtime_files": "300GiB"}}
 PAGE = 4096
 
 
@@ -33,20 +37,36 @@ def volume_gb(entry: Forecast) -> float:
     return entry.bytes_read / 1e9
 
 
-def table(found: Advice, epochs: int) -> None:
-    """One graph's systems."""
+def table(found: Advice) -> None:
+    """One graph's systems, by name: predictions this far off rank nothing."""
     print("| system | epoch, s | preparation, s | waits for | read, GB | why |")
     print("| --- | ---: | ---: | --- | ---: | --- |")
-    for entry in found.ranked:
+    for entry in sorted(found.ranked, key=lambda one: one.system):
         print(
             f"| {entry.system} | {entry.epoch_s:,.0f} | {entry.prepare_s:,.0f} | {entry.bound} "
             f"| {entry.bytes_read / 1e9:,.0f} | {entry.why} |"
         )
     for entry in found.refused:
         print(f"| {entry.system} | – | – | – | – | {entry.refused} |")
-    if found.ranked:
-        best = found.ranked[0]
-        print(f"\n{epochs} epochs: {best.system}, {best.total_s(epochs) / 3600:.1f} h\n", flush=True)
+    print(flush=True)
+
+
+def beside_published(found: Advice, within: float) -> bool:
+    """Print predicted and published volumes and times; whether all are within a factor of `within`."""
+    print("| system | what | predicted | published | predicted over published |")
+    print("| --- | --- | ---: | ---: | ---: |")
+    sound = True
+    for entry in sorted(found.ranked, key=lambda one: one.system):
+        for what, unit, predicted, published in (
+            ("volume", "GB", volume_gb(entry), PUBLISHED_GB[entry.system]),
+            ("epoch", "s", entry.epoch_s, PUBLISHED_S[entry.system]),
+        ):
+            ratio = predicted / published
+            sound &= 1 / within <= ratio <= within
+            print(f"| {entry.system} | {what} | {predicted:,.0f} {unit} | {published:,.1f} {unit} | {ratio:.2f} |")
+    for entry in found.refused:
+        print(f"| {entry.system} | refused | {entry.refused} | | |")
+    return sound and not found.refused
 
 
 def main() -> int:
@@ -58,18 +78,17 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--cores", type=int, default=48)
-    parser.add_argument("--within", type=float, default=0.5)
+    parser.add_argument("--within", type=float, default=1.5)
     chosen = parser.parse_args()
     profile = device_of(chosen.drive, Path("results")).profile
     settings = RunSettings(
         memory=chosen.memory, fanout=[20, 15, 10], batch_size=1024, device="emulated:a10g", device_memory="16GiB",
         warmup=0, epochs=1,
     )  # fmt: skip
-    sound = True
     print(
         f"predictions: {chosen.drive}, {chosen.memory} of the features in memory, {chosen.batches} mini-batches sampled"
     )
-    for name in chosen.graphs.split(","):
+    for name in filter(None, chosen.graphs.split(",")):
         graph = GRAPHS[name]
         found, _ = advise_published(
             graph, settings, profile, epochs=chosen.epochs, batches=chosen.batches, cores=chosen.cores
@@ -77,21 +96,16 @@ def main() -> int:
         rows, count = found.share.rows, found.share.num_batches
         print(f"\n## {name} ({graph.dim} {graph.dtype}; {graph.source})\n")
         print(f"{count:,} mini-batches of {rows / count:,.0f} rows\n")
-        table(found, chosen.epochs)
+        table(found)
     graph = replace(GRAPHS["papers100m"], dim=128, dtype="float32")
     found, _ = advise_published(
         graph, settings, profile, epochs=chosen.epochs, batches=chosen.batches, cores=chosen.cores,
-        systems=list(PUBLISHED_GB),
+        systems=list(PUBLISHED_GB), options=OPTIONS,
     )  # fmt: skip
     print("## papers100m beside DiskGNN's Table 1\n")
-    for entry in found.ranked:
-        predicted, published = volume_gb(entry), PUBLISHED_GB[entry.system]
-        print(
-            f"{entry.system}: {predicted:.0f} GB an epoch predicted, {published:.0f} published: "
-            f"{predicted / published:.2f}x"
-        )
-        if entry.system == "diskgnn":
-            sound &= abs(predicted / published - 1) <= chosen.within
+    sound = beside_published(found, chosen.within)
+    print(f"\n{'all' if sound else 'not all'} within a factor of {chosen.within}", end="")
+    print("" if sound else ": the order of these systems at full size is not known")
     return 0 if sound else 1
 
 

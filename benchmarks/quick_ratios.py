@@ -9,27 +9,29 @@ in another order than predicted by more than 15 %.
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import statistics
 import sys
 from pathlib import Path
 
+from harness.claims.pairs import epoch_s
+from harness.claims.published import claims
+from harness.claims.query import OverSettings, Ratio, queries
 from harness.predict import inversions
 from harness.record import Record
 from harness.results import load
 
-PUBLISHED = Path(__file__).resolve().parent.parent / "results" / "published" / "claims.csv"
-
 
 def published_ratios() -> dict[tuple[str, str], list[str]]:
     """(faster, slower) -> what papers say of it, as `2.6x (gd-02, papers100M …)`."""
+    known = claims()
     found: dict[tuple[str, str], list[str]] = {}
-    with PUBLISHED.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["metric"] == "epoch_time_ratio":
-                text = f"{row['value']}x ({row['id']}, {row['condition']})"
-                found.setdefault((row["better"], row["baseline"]), []).append(text)
+    for id_, query in queries().items():
+        ratio = query.run.ratio if isinstance(query.run, OverSettings) else query.run
+        if isinstance(ratio, Ratio) and ratio.kind == "ratio" and ratio.value is epoch_s:
+            pair = (ratio.better.system, ratio.baseline.system)
+            if pair[0] != pair[1]:
+                found.setdefault(pair, []).append(f"{known[id_].published}x ({id_}, {known[id_].condition})")
     return found
 
 

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _disk import fio, parser, verdict
+from _disk import fio, fio_write, parser, verdict
 
 from harness.isolation import Limits, select
-from harness.ssd.fio import fio_environment
 from systems.engine import evict
 from workloads.dataset import Dataset, DatasetWriter
 from workloads.units import format_bytes, parse_count
@@ -154,7 +153,7 @@ def degrees_beside_fio(dataset: Dataset, rounds: int) -> None:
         start = time.perf_counter()
         out_degrees(workload_of(dataset), 64 << 20)
         rates.append(dataset.topology_bytes / (time.perf_counter() - start))
-    disk = fio(dataset.file("indices"), pattern="read", block=1 << 20, depth=16, seconds=2.0)["bytes_per_s"]
+    disk = fio(dataset.file("indices"), pattern="sequential", block=1 << 20, depth=16, seconds=2.0)["bytes_per_s"]
     ratio = statistics.median(rates) / disk
     print(f"out-degrees: {statistics.median(rates) / 1e9:.2f} GB/s, fio {disk / 1e9:.2f} GB/s, ratio {ratio:.2f}")
 
@@ -185,14 +184,9 @@ def reorder_beside_copy(folder: Path) -> None:
         subprocess.run(["rm", "-r", str(made.path)], check=True)
         for part in dataset.manifest.files:
             evict(dataset.file(part))
-        start = time.perf_counter()
-        copy = ["fio", "--name=c", f"--filename={folder}/copy", "--rw=write", "--bs=1M", "--direct=1", "--iodepth=8"]
-        copy += [f"--size={dataset.total_bytes}", "--ioengine=io_uring", "--end_fsync=1", "--output-format=json"]
-        done = subprocess.run(copy, check=True, stdout=subprocess.PIPE, text=True, env=fio_environment())
-        wrote = json.loads(done.stdout)["jobs"][0]["write"]
-        read = fio(dataset.file("features"), pattern="read", block=1 << 20, depth=8, seconds=1.0)["bytes_per_s"]
-        copied = dataset.total_bytes / float(wrote["bw_bytes"]) + dataset.total_bytes / read
-        (folder / "copy").unlink()
+        wrote = fio_write(folder, dataset.total_bytes, depth=8, sync=True)
+        read = fio(dataset.file("features"), pattern="sequential", block=1 << 20, depth=8, seconds=1.0)["bytes_per_s"]
+        copied = dataset.total_bytes / wrote + dataset.total_bytes / read
         print(
             f"reorder {name}: {dataset.total_bytes / ours / 1e9:.2f} GB/s ({facts.feature_windows} windows of features"
             f"{', scratch files' if facts.scratch else ''}); fio reads and writes as much in {copied:.2f} s, ours "

@@ -104,7 +104,7 @@ def record(number: int, cell: tuple[Any, ...], rng: np.random.Generator) -> Reco
             epoch_s=spread(measured) if measured else None, stages_s=epochs[-1].stages_s if epochs else {},
             read_amplification=2.0, accelerator_utilisation=0.2, storage_efficiency=0.2, engine_efficiency=0.9,
             distance_to_limit=0.4, predicted_s=20.0, working_set_bytes=2**28, working_set_over_budget=2.4,
-            extra={"limit_s": 5.0, "belady_rows": 10**5, "engine_efficiency_from": "own requests over extract time"}),
+            extra={"limit_s": 5.0, "engine_efficiency_from": "own requests over extract time"}),
         disk={"limited": {"points": points}, "bare": {"points": points}}, overhead={"calibrate_s": 1.0, "evict_s": 0.1},
         notes={"io": "io_uring registered"}, **{"class": "storage-bound"},
     )  # fmt: skip

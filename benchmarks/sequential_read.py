@@ -42,7 +42,7 @@ def main() -> int:
         medians = interleave(
             args.rounds,
             {
-                "fio": lambda: fio(path, pattern="read", block=REQUEST, depth=args.depth, seconds=args.seconds)[
+                "fio": lambda: fio(path, pattern="sequential", block=REQUEST, depth=args.depth, seconds=args.seconds)[
                     "bytes_per_s"
                 ],
                 "stream": ours,

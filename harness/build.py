@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.accuracy import Snapshots
     from harness.protocol import WorkerSpec
     from harness.record import RunConfig
-    from systems.interface import DiskProfile
+    from systems.readings import DiskProfile
     from workloads.accelerator import Accelerator
     from workloads.dataset import Dataset
     from workloads.ranks import RankGroup
@@ -125,8 +125,18 @@ def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
 
 def disk_profile(content: dict[str, Any]) -> DiskProfile:
     """The device's profile from plain data; without points where none was measured."""
-    from systems.interface import DiskPoint, DiskProfile
+    from systems.readings import DiskPoint, DiskProfile
 
-    points = tuple(DiskPoint(**point) for point in content.get("points", ()))
-    limited = tuple(content["limited"]) if content.get("limited") else None
-    return DiskProfile(points, content.get("logical_block_bytes", 512), content.get("tool", "none"), limited)
+    def points(name: str) -> tuple[DiskPoint, ...]:
+        return tuple(DiskPoint(**point) for point in content.get(name, ()))
+
+    return DiskProfile(
+        points("points"),
+        int(content.get("logical_block_bytes", 512)),
+        str(content.get("tool", "none")),
+        tuple(content["limited"]) if content.get("limited") else None,
+        points("tried"),
+        points("first_read"),
+        int(content.get("region_bytes", 0)),
+        float(content.get("write_cost", 1.0)),
+    )

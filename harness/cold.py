@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.context import Eviction
+from harness.record import EvictionReading
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
 
 # A page under writeback or just being read does not go at the first request.
 _ATTEMPTS = 3
+# Below this a file is no data of a run.
+_LEAST_BYTES = 1 << 20
+# Libraries are kept resident on purpose (the holder), for every run alike.
+_LIBRARIES = tuple({"/usr/", "/lib", "/proc/", "/sys/", "/dev/", f"{sys.prefix}/", f"{sys.base_prefix}/",
+                    sysconfig.get_path("purelib")})  # fmt: skip
 
 
 def dataset_files(dataset: Dataset) -> list[Path]:
@@ -20,7 +28,7 @@ def dataset_files(dataset: Dataset) -> list[Path]:
     return [dataset.file(part) for part in ("indptr", "indices", "features", "labels", "train", "valid", "test")]
 
 
-def evict_files(files: Iterable[Path], when: str) -> Eviction:
+def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
     """Evict `files` (folders: what is in them) and measure what is still resident.
 
     Args:
@@ -29,10 +37,7 @@ def evict_files(files: Iterable[Path], when: str) -> Eviction:
     """
     from systems.engine import evict
 
-    found: list[Path] = []
-    for path in files:
-        found += [inner for inner in path.rglob("*") if inner.is_file()] if path.is_dir() else [path]
-    present = sorted({path for path in found if path.is_file()})
+    present = sorted(set(_plain_files(files)))
     total = sum(path.stat().st_size for path in present)
     resident = 0
     for path in present:
@@ -42,4 +47,51 @@ def evict_files(files: Iterable[Path], when: str) -> Eviction:
             if left == 0:
                 break
         resident += left
-    return Eviction(when, len(present), total, resident)
+    return EvictionReading(when=when, files=len(present), total_bytes=total, resident_bytes=resident)
+
+
+def resident(files: Iterable[Path]) -> int:
+    """Bytes of `files` (folders: what is in them) in the page cache, whoever they are charged to."""
+    from systems.engine import resident_bytes
+    from workloads.errors import DataIOError
+
+    found = 0
+    for path in set(_plain_files(files)):
+        try:
+            found += resident_bytes(path)
+        except DataIOError:
+            continue  # a run's own file, removed just now
+    return found
+
+
+def open_files(pids: Iterable[int]) -> list[Path]:
+    """Files of a mebibyte or more that processes have open or mapped, libraries apart."""
+    found: set[str] = set()
+    for pid in pids:
+        try:
+            found |= {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+            with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+                found |= {
+                    line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count("/") and " r-x" not in line
+                }
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    names = (name for name in found if name.startswith("/") and not name.startswith(_LIBRARIES))
+    return sorted(path for path in map(Path, names) if _is_data(path))
+
+
+def _is_data(path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size >= _LEAST_BYTES
+
+
+def _plain_files(files: Iterable[Path]) -> Iterator[Path]:
+    for path in files:
+        try:
+            inner = [entry for entry in path.rglob("*") if entry.is_file()] if path.is_dir() else [path]
+        except OSError:
+            continue
+        yield from (entry.resolve() for entry in inner if entry.is_file())

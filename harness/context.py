@@ -1,54 +1,17 @@
-"""What the orchestrator knows of a run beyond its record: the evidence that verdict rules and metrics judge by."""
+"""What metrics and verdict rules know of a run beyond plain numbers of its record, rebuilt from the record itself."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.isolation.base import IoLimit, IoStats, MemoryStats
-from systems.interface import DiskProfile, StageSpan
+from harness.isolation.base import IoLimit
+from systems.readings import DiskProfile, StageSpan
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from harness.calibrate import Cache
+    from harness.record import Record
     from workloads.workload import Workload
-
-
-@dataclass(frozen=True)
-class EpochBoundary:
-    """Counters read at both ends of an epoch while the worker stood still.
-
-    `io_*` belong to the cap (None where the backend cannot tell), `disk_*` to the whole device
-    (`/proc/diskstats`: read bytes, read requests; None where the device is unknown).
-    """
-
-    epoch: int
-    start: float
-    end: float
-    io_before: IoStats | None
-    io_after: IoStats | None
-    disk_before: IoStats | None
-    disk_after: IoStats | None
-    memory_before: MemoryStats
-    memory_after: MemoryStats
-    # Seconds of all processors in user mode between the two.
-    host_user_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Eviction:
-    """One eviction of the run's files: `when` is `before` the run or `after_prepare`. Bytes."""
-
-    when: str
-    files: int
-    total_bytes: int
-    resident_bytes: int
-
-    @property
-    def share(self) -> float:
-        """Resident bytes over file bytes; under 0.01 is cold (methodology rule 2)."""
-        return self.resident_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
 @dataclass(frozen=True)
@@ -75,38 +38,58 @@ class Calibration:
 
 @dataclass
 class RunContext:
-    """Evidence of one run.
+    """What a run is judged by.
 
     Attributes:
-        workload: dataset, seed plan and model, to replay the trace outside the cap.
         profile: the device under the run's limits; bare_profile: without them. None where it was not measured.
         limits: the I/O limits asked for; io_limited: whether the host keeps them.
         probe: the isolation probe's result (rule 6), None where there is nothing to prove.
-        telemetry, stages, batches: tables as in the run folder (harness.results), None where there are none.
-        evictions: what was cold before the run and after `prepare()`.
         isolation, isolation_caveats, proves_memory: the backend and what it cannot do here.
-        faithful, deterministic_counters: from the system's SystemInfo.
-        cache: keeps what is found of the workload's trace.
+        faithful: whether its mini-batches are the workload's.
+        unsealed: why a record that was read is not what was written; empty where it is.
+        workload, spans, cache: of a run that ended just now, to derive its numbers; a record read later has none.
     """
 
-    workload: Workload | None
     profile: DiskProfile | None
     bare_profile: DiskProfile | None
     limits: tuple[IoLimit, ...]
     io_limited: bool
-    probe: Any | None
-    calibration: Calibration | None
-    telemetry: pd.DataFrame | None
-    stages: pd.DataFrame | None
-    batches: pd.DataFrame | None
-    spans: list[StageSpan]
-    boundaries: list[EpochBoundary]
-    memory_end: MemoryStats
-    evictions: list[Eviction]
+    probe: dict[str, Any] | None
     isolation: str
     isolation_caveats: list[str]
     proves_memory: bool
-    environment: dict[str, Any]
+    calibration: Calibration | None = None
     faithful: bool = True
-    deterministic_counters: bool = True
+    unsealed: str = ""
+    workload: Workload | None = None
+    spans: list[StageSpan] = field(default_factory=list)
     cache: Cache | None = None
+
+
+def context_of(record: Record) -> RunContext:
+    """What a record is judged by, from its own evidence; a record of an older version has little of it."""
+    from harness.record import Evidence
+
+    evidence = record.evidence or Evidence(isolation=record.config.isolation)
+    known = set(Calibration.__dataclass_fields__)
+    compute = {key: value for key, value in record.compute.items() if key in known}
+    for times in ("train_s", "null_s"):
+        compute[times] = {int(epoch): seconds for epoch, seconds in compute.get(times, {}).items()}
+    return RunContext(
+        profile=_profile(record.disk.get("limited")),
+        bare_profile=_profile(record.disk.get("bare")),
+        limits=tuple(IoLimit(**limit) for limit in record.disk.get("limits") or ()),
+        io_limited=evidence.io_limited,
+        probe=record.environment.get("probe"),
+        isolation=evidence.isolation,
+        isolation_caveats=record.caveats,
+        proves_memory=evidence.proves_memory,
+        calibration=Calibration(**compute) if "floor_bytes" in compute else None,
+        faithful=evidence.faithful,
+    )
+
+
+def _profile(content: dict[str, Any] | None) -> DiskProfile | None:
+    from harness.build import disk_profile
+
+    return disk_profile(content) if content else None

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.experiment import Experiment
+from harness.progress import stages
 from harness.settings import strict
 from workloads.errors import InputError
 from workloads.units import format_bytes, parse_bytes, parse_count
@@ -105,11 +106,5 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
         return
     progress(f"making it, about {format_bytes(recipe.expected_bytes())}")
     data_root.mkdir(parents=True, exist_ok=True)
-    seen: set[str] = set()
-
-    def tell(stage: str, fraction: float) -> None:
-        if stage not in seen:
-            seen.add(stage)
-            progress(stage)
-
-    make_dataset(target, spec, data_root=data_root, max_memory=parse_bytes(recipe.max_memory), progress=tell)
+    memory = parse_bytes(recipe.max_memory)
+    make_dataset(target, spec, data_root=data_root, max_memory=memory, progress=stages(progress))

@@ -9,20 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.joint import Joint
+    from harness.spots import Spot
     from systems.interface import Batch, StageSpan
     from workloads.accelerator import LaneSpan
 
 
 class EpochLog:
-    """What an epoch's batches were: small tuples while the clock runs, sums and digests afterwards."""
+    """What an epoch's batches were: small tuples while the clock runs, sums and digests afterwards.
 
-    def __init__(self, *, with_features: bool) -> None:
+    Args:
+        with_features: digest the rows of every mini-batch, whose seconds `checking_s` adds up.
+        nonce: number from which the rows of the mini-batches `looked_at` are drawn.
+    """
+
+    def __init__(self, *, with_features: bool, nonce: bytes = b"", looked_at: frozenset[int] = frozenset()) -> None:
         from workloads.sampling.digest import EpochDigest
 
         self.rows: list[tuple[int, int, int, int, float | None, int, str, float]] = []
         self.structure = EpochDigest()
         self.features = EpochDigest()
+        self.spots: list[Spot] = []
+        self.checking_s = 0.0
         self._with_features = with_features
+        self._nonce = nonce
+        self._looked_at = looked_at
         self._digest = ""
         self._loss = 0.0
         self._correct = 0
@@ -36,8 +46,16 @@ class EpochLog:
         value = structure_digest(batch.sampled)
         self.structure.add(value)
         self._digest = f"{value:016x}"
-        if self._with_features and batch.table is not None:
+        if batch.table is None:
+            return
+        if self._with_features:
+            began = time.monotonic()
             self.features.add(batch_feature_digest(batch.sampled, batch.table, batch.rows))
+            self.checking_s += time.monotonic() - began
+        if batch.sampled.index in self._looked_at:
+            from harness.spots import look_at
+
+            self.spots.append(look_at(batch, self._nonce))
 
     def add(self, batch: Batch, loss: float, correct: int, seen: int) -> None:
         """One trained batch."""
@@ -65,6 +83,7 @@ class EpochLog:
         self.rows += other.rows
         self.structure.join(other.structure)
         self.features.join(other.features)
+        self.spots += other.spots
         self._loss += other._loss
         self._correct += other._correct
         self._seen += other._seen
@@ -99,6 +118,7 @@ class EpochReport:
             return batch * world + rank if batch >= 0 else batch
 
         self.log.rows = [(number(row[0]), *row[1:]) for row in self.log.rows]
+        self.log.spots = [replace(spot, batch=number(spot.batch)) for spot in self.log.spots]
         self.spans = [
             replace(span, batch=number(span.batch), thread=f"rank {rank} {span.thread}") for span in self.spans
         ]
@@ -121,10 +141,15 @@ def send_epoch_tables(
     rows: list[tuple[int, int, int, int, float | None, int, str, float]],
     spans: list[StageSpan],
     lanes: list[LaneSpan],
+    spots: list[Spot],
 ) -> None:
     """The epoch's tables in lines of bounded size."""
-    from harness.protocol import CHUNK_ROWS, Batches, Spans
+    from harness.protocol import CHUNK_ROWS, Batches, Checks, Spans
 
+    for spot in spots:
+        joint.send(
+            Checks(epoch=epoch, rows=[(spot.batch, list(spot.nodes), spot.digest, [list(v) for v in spot.values])])
+        )
     for at in range(0, len(rows), CHUNK_ROWS):
         joint.send(Batches(epoch=epoch, rows=rows[at : at + CHUNK_ROWS]))
     stage_rows = [(span.stage, span.batch, span.thread, span.start, span.end) for span in spans]

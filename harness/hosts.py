@@ -53,7 +53,8 @@ def measured_on(record: Plain) -> dict[str, Any]:
     """What must be equal, beside the configuration, before two runs are compared.
 
     `host`: its fingerprint. `limits`: what the disk class came to, read operations and bytes a second for each disk.
-    `accelerator`: the version of an emulated device's profile, where the record has it.
+    `accelerator`: the version of an emulated device's profile, where the record has it. `harness`: the fingerprint of
+    the code that measured.
     """
     environment = record.get("environment") or {}
     kind, _, name = str((record.get("config") or {}).get("device", "")).partition(":")
@@ -63,6 +64,7 @@ def measured_on(record: Plain) -> dict[str, Any]:
         "host": host_fingerprint(environment),
         "limits": [{key: value for key, value in limit.items() if key != "device"} for limit in limits],
         "accelerator": known.get(name) if kind == "emulated" else None,
+        "harness": (record.get("code") or {}).get("harness", ""),
     }
 
 

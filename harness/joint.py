@@ -36,14 +36,12 @@ class Joint:
         if self.rank == 0:
             self._channel.send(event)
 
-    def gate(self, at: str) -> None:
-        """Stand still, all ranks together, until the orchestrator says go."""
+    def gate(self, at: str, more: int = 0) -> bytes:
+        """Stand still, all ranks together, until the orchestrator says go; every rank gets the `more` bytes behind."""
         if self.group is not None:
             self.group.barrier()
-        if self.rank == 0:
-            self._channel.gate(at)
-        if self.group is not None:
-            self.group.barrier()
+        behind = self._channel.gate(at, more) if self.rank == 0 else b""
+        return self.gather(behind)[0]
 
 
 def merged_plan(plans: Iterable[Iterable[PlannedBuffer]]) -> list[PlannedBuffer]:

@@ -18,6 +18,7 @@ from harness.protocol import Done, Event, EventReader, Failed, Gate, ProtocolErr
 from harness.record import Status
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
 
+PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
 # A worker that said `done` or `error` has this long to leave.
 _LEAVE_SECONDS = 10.0
@@ -43,21 +44,34 @@ class Ending:
 
 
 class Worker:
-    """A running worker. Use as a context manager: leaving it kills what is left in the cap."""
+    """A running worker. Use as a context manager: leaving it kills what is left in the cap.
 
-    def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path) -> None:
+    Args:
+        cap: where it runs.
+        spec: what it runs.
+        folder: for the spec and pipes.
+        log: what it prints is added to this file.
+        board: name of the one on which it says how far it is.
+    """
+
+    def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, board: str | None = None) -> None:
         self._cap = cap
         self._pools: PoolServer | None = None
         self._pipes = Pipes(folder, named=cap.named_pipes)
         try:
-            if cap.named_pipes and spec.pools:
-                self._pools = PoolServer(folder, spec.pools)
-                spec = spec.model_copy(update={"pools": self._pools.paths})
+            # An image of somebody's own knows of no board.
+            boards = [board] if board and image_of(spec.config.system) is None else []
+            if spec.pools or boards:
+                # A worker in a cap may not look into this process for them.
+                self._pools = PoolServer(folder, [*spec.pools, *boards])
+                served = self._pools.paths
+                spec = spec.model_copy(update={"pools": served[: len(spec.pools)]})
+                boards = served[-len(boards) :] if boards else []
             spec_file = folder / "spec.json"
             spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
             # What is in a container has no parent that it can see.
             parent = 0 if cap.named_pipes else os.getpid()
-            arguments = [str(spec_file), *self._pipes.arguments, str(parent)]
+            arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
             # More than one rank: torchrun stands between, and starts as many workers.
             ranks = spec.config.ranks
             module = ["harness.worker"] if ranks == 1 else ["harness.ranks", str(ranks)]
@@ -65,7 +79,7 @@ class Worker:
             self.started = time.monotonic()
             with log.open("ab") as stderr:
                 self._process = subprocess.Popen(
-                    cap.command([sys.executable, "-m", *module, *arguments]),
+                    cap.worker_command([sys.executable, "-m", *module, *arguments]),
                     stdin=subprocess.DEVNULL,
                     stdout=stderr,
                     stderr=stderr,
@@ -83,8 +97,8 @@ class Worker:
         """Process id of the worker (the launcher becomes it)."""
         return self._process.pid
 
-    def watch(self, timeout_s: float, on_event: Callable[[Event], None]) -> Ending:
-        """Pass every event on until the worker ends; a gate opens when `on_event` returns.
+    def watch(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
+        """Pass every event on until the worker ends; a gate opens when `on_event` returns, with the bytes returned.
 
         The time that a worker stands at gates is none of its own: the timeout goes on behind them. Whatever `on_event`
         raises passes through, after the worker was killed.
@@ -102,10 +116,10 @@ class Worker:
                         last = event
                         break
                     reached = time.monotonic()
-                    on_event(event)
+                    more = on_event(event)
                     if isinstance(event, Gate):
                         deadline += time.monotonic() - reached
-                        self._open_gate()
+                        self._open_gate(more or b"")
                 if (exited or self._reader.closed) and last is None:
                     break
             return self._classify(last)
@@ -114,9 +128,9 @@ class Worker:
         finally:
             self._cap.kill()
 
-    def _open_gate(self) -> None:
+    def _open_gate(self, more: bytes) -> None:
         try:
-            os.write(self._pipes.go, b"g")
+            os.write(self._pipes.go, b"g" + more)
         except BrokenPipeError:
             pass  # it died at the gate; its end is noticed by the loop
 
@@ -192,6 +206,6 @@ def _failure(event: Failed) -> Ending:
         return Ending("failed", f"{event.message}; see worker.log", notes=event.notes)
     error = error_class(event.message, fix=event.fix)
     if isinstance(error, BudgetError):
-        return Ending("oom", f"the plan does not fit: {error}", error, notes=event.notes)
+        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, notes=event.notes)
     status: Status = "unsupported" if isinstance(error, HostError) else "failed"
     return Ending(status, str(error), error, notes=event.notes)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.context import RunContext
-from harness.predict import predicted_seconds, written_seconds
+from harness.predict import device_seconds, predicted_seconds
 from harness.record import EpochRecord, Record, StorageClass, Summary, spread
-from harness.trace import PAGE_BYTES
-from harness.trace_facts import TraceFacts
-from systems.interface import DiskProfile, StageSpan, wall_seconds
+from systems.readings import DiskProfile, StageSpan, wall_seconds
 
 _MIB = 1 << 20
 
@@ -26,14 +24,10 @@ class WorkingSet:
     Attributes:
         bytes: unique feature rows and topology pages of the median measured epoch.
         memory_bytes: host budget and device memory together, None where nothing bounds them.
-        limit_s: modelled least seconds of device time of the median measured epoch, None without a device profile.
-        belady_rows: rows that even the best cache of `memory_bytes` reads in it.
     """
 
     bytes: int
     memory_bytes: int | None
-    limit_s: float | None
-    belady_rows: int
 
     @property
     def over_budget(self) -> float | None:
@@ -42,57 +36,86 @@ class WorkingSet:
 
 
 def working_set(record: Record, context: RunContext) -> WorkingSet | None:
-    """The working set of a run's measured epochs. None where the trace is unknown."""
-    workload = context.workload
-    if workload is None:
+    """The working set of a run's measured epochs. None without its workload."""
+    if context.workload is None:
         return None
-    facts = TraceFacts(workload, record.config, context.cache)
-    epochs = facts.epochs()
-    if epochs is None:
-        return None
-    row_bytes = workload.dataset.dim * workload.dataset.feature_dtype.itemsize
-    host, device = record.memory.budget_bytes, (record.config.device_memory_bytes or 0) * record.config.ranks
-    memory = None if host is None else host + device
-    misses = facts.belady_misses(workload.dataset.num_nodes if memory is None else memory // row_bytes) or {}
-    sizes, limits, belady = [], [], []
-    for entry in [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs:
-        topology = entry.topology_pages * PAGE_BYTES
-        sizes.append(entry.unique_rows * row_bytes + topology)
-        belady.append(misses[entry.epoch])
-        if context.profile is not None and context.profile.points:
-            table = workload.dataset.num_nodes * row_bytes
-            least = least_device_seconds(context.profile, belady[-1], row_bytes, topology, table)
-            # Without a bound on memory everything can be there before the first epoch.
-            limits.append(0.0 if memory is None else least)
-    return WorkingSet(
-        bytes=int(statistics.median(sizes)),
-        memory_bytes=memory,
-        limit_s=statistics.median(limits) if limits else None,
-        belady_rows=int(statistics.median(belady)),
-    )
+    from harness.trace import PAGE_BYTES
+    from harness.trace_facts import TraceFacts
+
+    epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
+    sizes = [
+        entry.unique_rows * _row_bytes(record) + entry.topology_pages * PAGE_BYTES
+        for entry in [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs
+    ]
+    host, device = record.memory.budget_bytes, _device_memory(record)
+    return WorkingSet(int(statistics.median(sizes)), None if host is None else host + device)
 
 
-def least_device_seconds(profile: DiskProfile, misses: int, row_bytes: int, topology: int, table: int) -> float:
-    """Modelled least device time of an epoch (methodology rule 11), in seconds.
+def topology_over_budget(record: Record, context: RunContext) -> float | None:
+    """The whole graph, `indptr` and `indices`, over the host budget: above one, not even that can be held (rule 7).
 
-    Args:
-        profile: the device under the run's limits.
-        misses: rows that even Belady reads.
-        row_bytes: bytes of one row.
-        topology: bytes of the topology pages touched.
-        table: bytes of the whole feature table.
-
-    Either each miss is read at random, or the table is scanned once and the misses written and read in order; the
-    topology is read once in order.
+    The host's alone, since that is where systems sample. None without a workload or a budget.
     """
-    block = profile.logical_block_bytes
-    request = -(-row_bytes // block) * block
-    rate = profile.sequential_bytes_per_s()
-    if rate <= 0:
-        return misses * profile.request_seconds(request)
-    at_random = profile.seconds({request: misses, _MIB: topology / _MIB})
-    in_order = (table + 2 * misses * row_bytes) / rate if misses else 0.0
-    return min(at_random, in_order + topology / rate)
+    if context.workload is None or not record.memory.budget_bytes:
+        return None
+    dataset = context.workload.dataset
+    return (dataset.topology_bytes + 8 * (dataset.num_nodes + 1)) / record.memory.budget_bytes
+
+
+def _device_memory(record: Record) -> int:
+    return (record.config.device_memory_bytes or 0) * record.config.ranks
+
+
+def memory_for_rows(record: Record, context: RunContext) -> int | None:
+    """Bytes in which a run may hold rows at any moment, at the most; None where nothing bounds them.
+
+    Host budget and device memory; the training working set, which is free between two steps; and the slack of rule 4,
+    by which the floor may be less than it was found to be. Without a kernel's cap page cache is not bounded.
+    """
+    from harness.verdict.memory import SLACK_BYTES, SLACK_SHARE
+
+    memory = record.memory
+    if memory.budget_bytes is None or not context.proves_memory:
+        return None
+    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
+    asked = memory.floor_bytes + memory.training_bytes + planned
+    slack = max(int(asked * SLACK_SHARE), SLACK_BYTES)
+    return memory.budget_bytes + memory.training_bytes + slack + _device_memory(record)
+
+
+def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int | None:
+    """Bytes that any system with the run's memory reads from the device in an epoch of its mini-batches, at the least.
+
+    In any order, and whatever it prepared before (docs/frontier.md). 0: memory could hold all of it, or nothing bounds
+    it. None: the workload is not known, or the system trains on other mini-batches.
+    """
+    if context.workload is None:
+        return record.evidence.least_bytes.get(epoch) if record.evidence is not None else None
+    if not context.faithful:
+        return None
+    memory = memory_for_rows(record, context)
+    if memory is None or record.config.stages == "sample":
+        return 0
+    from harness.trace_facts import TraceFacts
+
+    facts = TraceFacts(context.workload, record.config, context.cache)
+    return facts.epoch(epoch).least_bytes(_row_bytes(record), memory)
+
+
+def best_rate(context: RunContext) -> float:
+    """Bytes a second that no reader of the run gets past: the best that fio ever saw of the device in the series,
+    whatever size, order and depth; under a class that the kernel keeps, no more than the class. 0: not known."""
+    profiles = [profile for profile in (context.profile, context.bare_profile) if profile is not None]
+    best = max((point.bytes_per_s for profile in profiles for point in profile.points), default=0.0)
+    limits = [limit.read_bytes_per_s for limit in context.limits] if context.io_limited else []
+    class_rate = float(sum(rate or 0 for rate in limits)) if limits and all(limits) else 0.0
+    return min(best, class_rate) if class_rate else best
+
+
+def least_device_seconds(record: Record, context: RunContext, epoch: int) -> float | None:
+    """Seconds that `least_device_bytes` take at the device's best rate (rule 11); None where either is not known."""
+    rate, nbytes = best_rate(context), least_device_bytes(record, context, epoch)
+    return nbytes / rate if rate > 0 and nbytes is not None else None
 
 
 def storage_class(ratio: float | None) -> StorageClass:
@@ -102,17 +125,12 @@ def storage_class(ratio: float | None) -> StorageClass:
     return "storage-bound" if ratio >= STORAGE_BOUND else "mixed"
 
 
-def needed_seconds(profile: DiskProfile, requests_by_size: Mapping[str, int]) -> float:
-    """Seconds the device needs for exactly these requests, each size at its measured rate (rule 11)."""
-    return profile.seconds({int(size): count for size, count in requests_by_size.items()})
-
-
 def engine_efficiency(
     record: Record, context: RunContext, profile: DiskProfile | None = None, *, whole_epoch: bool = False
 ) -> tuple[float | None, str]:
     """How well the code drives the disk, with how it was found.
 
-    A system that counts its own requests is held to those, and to what it wrote meanwhile, over its extract time, or
+    A system that counts its own requests is held to those, and to what was written meanwhile, over its extract time, or
     over the time of the stage in which it notes to read (`reads_in`), where that is another; `load_graph+extract`:
     while either was open. Where the page cache reads, the cap's counters give requests and their mean size, over the
     time in which sampling or extraction was going on.
@@ -126,20 +144,21 @@ def engine_efficiency(
     profile = profile or context.profile
     if profile is None or not any(point.pattern == "random" for point in profile.points):
         return None, "no device profile"
+    if profile.limited:
+        # The kernel's limiter has a limit for reads and one for writes, whatever the drive has.
+        profile = replace(profile, write_cost=0.0)
     ratios: list[float] = []
     stage = record.notes.get("reads_in", "extract")
     how = f"own requests over {stage} time"
     for epoch in record.measured:
         requests = epoch.counters.get("requests_by_size") or {}
-        extract = epoch.stages_s.get(stage, 0.0)
-        if "+" in stage:
-            extract = _busy_seconds(context.spans, epoch, tuple(stage.split("+")))
+        extract = epoch.reading_s if epoch.reading_s is not None else epoch.stages_s.get(stage, 0.0)
         if requests and extract > 0:
-            needed = needed_seconds(profile, requests) + written_seconds(profile, epoch)
-            ratios.append(needed / (epoch.seconds if whole_epoch else extract))
+            sizes = {int(size): count for size, count in requests.items()}
+            ratios.append(device_seconds(profile, epoch, sizes) / (epoch.wall_s if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:
             how = "the cap's requests at their mean size over sample and extract time"
-            busy = epoch.seconds if whole_epoch else _busy_seconds(context.spans, epoch, ("sample", "extract"))
+            busy = epoch.wall_s if whole_epoch else epoch.reading_s or 0.0
             size = round(epoch.device_bytes / epoch.device_requests)
             if busy > 0:
                 ratios.append(epoch.device_requests * profile.request_seconds(size) / busy)
@@ -148,11 +167,25 @@ def engine_efficiency(
     return statistics.median(ratios), how
 
 
+def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stage: str | None) -> float:
+    """Seconds of an epoch in which its reads were going on.
+
+    Args:
+        spans: of the run, on the record's clock.
+        stage: in which the system notes to make its reads (`reads_in`; `a+b`: while either was open). Where it counts
+            no requests of its own, sampling or extraction, in which pages fault.
+    """
+    if not epoch.counters.get("requests_by_size"):
+        return _busy_seconds(spans, epoch, ("sample", "extract"))
+    stages = (stage or "extract").split("+")
+    return epoch.stages_s.get(stages[0], 0.0) if len(stages) == 1 else _busy_seconds(spans, epoch, tuple(stages))
+
+
 def _busy_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: tuple[str, ...]) -> float:
     inside = [
         StageSpan("busy", span.batch, span.thread, span.start, span.end)
         for span in spans
-        if span.stage in stages and epoch.start_s <= span.start <= epoch.start_s + epoch.seconds
+        if span.stage in stages and epoch.start_s <= span.start <= epoch.start_s + epoch.wall_s
     ]
     return wall_seconds(inside).get("busy", 0.0)
 
@@ -175,7 +208,7 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
     if sets is not None:
         summary.working_set_bytes = sets.bytes
         summary.working_set_over_budget = sets.over_budget
-        summary.extra.update(limit_s=sets.limit_s, belady_rows=sets.belady_rows)
+        summary.topology_over_budget = topology_over_budget(record, context)
     if measured:
         seconds = [epoch.seconds for epoch in measured]
         summary.epoch_s = spread(seconds)
@@ -189,6 +222,7 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
             useful = sum(useful_bytes(epoch, row_bytes) for epoch in measured)
             device = sum(epoch.device_bytes or 0 for epoch in measured)
             summary.read_amplification = device / useful if useful > 0 else None
+        summary.start_up_s, summary.start_up_bytes = start_up(record, context)
         summary.engine_efficiency, summary.extra["engine_efficiency_from"] = engine_efficiency(record, context)
         train_by_epoch = context.calibration.train_s if context.calibration else {}
         summary.predicted_s = predicted_seconds(
@@ -200,12 +234,30 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
             summary.storage_efficiency = _share(context.calibration.null_s, measured)
         # The limit is that of the workload's own mini-batches: a system that trains on others is not held to it.
         comparable = context.faithful and record.config.stages == "all"
-        if sets is not None and sets.limit_s is not None and epoch_s > 0 and comparable:
+        limits = [least_device_seconds(record, context, epoch.epoch) for epoch in measured] if comparable else []
+        known = [seconds for seconds in limits if seconds is not None]
+        if known and epoch_s > 0:
+            summary.extra["limit_s"] = limit = statistics.median(known)
             train = _median_of(train_by_epoch, measured) or 0.0
-            # What is read, written and ordered before the first epoch spares the epochs work that the limit counts.
-            before = (record.preprocess.seconds + record.preprocess.made_s) / record.config.epochs
-            summary.distance_to_limit = max(sets.limit_s, train) / (epoch_s + before)
+            # What is read, written and ordered before the first epoch may be what spares the epochs their work.
+            summary.distance_to_limit = max(limit, train) / (epoch_s + summary.start_up_s / record.config.epochs)
     return summary, storage_class(sets.over_budget) if sets is not None else None
+
+
+def start_up(record: Record, context: RunContext) -> tuple[float, int | None]:
+    """Seconds and device bytes before epochs are as they stay: `Summary.start_up_s`.
+
+    The first epoch's surplus of bytes takes no less than the device's best rate lets it.
+    """
+    first, measured = record.epochs[0], record.measured
+    spent = record.preprocess.seconds + record.preprocess.made_s
+    more_s = max(0.0, first.seconds - statistics.median(epoch.seconds for epoch in measured))
+    known = [epoch.device_bytes for epoch in measured if epoch.device_bytes is not None]
+    if first.device_bytes is None or not known:
+        return spent + more_s, None
+    more = max(0, first.device_bytes - int(statistics.median(known)))
+    rate = best_rate(context)
+    return spent + max(more_s, more / rate if rate else 0.0), record.preprocess.bytes_read + more
 
 
 def usable_processors(record: Record) -> int:

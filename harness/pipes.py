@@ -80,6 +80,8 @@ class PoolServer:
     def __init__(self, folder: Path, names: list[str]) -> None:
         from workloads.accelerators.pool import DevicePool
 
+        # A name with a slash at its front is a place, any other one a pool of a process that may be looked into.
+        folder = folder.absolute()
         self.paths = [str(folder / f"pool-{index}") for index in range(len(names))]
         self._sockets: list[socket.socket] = []
         directory = os.open(folder, os.O_DIRECTORY | os.O_RDONLY)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.record import EpochRecord, Record
-from systems.interface import DiskPoint, DiskProfile
+from systems.readings import DiskPoint, DiskProfile
 
 _PAGE = 4096
+_MIB = 1 << 20
 # Pages that are not read ahead come one fault at a time.
 _LARGEST_FAULT = 16 << 10
 # Reads of the page cache are never larger than this without being split (the kernel's usual max_sectors_kb).
@@ -94,7 +95,7 @@ def predict(
 ) -> Prediction | None:
     """The prediction for one epoch; None without a profile or without the cap's own I/O counters.
 
-    What the system writes within the epoch is part of its device time, see `written_seconds`.
+    What the system writes within the epoch is part of its device time, see `device_seconds`.
 
     Args:
         profile: the device under the run's limits.
@@ -106,7 +107,7 @@ def predict(
         return None
     sizes = {int(size): count for size, count in (epoch.counters.get("requests_by_size") or {}).items()}
     own_bytes = sum(size * count for size, count in sizes.items())
-    own_s = profile.seconds(sizes) + written_seconds(profile, epoch)
+    own_s = device_seconds(profile, epoch, sizes)
     left_bytes = max(0, epoch.device_bytes - own_bytes)
     page_cache_s = 0.0
     if left_bytes >= _PAGE:
@@ -119,14 +120,22 @@ def predict(
     return Prediction(own_s, page_cache_s, train_s or 0.0, reads_first)
 
 
-def written_seconds(profile: DiskProfile, epoch: EpochRecord) -> float:
-    """Seconds of the device for what the system wrote within an epoch (rule 11), at the least.
+def written_bytes(epoch: EpochRecord) -> int:
+    """Bytes written to the disk within an epoch, by the system's own count or the kernel's, whichever is more."""
+    return max(int(epoch.counters.get("bytes_written") or 0), epoch.device_written_bytes or 0)
 
-    A bare device takes turns between reads and writes; a profile has no writes (it is read-only), so they count at
-    the rate of sequential reads, which they seldom exceed. A class of SSD limits reads and writes each by itself.
+
+def device_seconds(profile: DiskProfile, epoch: EpochRecord, requests_by_size: Mapping[int, float]) -> float:
+    """Seconds of the device for an epoch's reads (request bytes -> how many) and what was written meanwhile (rule 11).
+
+    A device takes turns between reads and writes, and a class has one budget for both where its drive has. A profile
+    has no writes (it is read-only), so they count as long sequential reads, of as many bytes as the device's or the
+    class's `write_cost` says.
     """
-    written, rate = float(epoch.counters.get("bytes_written") or 0), profile.sequential_bytes_per_s()
-    return 0.0 if profile.limited or rate <= 0 else written / rate
+    both = dict(requests_by_size)
+    if (written := written_bytes(epoch) * profile.write_cost) > 0:
+        both[_MIB] = both.get(_MIB, 0.0) + written / _MIB
+    return profile.seconds(both)
 
 
 def predicted_seconds(

@@ -50,7 +50,10 @@ class Planned(_Event):
 
 
 class Prepared(_Event):
-    """`prepare()` is over. `files` are the system's own, to be evicted; an earlier run made them in `made_s`."""
+    """`prepare()` is over. `files` are the system's own, to be evicted; an earlier run made them in `made_s`.
+
+    Of `seconds`, `planning_s` were over when the plan was told.
+    """
 
     event: Literal["prepared"] = "prepared"
     seconds: float
@@ -58,6 +61,7 @@ class Prepared(_Event):
     bytes_written: int
     reused: bool
     made_s: float = 0.0
+    planning_s: float = 0.0
     files: list[str] = Field(max_length=100_000)
 
 
@@ -78,8 +82,16 @@ class Spans(_Event):
     rows: list[tuple[str, int, str, float, float]] = Field(max_length=CHUNK_ROWS)
 
 
+class Checks(_Event):
+    """Rows that mini-batches of an epoch were trained on (`harness/spots.py`): batch, nodes, digest, values."""
+
+    event: Literal["checks"] = "checks"
+    epoch: int
+    rows: list[tuple[int, list[int], str, list[list[float]]]] = Field(max_length=CHUNK_ROWS)
+
+
 class EpochDone(_Event):
-    """One epoch, monotonic seconds at both ends."""
+    """One epoch, monotonic seconds at both ends; of these `checking_s` were spent on the digests of `verify`."""
 
     event: Literal["epoch"] = "epoch"
     epoch: int
@@ -94,6 +106,7 @@ class EpochDone(_Event):
     stages_s: dict[str, float]
     # Processor seconds of the worker in user mode, all ranks together; None where it does not say.
     user_s: float | None = None
+    checking_s: float = 0.0
 
 
 class Calibrated(_Event):
@@ -123,7 +136,7 @@ class Failed(_Event):
     notes: dict[str, str] = Field(default_factory=dict)
 
 
-Event = Gate | Planned | Prepared | Batches | Spans | EpochDone | Calibrated | Done | Failed
+Event = Gate | Planned | Prepared | Batches | Spans | Checks | EpochDone | Calibrated | Done | Failed
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
@@ -152,6 +165,8 @@ class WorkerSpec(BaseModel):
     # Bounds over the batches of each rank, found outside the cap.
     bounds: list[dict[str, Any]] | None = None
     time_training: bool = True
+    # Whether a number follows the `go` of an epoch's first gate, from which the rows to be checked are drawn.
+    challenge: bool = False
 
 
 class Channel:
@@ -167,11 +182,12 @@ class Channel:
         while data:
             data = data[os.write(self._events, data) :]
 
-    def gate(self, at: str) -> None:
-        """Stand still until the orchestrator says go; exit at once where it is gone."""
+    def gate(self, at: str, more: int = 0) -> bytes:
+        """Stand still until the orchestrator says go; exit at once where it is gone. Returns `more` bytes behind it."""
         self.send(Gate(at=at))
         if os.read(self._go, 1) != b"g":
             os._exit(70)
+        return os.read(self._go, more) if more else b""
 
 
 class EventReader:

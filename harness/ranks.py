@@ -1,7 +1,7 @@
 """Starts the ranks of a data-parallel run by torchrun, inside the cap, and says which one ended when one did.
 
-`python -m harness.ranks WORLD SPEC EVENT_FD GO_FD PARENT`. Rank 0 is the worker that talks to the orchestrator; every
-rank opens the pipes through this process, since torchrun hands no descriptors on.
+`python -m harness.ranks WORLD SPEC EVENT_FD GO_FD PARENT [BOARD]`. Rank 0 is the worker that talks to the
+orchestrator; every rank opens the pipes through this process, since torchrun hands no descriptors on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def main(argv: list[str]) -> int:
     """Run torchrun until all ranks are done, or one is not: then it ends the others."""
     from harness.worker import die_with_parent
 
-    world, spec, event_fd, go_fd, parent = argv
+    world, spec, event_fd, go_fd, parent, *board = argv
     die_with_parent(int(parent))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
@@ -41,6 +41,7 @@ def main(argv: list[str]) -> int:
                 events,
                 go,
                 str(os.getpid()),
+                *board,
             ]
         )
     except ChildFailedError as error:

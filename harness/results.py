@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
+from harness import seal
 from harness.record import Record
 from harness.schema import SchemaError, upgraded
 from workloads.errors import DataIOError, InputError
@@ -38,7 +39,7 @@ def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *,
 
     Args:
         root: the results root.
-        record: what becomes `record.json`.
+        record: what becomes `record.json`; it gets its seal.
         tables: `telemetry`, `stages`, `batches` -> table, each written as parquet.
         log: the worker's log, copied to `worker.log`.
 
@@ -57,7 +58,10 @@ def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *,
             table.to_parquet(partial / f"{name}.parquet", index=False)
         if log is not None and log.exists():
             shutil.copyfile(log, partial / WORKER_LOG)
-        text = json.dumps(record.to_json(), indent=1, allow_nan=False, default=str)
+        plain = json.loads(json.dumps(record.to_json(), allow_nan=False, default=str))
+        content = seal.sealed(plain, partial)
+        record.seal = content["seal"]
+        text = json.dumps(content, indent=1)
         (partial / RECORD).write_text(text + "\n", encoding="utf-8")
         _sync(partial)
         partial.rename(folder)
@@ -102,7 +106,7 @@ class BadRecord(NamedTuple):
 
 
 def read_record(path: Path) -> Record:
-    """One record from its folder or its `record.json`, brought to today's schema.
+    """One record from its folder or its `record.json`, brought to today's schema and judged anew (rule 29).
 
     Raises:
         InputError: it is missing, damaged, or of a schema this version does not know.
@@ -113,7 +117,7 @@ def read_record(path: Path) -> Record:
         content = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
             raise InputError(f"{file} is not a run record", "remove the run's folder")
-        return Record.model_validate(upgraded(content, str(file)))
+        record = Record.model_validate(upgraded(content, str(file)))
     except FileNotFoundError as error:
         raise InputError(f"there is no run record at {file}", "see `outcore results list`") from error
     except OSError as error:
@@ -125,6 +129,9 @@ def read_record(path: Path) -> Record:
     except (ValueError, RecursionError) as error:
         said = str(error).splitlines()[0]
         raise InputError(f"{file} is cut off or damaged: {said}", "remove the run's folder") from error
+    from harness.verdict import judged_anew
+
+    return judged_anew(record, seal.broken(content) if record.evidence else "")
 
 
 def run_folders(root: Path) -> list[Path]:
@@ -207,7 +214,7 @@ def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def telemetry(path: Path) -> pd.DataFrame:
-    """`telemetry.parquet` of a run folder."""
+    """`telemetry.parquet` of a run folder; the tables are as they were sealed, or an InputError says which is not."""
     return _table(path, "telemetry")
 
 
@@ -228,6 +235,9 @@ def _table(path: Path, name: str) -> pd.DataFrame:
     if not file.is_file():
         raise InputError(f"the run at {path} has no {name}", "it ended before any was written")
     try:
+        kept = json.loads((Path(path) / RECORD).read_text(encoding="utf-8")).get("seal") or {}
+        if file.name in kept and kept[file.name] != seal.file_digest(file):
+            raise InputError(f"{file} was changed after it was written", "remove the run's folder")
         return pd.read_parquet(file)
     except (OSError, ValueError) as error:
         raise InputError(f"{file} is cut off or damaged", "remove the run's folder") from error

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ from harness import results
 from harness.calibrate import Cache
 from harness.foreign import image_of
 from harness.holder import Holder
-from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits
+from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.select import select, sweep_all
 from harness.record import RunConfig
-from harness.ssd.profile import quick_profile, slower_than
+from harness.ssd.profile import forget, quick_profile, slower_than
 from harness.turns import Turn
 from systems.interface import DiskProfile, SystemInfo
 from workloads.errors import HostError, InputError
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from harness.isolation.probe import ProbeResult
     from harness.partitions import MadePartition
     from harness.telemetry.recorder import Recorder
+    from workloads.accelerators.pool import DevicePool
     from workloads.dataset import Dataset
     from workloads.workload import Workload
 
 _LOCK = ".lock"
 _SCRATCH = ".outcore"
-_DEPTHS = (256,)
 
 
 class Series:
@@ -132,13 +132,15 @@ class Series:
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:
             self._progress("proving the cap")
             self.probe = self._probe(gpu=any(config.device.startswith("cuda") for config in configs))
+        # What the holder imports would be others' work beside the profile.
+        ready = self._holder.wait_ready()
         self._progress("profiling the device")
-        self.bare_profile = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache))
+        self.bare_profile = self._profile(lambda: quick_profile(features, cache=cache))
         for limits in {self.limits(config) for config in configs}:
             if limits:
                 self._profiles[limits] = self._profile(partial(self._limited_profile, limits)) or DiskProfile()
         self._look_at_bare_again()
-        if not self._holder.wait_ready():
+        if not ready:
             self._progress("the holder did not start; runs pay for their own library pages")
 
     def _look_at_bare_again(self) -> None:
@@ -149,13 +151,13 @@ class Series:
             return
         self._progress("the device is faster under limits than it was bare: profiling it again")
         cache = self.results_root / "cache"
-        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS, cache=cache, held=held))
+        again = self._profile(lambda: quick_profile(features, cache=cache, held=held))
         self.bare_profile = again or held
 
     def _limited_profile(self, limits: tuple[IoLimit, ...]) -> DiskProfile:
         assert self._features is not None
         cache = self.results_root / "cache"
-        return quick_profile(self._features, Limits(io=limits), _DEPTHS, isolation=self.isolation, cache=cache)
+        return quick_profile(self._features, Limits(io=limits), isolation=self.isolation, cache=cache)
 
     def _probe(self, *, gpu: bool) -> ProbeResult | None:
         from harness.isolation.probe import probe
@@ -197,29 +199,35 @@ class Series:
             return ()
 
     def profile(self, config: RunConfig) -> DiskProfile | None:
-        """The device under the run's limits."""
-        limits = self.limits(config)
-        return self._profiles.get(limits) if limits else self.bare_profile
+        """The device under the run's limits, with what writes take of the class's budget."""
+        from harness.ssd.classes import parse_disk_class
+
+        limits, disk_class = self.limits(config), parse_disk_class(config.disk_class)
+        if not limits or disk_class is None:
+            return self.bare_profile
+        found = self._profiles.get(limits)
+        return None if found is None else replace(found, write_cost=disk_class.write_cost)
 
     def measure_again(self, config: RunConfig) -> bool:
         """Profile the device once more, bare and under the run's limits, and keep the better rate of each point.
 
         A virtual disk has slow moments: a run that beats a profile taken in one may be as fast as the device is. Under
-        limits fio stays below them however often it is asked. False where nothing can be measured. The cache keeps
-        what there was: systems plan by it, and runs that are compared with this one must plan alike.
+        limits fio stays below them however often it is asked. False where nothing can be measured. What the cache held
+        is removed: it was wrong for this run and would be for the next series.
         """
         bare, features = self.bare_profile, self._features
         if bare is None or features is None:
             return False
-        again = self._profile(lambda: quick_profile(features, depths=_DEPTHS, held=bare))
+        again = self._profile(lambda: quick_profile(features, held=bare))
         if again is None:
             return False
         self.bare_profile = again
+        forget(features, self.results_root / "cache")
         limits = self.limits(config)
         if limits in self._profiles:
             held = self._profiles[limits]
             caps = Limits(io=limits)
-            better = self._profile(lambda: quick_profile(features, caps, _DEPTHS, isolation=self.isolation, held=held))
+            better = self._profile(lambda: quick_profile(features, caps, isolation=self.isolation, held=held))
             self._profiles[limits] = better or held
         return True
 
@@ -293,25 +301,28 @@ class Series:
         return partition(self.results_root, config, dataset, self._progress)
 
     @contextmanager
-    def device_pools(self, config: RunConfig, run_id: str) -> Iterator[list[str]]:
-        """Shared memory of each rank's emulated device, made and touched outside the cap, new for each run; names."""
+    def device_pools(self, config: RunConfig, run_id: str) -> Iterator[list[DevicePool]]:
+        """Shared memory of each rank's emulated device, made and touched outside the cap, new for each run."""
         if not config.device.startswith("emulated:"):
             yield []
             return
         from workloads.accelerators.pool import DevicePool
 
         with ExitStack() as stack:
-            names = [f"{run_id}-{rank}" for rank in range(config.ranks)]
-            for name in names:
-                stack.enter_context(DevicePool.create(config.device_memory_bytes or 0, name))
-            yield names
+            yield [
+                stack.enter_context(DevicePool.create(config.device_memory_bytes or 0, f"{run_id}-{rank}"))
+                for rank in range(config.ranks)
+            ]
 
-    def recorder(self, cap: Cap, config: RunConfig) -> Recorder:
-        """Telemetry of one run, from outside the cap."""
+    def recorder(
+        self, cap: Cap, config: RunConfig, look: Callable[[MemoryStats], object] | None = None,
+        share: Callable[[], float | None] = lambda: None,
+    ) -> Recorder:  # fmt: skip
+        """Telemetry of one run, from outside the cap; `look` and `share` are those of `Recorder`."""
         from harness.telemetry import Recorder
 
         kind, _, index = config.device.partition(":")
-        return Recorder(cap, self._disks, gpu=int(index or 0) if kind == "cuda" else None)
+        return Recorder(cap, self._disks, gpu=int(index or 0) if kind == "cuda" else None, look=look, share=share)
 
     def disk_io(self) -> IoStats | None:
         """Reads of the whole device under the data, since boot."""

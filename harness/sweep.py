@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness import results
+from harness.code import is_current
 from harness.environment import this_host
 from harness.estimate import CostModel
 from harness.experiment import Experiment, PlannedRun, cells, check_options, check_settings, resolve
@@ -226,7 +227,8 @@ class Sweep:
     def _done_records(self) -> Iterable[Record]:
         """Records that need not be made again.
 
-        Every ending but a failure is a result, if it was made on this host and not spoilt by what else went on there.
+        Every ending but a failure is a result, if it was made on this host, by the code as it is now, and not spoilt by
+        what else went on there.
         """
         if self._fresh:
             return []
@@ -234,7 +236,9 @@ class Sweep:
         found = [
             record
             for record in results.records(self._results_root, bad)
-            if record.status != "failed" and not (self._retry and spoilt(record))
+            if record.status != "failed"
+            and not (self._retry and spoilt(record))
+            and is_current(record.code, record.system)
         ]
         if bad:
             self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")

@@ -1,15 +1,17 @@
-"""What a workload touches, whatever the system: unique rows and topology pages, and the fewest misses a cache can have.
+"""What a workload's epochs touch, whatever the system: how often each row is used, topology pages and digests.
 
-The trace is the mini-batches themselves, sampled again outside the cap; nothing here is timed.
+The mini-batches are sampled again outside the cap, one after the other, and none is kept: memory is four bytes a node
+and one a page of the graph beside the sampler's own, however many rows an epoch asks for. Nothing here is timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import EpochDigest, structure_digest
@@ -17,141 +19,144 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
 PAGE_BYTES = 4096
-# Above so many row accesses a trace is not kept (8 bytes each): the distance to the limit is then unknown.
-MAX_ACCESSES = 400_000_000
+# Nodes that are looked at together, so that what is derived of an array of all nodes stays small.
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Trace:
-    """The row accesses of a run.
+class EpochTrace:
+    """One epoch of a workload, over all ranks.
 
     Attributes:
-        batches: node ids (int64) of every batch, epochs one after the other.
-        epochs: (epoch, first batch, one past the last batch).
-        unique_rows: by epoch.
-        topology_pages: pages of the `indices` file touched, by epoch: exact for neighbour lists within two pages, an
-            upper bound (at most the draws) for longer ones.
-        digests: structure digest by epoch, as every faithful system must report it.
+        steps: of training; each takes one mini-batch of every rank.
+        ranks: that step together.
+        uses: (how many mini-batches use a row, rows that so many use), the first ascending from 1.
+        topology_pages: pages of the `indices` file touched: exact for neighbour lists within two pages, an upper bound
+            (at most the draws) for longer ones.
+        digest: structure digest, as every faithful system must report it.
     """
 
-    batches: list[npt.NDArray[np.int64]]
-    epochs: list[tuple[int, int, int]]
-    unique_rows: dict[int, int] = field(default_factory=dict)
-    topology_pages: dict[int, int] = field(default_factory=dict)
-    digests: dict[int, str] = field(default_factory=dict)
+    epoch: int
+    steps: int
+    ranks: int
+    uses: tuple[tuple[int, int], ...]
+    topology_pages: int
+    digest: str
+
+    @property
+    def unique_rows(self) -> int:
+        """Feature rows touched."""
+        return sum(rows for _, rows in self.uses)
+
+    def least_bytes(self, row_bytes: int, memory_bytes: int) -> int:
+        """Bytes of rows that every system with so much memory reads in this epoch (docs/frontier.md, the lower bound).
+
+        In whatever order it trains the mini-batches: a row that k of them use is used in at least k / j of the windows
+        of j mini-batches, and what a window uses beyond what memory held at its beginning is read in it.
+        """
+        times = np.array([count for count, _ in self.uses], dtype=np.int64)
+        rows = np.array([count for _, count in self.uses], dtype=np.int64)
+        least = 0
+        for windows, length in _windows(self.steps) if self.uses else ():
+            needed = int((-(-times // (length * self.ranks)) * rows).sum())
+            least = max(least, needed * row_bytes - windows * memory_bytes)
+        return least
+
+
+def _windows(steps: int) -> Iterator[tuple[int, int]]:
+    """(windows, steps of each but the last) of each way to cut an epoch: of so many windows, the shortest."""
+    length = 1
+    while length < steps:
+        windows = -(-steps // length)
+        yield windows, length
+        length = -(-steps // (windows - 1))
+    yield 1, steps
 
 
 class _PagesTouched:
     """Counts distinct pages of the `indices` file in one epoch."""
 
-    def __init__(self, indptr: npt.NDArray[np.int64], item_bytes: int, num_nodes: int) -> None:
-        self.indptr = indptr
-        self.item_bytes = item_bytes
-        self.pages = np.zeros(int(indptr[-1]) * item_bytes // PAGE_BYTES + 2, dtype=bool)
-        self.long_draws: dict[int, int] = {}
+    def __init__(self, indptr: npt.NDArray[np.int64], item_bytes: int) -> None:
+        self._indptr, self._item_bytes = indptr, item_bytes
+        self._pages = np.zeros(int(indptr[-1]) * item_bytes // PAGE_BYTES + 2, dtype=bool)
+        # Lists that may reach over three pages, of which there are fewer than pages, and what was drawn from each.
+        found = [np.empty(0, dtype=np.int64)]
+        for begin in range(0, len(indptr) - 1, _CHUNK):
+            degrees = np.diff(indptr[begin : begin + _CHUNK + 1])
+            found.append(begin + np.flatnonzero(degrees * item_bytes > PAGE_BYTES))
+        self._long = np.concatenate(found)
+        self._draws = np.zeros(len(self._long), dtype=np.int64)
 
     def add(self, batch: SampledBatch) -> None:
+        """Count what a mini-batch touches."""
         for block in batch.blocks:
             nodes = batch.nodes[: block.num_dst]
-            start, end = self.indptr[nodes], self.indptr[nodes + 1]
+            start, end = self._indptr[nodes], self._indptr[nodes + 1]
             some = end > start
-            first = start[some] * self.item_bytes // PAGE_BYTES
-            last = (end[some] * self.item_bytes - 1) // PAGE_BYTES
+            first = start[some] * self._item_bytes // PAGE_BYTES
+            last = (end[some] * self._item_bytes - 1) // PAGE_BYTES
             short = last - first <= 1
-            self.pages[first[short]] = True
-            self.pages[last[short]] = True
-            draws = np.diff(block.indptr)[some][~short]
-            for node, count in zip(nodes[some][~short].tolist(), draws.tolist(), strict=True):
-                self.long_draws[node] = self.long_draws.get(node, 0) + count
+            self._pages[first[short]] = True
+            self._pages[last[short]] = True
+            # Nodes are unique within a block.
+            self._draws[np.searchsorted(self._long, nodes[some][~short])] += np.diff(block.indptr)[some][~short]
 
     def total(self) -> int:
-        long_pages = 0
-        for node, draws in self.long_draws.items():
-            span = (int(self.indptr[node + 1]) - int(self.indptr[node])) * self.item_bytes
-            long_pages += min(draws, span // PAGE_BYTES + 1)
-        return int(self.pages.sum()) + long_pages
+        """Pages."""
+        spans = (self._indptr[self._long + 1] - self._indptr[self._long]) * self._item_bytes
+        return int(self._pages.sum()) + int(np.minimum(self._draws, spans // PAGE_BYTES + 1).sum())
 
 
-def trace_workload(workload: Workload, epochs: int, *, threads: int = 1) -> Trace | None:
-    """Sample every batch of `epochs` epochs again, those of all ranks step by step. None where it would not fit in
-    memory."""
+def batches_of(workload: Workload, epoch: int) -> Iterator[SampledBatch]:
+    """Every mini-batch of an epoch, sampled again, those of all ranks step by step."""
     ranks = [replace(workload, rank=rank) for rank in range(workload.world)]
-    plans = [make_seed_plan(rank) for rank in ranks]
+    indptr, labels = workload.dataset.load("indptr"), workload.dataset.load("labels")
+    samplers = [make_sampler(rank, indptr=indptr, labels=labels) for rank in ranks]
+    steps = zip(*(make_seed_plan(rank).batches(epoch) for rank in ranks), strict=True)
+    for index, step in enumerate(steps):
+        for sampler, seeds in zip(samplers, step, strict=True):
+            yield sampler.sample(epoch, index, seeds)
+
+
+def trace_epochs(workload: Workload, epochs: Sequence[int]) -> Iterator[EpochTrace]:
+    """Sample every mini-batch of some epochs again, those of all ranks step by step, an epoch's facts at a time."""
     indptr = workload.dataset.load("indptr")
-    samplers = [make_sampler(rank, indptr=indptr, threads=threads) for rank in ranks]
-    trace = Trace([], [])
-    accesses = 0
-    for epoch in range(epochs):
-        begin = len(trace.batches)
-        touched = _PagesTouched(indptr, workload.dataset.index_dtype.itemsize, workload.dataset.num_nodes)
-        seen = np.zeros(workload.dataset.num_nodes, dtype=bool)
+    _read_graph_ahead(workload, len(epochs))
+    for epoch in epochs:
+        touched = _PagesTouched(indptr, workload.dataset.index_dtype.itemsize)
+        uses = np.zeros(workload.dataset.num_nodes, dtype=np.uint32)
         digest = EpochDigest()
-        steps = enumerate(zip(*(plan.batches(epoch) for plan in plans), strict=True))
-        for index, rank, seeds in ((index, rank, seeds) for index, step in steps for rank, seeds in enumerate(step)):
-            batch = samplers[rank].sample(epoch, index, seeds)
+        steps = 0
+        for batch in batches_of(workload, epoch):
             touched.add(batch)
             digest.add(structure_digest(batch))
-            seen[batch.nodes] = True
-            trace.batches.append(batch.nodes)
-            accesses += batch.num_nodes
-            if accesses > MAX_ACCESSES:
-                return None
-        trace.epochs.append((epoch, begin, len(trace.batches)))
-        trace.unique_rows[epoch] = int(seen.sum())
-        trace.topology_pages[epoch] = touched.total()
-        trace.digests[epoch] = digest.hexdigest()
-    return trace
+            uses[batch.nodes] += np.uint32(1)
+            steps = batch.index + 1
+        yield EpochTrace(epoch, steps, workload.world, _histogram(uses), touched.total(), digest.hexdigest())
 
 
-_LAST: dict[tuple[object, ...], Trace | None] = {}
+def _read_graph_ahead(workload: Workload, epochs: int) -> None:
+    """Bring the neighbour lists into the page cache in one pass, where sampling would read most of them page by page.
 
-
-def trace_of(workload: Workload, epochs: int) -> Trace | None:
-    """`trace_workload`, kept for the workload asked for last: the runs of a series share one."""
-    place = (workload.rank, workload.world, workload.partition)
-    key = (workload.dataset.fingerprint, workload.sampler, workload.seed, *place, epochs)
-    if key not in _LAST:
-        _LAST.clear()
-        _LAST[key] = trace_workload(workload, epochs)
-    return _LAST[key]
-
-
-def belady_misses(batches: Sequence[npt.NDArray[np.int64]], capacity: int) -> list[int]:
-    """Misses of each batch under Belady's replacement at batch granularity, with bypass, from an empty cache.
-
-    After each batch the cache keeps, of what it held and what the batch brought, the `capacity` rows used again
-    soonest (Belady 1966; Ginex section 3.3). Rows are unique within a batch.
+    Runs evict the graph, and a page fault for each list took ten times as long as sampling itself.
     """
-    if not batches:
-        return []
-    rows = np.concatenate(batches)
-    owner = np.repeat(np.arange(len(batches), dtype=np.int64), [len(batch) for batch in batches])
-    never = len(batches)
-    order = np.argsort(rows, kind="stable")
-    following = np.full(len(rows), never, dtype=np.int64)
-    same = rows[order][1:] == rows[order][:-1]
-    following[order[:-1][same]] = owner[order[1:][same]]
+    batches = make_seed_plan(workload).num_batches * workload.world * epochs
+    lists, reached = 0, workload.sampler.batch_size
+    for fanout in workload.sampler.fanout:
+        lists += reached
+        reached *= fanout if fanout >= 0 else workload.dataset.num_nodes
+    file = workload.dataset.file("indices")
+    size = file.stat().st_size
+    if size > psutil.virtual_memory().available // 4 or batches * lists * PAGE_BYTES < size:
+        return
+    with file.open("rb", buffering=0) as stream:
+        while stream.read(8 << 20):
+            pass
 
-    cached = np.zeros(int(rows.max()) + 1 if len(rows) else 1, dtype=bool)
-    kept = np.empty(0, dtype=np.int64)
-    kept_next = np.empty(0, dtype=np.int64)
-    misses: list[int] = []
-    position = 0
-    for batch in batches:
-        upcoming = following[position : position + len(batch)]
-        position += len(batch)
-        misses.append(int(len(batch) - cached[batch].sum()))
-        cached[kept] = False
-        cached[batch] = True
-        fresh = ~cached[kept]
-        cached[batch] = False
-        candidates = np.concatenate([kept[fresh], batch])
-        nexts = np.concatenate([kept_next[fresh], upcoming])
-        again = nexts < never
-        candidates, nexts = candidates[again], nexts[again]
-        if len(candidates) > capacity:
-            soonest = np.argpartition(nexts, capacity - 1)[:capacity] if capacity > 0 else np.empty(0, dtype=np.int64)
-            candidates, nexts = candidates[soonest], nexts[soonest]
-        kept, kept_next = candidates, nexts
-        cached[kept] = True
-    return misses
+
+def _histogram(uses: npt.NDArray[np.uint32]) -> tuple[tuple[int, int], ...]:
+    """(value, how many have it) of all that are not zero, ascending."""
+    counts = np.zeros(int(uses.max(initial=0)) + 1, dtype=np.int64)
+    for begin in range(0, len(uses), _CHUNK):
+        counts += np.bincount(uses[begin : begin + _CHUNK], minlength=len(counts))
+    return tuple((int(value), int(counts[value])) for value in np.flatnonzero(counts) if value)

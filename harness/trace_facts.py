@@ -1,81 +1,90 @@
-"""What judging a run needs of its workload's trace: a few numbers, found once for all runs and kept beside them.
+"""What judging a run needs of its workload's trace: a few numbers an epoch, found once for all runs and kept beside
+them.
 
-Sampling a run's epochs again and deciding what the best cache would keep takes longer than many a run.
+Sampling an epoch again takes as long as sampling does, which is longer than many a run; it is paid once for each
+workload, and what was found of an epoch is kept as soon as it is known.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from harness.calibrate import Cache, fingerprint
 from harness.record import RunConfig
-from harness.trace import belady_misses, trace_of
+from harness.trace import EpochTrace, batches_of, trace_epochs
+from workloads.sampling.digest import EpochDigest, feature_digest
 from workloads.workload import Workload
 
-# All that decides which nodes a run's mini-batches touch; the code is part of every fingerprint.
-_KEYS = (
-    "layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "ranks", "seed",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class EpochFacts:
-    """One epoch of a trace.
-
-    Attributes:
-        unique_rows: feature rows touched.
-        topology_pages: pages of `indices` touched.
-        digest: as every faithful system must report it.
-    """
-
-    epoch: int
-    unique_rows: int
-    topology_pages: int
-    digest: str
+# All that decides which nodes an epoch's mini-batches touch; the code is part of every fingerprint.
+_KEYS = ("layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "ranks", "seed")
+# Of this process: rules and metrics of a run ask one after the other, with or without a cache.
+_KNOWN: dict[str, EpochTrace] = {}
 
 
 class TraceFacts:
-    """The trace of a run's workload, read from the cache or made anew when it is asked for."""
+    """The trace of a run's workload by epochs, read from the cache or made anew when it is asked for."""
 
     def __init__(self, workload: Workload, config: RunConfig, cache: Cache | None) -> None:
+        own = f"{workload.dataset.fingerprint}/{workload.partition or ''}/{workload.rank}/{workload.world}"
         self._workload, self._config, self._cache = workload, config, cache
-        self._own = f"{workload.dataset.fingerprint}/{workload.partition or ''}/{workload.rank}/{workload.world}"
+        self._own = f"{fingerprint(config, _KEYS)}/{own}"
 
-    def epochs(self) -> list[EpochFacts] | None:
-        """Every epoch, in order; None where the trace is too large to be made."""
-        kept = self._get("trace", "")
+    def epoch(self, epoch: int) -> EpochTrace:
+        """One epoch. If it is not known, all of the run's epochs that are not are sampled again."""
+        if (found := self._kept(epoch)) is not None:
+            return found
+        missing = [entry for entry in range(self._config.epochs) if self._kept(entry) is None]
+        for found in trace_epochs(self._workload, missing if epoch in missing else [epoch]):
+            _KNOWN[self._key(found.epoch)] = found
+            if self._cache is not None:
+                self._cache.put("trace", self._key(found.epoch), _plain(found))
+        return _KNOWN[self._key(epoch)]
+
+    def epochs(self) -> list[EpochTrace]:
+        """Every epoch, in order."""
+        return [self.epoch(epoch) for epoch in range(self._config.epochs)]
+
+    def feature_digest(
+        self, epoch: int, rows: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]], most_bytes: int
+    ) -> str | None:
+        """Digest over the feature rows of an epoch's mini-batches as every faithful system must report it.
+
+        Args:
+            rows: reads rows of the dataset.
+            most_bytes: None is returned where the mini-batches together ask for more.
+        """
+        dataset = self._workload.dataset
+        uses = sum(times * count for times, count in self.epoch(epoch).uses)
+        if uses * dataset.dim * dataset.feature_dtype.itemsize > most_bytes:
+            return None
+        key = hashlib.sha256(f"{self._key(epoch)}/features".encode()).hexdigest()[:16]
+        kept = self._cache.get("features", key) if self._cache is not None else None
         if kept is None:
-            trace = trace_of(self._workload, self._config.epochs)
-            kept = {"epochs": []}
-            if trace is not None:
-                kept["epochs"] = [
-                    [epoch, trace.unique_rows[epoch], trace.topology_pages[epoch], trace.digests[epoch]]
-                    for epoch, _, _ in trace.epochs
-                ]
-            self._put("trace", "", kept)
-        return [EpochFacts(*entry) for entry in kept["epochs"]] or None
+            digest = EpochDigest()
+            for batch in batches_of(self._workload, epoch):
+                digest.add(feature_digest(batch, rows(batch.nodes)))
+            kept = {"digest": digest.hexdigest()}
+            if self._cache is not None:
+                self._cache.put("features", key, kept)
+        return str(kept["digest"])
 
-    def belady_misses(self, rows: int) -> dict[int, int] | None:
-        """By epoch: rows that even the best cache of so many rows reads; None where the trace is too large."""
-        kept = self._get("belady", str(rows))
-        if kept is None:
-            trace = trace_of(self._workload, self._config.epochs)
-            kept = {}
-            if trace is not None:
-                misses = belady_misses(trace.batches, rows)
-                kept = {str(epoch): sum(misses[begin:end]) for epoch, begin, end in trace.epochs}
-            self._put("belady", str(rows), kept)
-        return {int(epoch): int(count) for epoch, count in kept.items()} or None
+    def _kept(self, epoch: int) -> EpochTrace | None:
+        key = self._key(epoch)
+        if key not in _KNOWN and self._cache is not None and (kept := self._cache.get("trace", key)) is not None:
+            try:
+                _KNOWN[key] = EpochTrace(**{**kept, "uses": tuple((times, rows) for times, rows in kept["uses"])})
+            except (KeyError, TypeError, ValueError):
+                return None  # damaged: sampled again
+        return _KNOWN.get(key)
 
-    def _key(self, more: str) -> str:
-        whole = f"{fingerprint(self._config, _KEYS)}/{self._own}/{more}"
-        return hashlib.sha256(whole.encode()).hexdigest()[:16]
+    def _key(self, epoch: int) -> str:
+        return hashlib.sha256(f"{self._own}/{epoch}".encode()).hexdigest()[:16]
 
-    def _get(self, kind: str, more: str) -> dict[str, Any] | None:
-        return None if self._cache is None else self._cache.get(kind, self._key(more))
 
-    def _put(self, kind: str, more: str, content: dict[str, Any]) -> None:
-        if self._cache is not None:
-            self._cache.put(kind, self._key(more), content)
+def _plain(trace: EpochTrace) -> dict[str, object]:
+    return {**vars(trace), "uses": [list(entry) for entry in trace.uses]}

@@ -39,6 +39,11 @@ class Turn:
         self._held = False
         self.waited_s = 0.0
 
+    @property
+    def shared(self) -> bool:
+        """Whether there are others."""
+        return self._address is not None
+
     @classmethod
     def of_environment(cls) -> Turn:
         """As whoever started this process asked for."""

@@ -1,7 +1,8 @@
 """The worker: runs one experiment in its own process, inside the cap, and tells the orchestrator what happened.
 
-`python -m harness.worker SPEC EVENT_FD GO_FD PARENT`. It stands still at gates (after `prepare()`, at both ends of each
-epoch) and writes events only there, so nothing of it runs while a clock does.
+`python -m harness.worker SPEC EVENT_FD GO_FD PARENT [BOARD]`. It stands still at gates (after `prepare()`, at both ends
+of each epoch) and writes events only there, so nothing of it runs while a clock does, but for one store a mini-batch
+that says how far it is (`harness/board.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.board import Board
     from harness.epoch_report import EpochLog
     from harness.joint import Joint
     from harness.protocol import Channel, WorkerSpec
@@ -36,14 +38,16 @@ def die_with_parent(parent: int) -> None:
 class Run:
     """One run of one system, or one rank's part of it: plan, prepare, epochs."""
 
-    def __init__(self, spec: WorkerSpec, joint: Joint) -> None:
+    def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
         from harness import build
         from harness.regress.slowdown import stage_clock
-        from systems.interface import MemoryBudget, Runtime
+        from systems.interface import MemoryBudget, Runtime, reserve_bytes
         from systems.registry import load
 
         self._spec = spec
         self._joint = joint
+        self._board = board
+        self._num_batches = len(spec.bounds[0]["nodes_by_batch"][0]) if spec.bounds else 0
         cores = build.cores_of(spec)
         build.limit_threads(spec)
         self._system_class = load(spec.config.system)
@@ -65,11 +69,15 @@ class Run:
             world=joint.world,
             group=joint.group,
             epochs=spec.config.epochs,
+            progress=board.stage,
         )
         # Each rank has a device of its own and its part of the host.
         host = spec.budget_host if spec.budget_host is None else spec.budget_host // joint.world
-        budget = MemoryBudget(host=host, device=spec.budget_device)
+        self._reserve = 0 if host is None else reserve_bytes(host)
+        budget = MemoryBudget(None if host is None else host - self._reserve, spec.budget_device)
         options = self._system_class.info.options.model_validate(spec.config.options)
+        # What a system does from here on is preparation, wherever it does it.
+        self._began, self._io_before = time.monotonic(), _process_io()
         self._system: System = self._system_class(self._workload, runtime, budget, options, self._clock)
 
     def execute(self) -> None:
@@ -84,15 +92,18 @@ class Run:
             items = [
                 PlannedBuffer(name=item.name, bytes=item.bytes, tier=item.tier) for item in self._system.plan().items
             ]
+            planning_s = time.monotonic() - self._began
+            if self._reserve:
+                items.append(PlannedBuffer(name="reserve", bytes=self._reserve))
             self._joint.send(Planned(items=merged_plan(self._joint.gather(items))))
-            self._prepare()
+            self._prepare(planning_s)
             config = self._spec.config
             models = build.snapshots(self._spec, self._trainer, self._joint.rank)
             for epoch in range(config.epochs):
                 self._epoch(epoch, warmup=epoch < config.warmup)
                 if models is not None:
                     models.keep()
-            notes = {**self._system.notes(), **slowdown.notes(os.environ)}
+            notes = {**self._system.notes(), **self._lowered(), **slowdown.notes(os.environ)}
         finally:
             self._system.close()
             self._accelerator.close()
@@ -105,17 +116,23 @@ class Run:
     def notes(self) -> dict[str, str]:
         """What the system says of itself; nothing where it failed before it could know."""
         try:
-            return self._system.notes()
+            return {**self._system.notes(), **self._lowered()}
         except Exception:
             return {}
 
-    def _prepare(self) -> None:
+    def _lowered(self) -> dict[str, str]:
+        """The automatic options that are below the paper's, since the budget does not hold those."""
+        found = [f"{name} {value} instead of {wanted}" for name, (value, wanted) in self._system.lowered.items()]
+        return {"lowered_to_fit": ", ".join(found)} if found else {}
+
+    def _prepare(self, planning_s: float) -> None:
+        """Prepare; what the system's constructor and its plan took (`planning_s`), read and wrote is counted in."""
         from harness.protocol import Prepared
 
-        read_before, written_before = _process_io()
         start = time.monotonic()
         self._system.prepare()
-        seconds = time.monotonic() - start
+        seconds = planning_s + time.monotonic() - start
+        read_before, written_before = self._io_before
         read, written = _process_io()
         from systems.engine.artefacts import making_seconds
 
@@ -123,6 +140,7 @@ class Run:
         reused = self._system.notes().get("prepared") == "reused"
         own = Prepared(
             seconds=seconds,
+            planning_s=planning_s,
             made_s=making_seconds(files) if reused else 0.0,
             bytes_read=read - read_before,
             bytes_written=written - written_before,
@@ -133,6 +151,7 @@ class Run:
         self._joint.send(
             Prepared(
                 seconds=max(part.seconds for part in parts),
+                planning_s=max(part.planning_s for part in parts),
                 made_s=max(part.made_s for part in parts),
                 bytes_read=sum(part.bytes_read for part in parts),
                 bytes_written=sum(part.bytes_written for part in parts),
@@ -145,20 +164,26 @@ class Run:
     def _epoch(self, epoch: int, *, warmup: bool) -> None:
         from harness.epoch_report import EpochLog, EpochReport, joined, send_epoch_tables
         from harness.protocol import EpochDone
+        from harness.spots import NONCE_BYTES, chosen
 
         with_features = (warmup or self._spec.config.verify) and self._spec.config.stages != "sample"
-        log = EpochLog(with_features=with_features)
         self._clock.drain()
         self._accelerator.lanes()
-        self._joint.gate(f"epoch {epoch} start")
+        self._board.begin(self._num_batches)
+        count = self._board.count
+        nonce = self._joint.gate(f"epoch {epoch} start", NONCE_BYTES if self._spec.challenge else 0)
+        looked_at = chosen(nonce, epoch, self._num_batches) if nonce and self._num_batches else frozenset()
+        log = EpochLog(with_features=with_features, nonce=nonce, looked_at=looked_at)
         user = os.times().user
         start = time.monotonic()
-        for batch in self._system.epoch(epoch):
+        for number, batch in enumerate(self._system.epoch(epoch), start=1):
             log.add(batch, *self._train(batch, log))
+            count(number)
         self._accelerator.synchronize()
         end = time.monotonic()
         user = os.times().user - user
         self._joint.gate(f"epoch {epoch} end")
+        self._board.begin(0)
 
         from harness.joint import summed
         from systems.interface import wall_seconds
@@ -167,8 +192,9 @@ class Run:
             start, end, log, self._clock.drain(), self._accelerator.lanes(), self._system.counters().as_dict(), user
         )
         parts = self._joint.gather(own)
+        checking_s = max(part.log.checking_s for part in parts)
         log, spans, lanes = joined([part.numbered(rank, len(parts)) for rank, part in enumerate(parts)])
-        send_epoch_tables(self._joint, epoch, log.rows, spans, lanes)
+        send_epoch_tables(self._joint, epoch, log.rows, spans, lanes, log.spots)
         self._joint.send(
             EpochDone(
                 epoch=epoch,
@@ -182,6 +208,7 @@ class Run:
                 counters=_finite(summed([part.counters for part in parts])),
                 stages_s=wall_seconds(spans),
                 user_s=sum(part.user_s for part in parts),
+                checking_s=checking_s,
             )
         )
 
@@ -224,11 +251,14 @@ def main(argv: list[str]) -> int:
     # SIGTERM unwinds the stack, so that systems close their files and threads.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
+    from harness.board import Board
     from harness.joint import Joint
     from harness.protocol import Failed, WorkerSpec
+    from systems.engine.memory import share_one_heap
     from workloads.errors import OutcoreError
     from workloads.ranks import PeerLost, RankGroup
 
+    share_one_heap()
     channel = _channel(argv[1], argv[2])
     spec = WorkerSpec.model_validate_json(Path(argv[0]).read_text(encoding="utf-8"))
     run: Run | None = None
@@ -243,8 +273,10 @@ def main(argv: list[str]) -> int:
         else:
             from systems.engine.artefacts import in_use
 
+            # Ranks go together, so the first speaks for all.
+            board = Board.attach(argv[4] if len(argv) > 4 and joint.rank == 0 else None)
             with in_use(Path(spec.artefacts)):
-                run = Run(spec, joint)
+                run = Run(spec, joint, board)
                 run.execute()
         return 0
     except PeerLost:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
+from systems.options import Options, auto
+from systems.readings import DiskPoint, DiskProfile, StageSpan, wall_seconds
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
 from workloads.feature_table import SplitTable
@@ -28,27 +29,20 @@ from workloads.sampling.batch import SampledBatch
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
+__all__ = [
+    "STAGES", "Batch", "Counters", "DiskPoint", "DiskProfile", "Expectation", "MemoryBudget", "Options", "Plan",
+    "PlanItem", "Runtime", "StageClock", "StageSpan", "StagesWanted", "System", "SystemInfo", "Tier", "auto",
+    "wall_seconds",
+]  # fmt: skip
+
+_LEAST_RESERVE, _MOST_RESERVE, _RESERVE_SHARE = 4 << 20, 128 << 20, 16
 Tier = Literal["host", "device", "disk"]
+Made = TypeVar("Made")
 StagesWanted = Literal["all", "sample", "sample+extract"]
 STAGES = (
     "sample", "extract", "transfer", "train", "wait",
     "inspect", "switch", "cache_update", "load_graph", "assemble", "data_prep", "pack",
 )  # fmt: skip
-
-
-class Options(BaseModel):
-    """A system's own options; each field has a description and the paper's default. Unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _words_that_look_like_numbers(cls, value: object, info: ValidationInfo) -> object:
-        """`-o io_granularity=4096` means the choice `"4096"`: a command line cannot tell."""
-        annotation = cls.model_fields[str(info.field_name)].annotation
-        if type(value) is int and get_origin(annotation) is Literal and str(value) in get_args(annotation):
-            return str(value)
-        return value
 
 
 @dataclass(frozen=True)
@@ -90,6 +84,16 @@ class MemoryBudget:
     host: int | None
     device: int | None = None
     disk: int | None = None
+
+
+def reserve_bytes(host: int) -> int:
+    """What of a host budget no buffer may take: the part of the process, its threads and the kernel.
+
+    Freed pieces between arrays, stacks, page tables, pages that the kernel charges ahead of their use, the few pages
+    of mapped files that reading needs; all of it grows with what moves through the buffers (Ginex, Section 3.5, keeps
+    a region for such fluctuations). Who gives a system its budget takes it off, and adds it to the plan.
+    """
+    return min(host, max(_LEAST_RESERVE, min(_MOST_RESERVE, host // _RESERVE_SHARE)))
 
 
 @dataclass(frozen=True)
@@ -135,77 +139,12 @@ class Plan:
         return self
 
 
-@dataclass(frozen=True)
-class DiskPoint:
-    """One measured point of a disk: reads of `block_bytes` at `depth`."""
-
-    block_bytes: int
-    depth: int
-    iops: float
-    bytes_per_s: float
-    pattern: Literal["random", "sequential"] = "random"
+Progress = Callable[[str, float], None]
+"""Told the name of some part of the work and the share (0 to 1) of it that is done, NaN where nobody knows."""
 
 
-@dataclass(frozen=True)
-class DiskProfile:
-    """What the dataset's device does, under the run's limits (methodology rule 10). Plain data, made by the harness."""
-
-    points: tuple[DiskPoint, ...] = ()
-    logical_block_bytes: int = 512
-    tool: str = "none"
-    #: (requests, bytes) a second that a limiter lets pass, each counted by itself (an SSD class); 0: no limit of it.
-    limited: tuple[float, float] | None = None
-
-    def seconds(self, requests_by_size: Mapping[int, float]) -> float:
-        """Seconds the device needs for random reads, request bytes -> how many, at full depth.
-
-        One after the other by `request_seconds`. A limiter lets short and long requests pass at the same time: short
-        ones use up its requests, long ones its bytes, so of both together the scarcer one counts.
-        """
-        alone = sum(count * self.request_seconds(size) for size, count in requests_by_size.items())
-        if self.limited is None:
-            return alone
-        requests = sum(requests_by_size.values())
-        nbytes = sum(size * count for size, count in requests_by_size.items())
-        per_request, per_byte = (1.0 / rate if rate else 0.0 for rate in self.limited)
-        together = max(requests * per_request, nbytes * per_byte)
-        apart = sum(count * max(per_request, size * per_byte) for size, count in requests_by_size.items())
-        return alone * together / apart if apart else alone
-
-    def request_seconds(self, request_bytes: int) -> float:
-        """Seconds the device needs for one random read of `request_bytes` at full depth.
-
-        Between two measured sizes the time per request is interpolated linearly in bytes; above the largest towards the
-        sequential reads' size and time, and beyond that by their bandwidth. (A limiter, which counts requests and bytes
-        each by itself, has a corner there and no slope.) Raises ValueError on a profile without random points.
-        """
-        points = sorted((p for p in self.points if p.pattern == "random"), key=lambda p: p.block_bytes)
-        best: dict[int, float] = {}
-        for point in points:
-            best[point.block_bytes] = max(best.get(point.block_bytes, 0.0), point.iops)
-        if not best:
-            raise ValueError("the disk profile has no random-read points")
-        sizes = sorted(best)
-        times = [1.0 / best[size] for size in sizes]
-        if request_bytes <= sizes[0]:
-            return times[0]
-        for low, high, t_low, t_high in zip(sizes, sizes[1:], times, times[1:], strict=False):
-            if request_bytes <= high:
-                return t_low + (t_high - t_low) * (request_bytes - low) / (high - low)
-        found = [p for p in self.points if p.pattern == "sequential"]
-        if not found:
-            return times[-1] * request_bytes / sizes[-1]
-        best_run = max(found, key=lambda p: p.bytes_per_s)
-        streamed = request_bytes / best_run.bytes_per_s
-        longest = best_run.block_bytes
-        if self.limited is None and request_bytes < longest:
-            rise = longest / best_run.bytes_per_s - times[-1]
-            streamed = times[-1] + rise * (request_bytes - sizes[-1]) / (longest - sizes[-1])
-        return max(times[-1], streamed)
-
-    def sequential_bytes_per_s(self) -> float:
-        """The best sequential rate measured, 0 where none was."""
-        return max((p.bytes_per_s for p in self.points if p.pattern == "sequential"), default=0.0)
+def silent(what: str, share: float) -> None:
+    """Progress that nobody asks for."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +160,7 @@ class Runtime:
         stages: which stages to run; a batch of `sample` has no features.
         keep_order: yield batches in the seed plan's order.
         epochs: how many epochs will be asked for, from 0 on, so that offline work can cover them all; 0: not known.
+        progress: told what preparation does and which share (0 to 1) of that is done, by those that take long.
         group: the run's other processes, None in a run of one. All share the run's cap; each is given its part of the
             budget, and counts memory that they share by its part.
     """
@@ -236,6 +176,7 @@ class Runtime:
     world: int = 1
     epochs: int = 0
     group: RankGroup | None = None
+    progress: Progress = silent
 
 
 @dataclass
@@ -281,17 +222,6 @@ class Counters:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StageSpan:
-    """One stage of one batch on one thread: seconds on the monotonic clock."""
-
-    stage: str
-    batch: int
-    thread: str
-    start: float
-    end: float
-
-
 class StageClock:
     """Records stage spans from any thread; a stage's time is the wall time in which at least one span is open."""
 
@@ -319,21 +249,6 @@ class StageClock:
         with self._lock:
             spans, self._spans = self._spans, []
         return sorted(spans, key=lambda span: span.start)
-
-
-def wall_seconds(spans: Sequence[StageSpan]) -> dict[str, float]:
-    """Seconds per stage in which at least one of its spans was open (methodology rule 11)."""
-    by_stage: dict[str, list[tuple[float, float]]] = {}
-    for span in spans:
-        by_stage.setdefault(span.stage, []).append((span.start, span.end))
-    result: dict[str, float] = {}
-    for stage, intervals in by_stage.items():
-        total, reach = 0.0, float("-inf")
-        for start, end in sorted(intervals):
-            total += max(0.0, end - max(start, reach))
-            reach = max(reach, end)
-        result[stage] = total
-    return result
 
 
 @dataclass
@@ -386,6 +301,8 @@ class System(ABC):
     """One way to train a GNN whose data lives on disk."""
 
     info: ClassVar[SystemInfo]
+    #: Automatic options that a small budget lowered: what `fit` chose, and what they are where there is room.
+    lowered: Mapping[str, tuple[int, int]] = {}
 
     def __init__(
         self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: Options, clock: StageClock
@@ -396,10 +313,54 @@ class System(ABC):
         self.options = options
         self.clock = clock
 
+    def fit(self, make: Callable[[], Made]) -> Made:
+        """What `make` gives under the best automatic options with which it fits; `self.options` has them from then on.
+
+        Where the best of all do not fit, each field is as low as it goes and then raised as far as there is room, the
+        last of the class first. For `plan()`: `make` plans by `self.options`, again with others where it refuses.
+
+        Raises:
+            BudgetError: it fits with none; of the lowest, which need least.
+        """
+        asked, kept = self.options, dict(vars(self))
+        automatic = type(asked).automatic(self.runtime.cores)
+        steps = {name: values for name, values in automatic.items() if getattr(asked, name) == 0}
+        best = {name: values[0] for name, values in steps.items()}
+        chosen = {name: values[-1] for name, values in steps.items()}
+
+        def made(options: dict[str, int]) -> Made:
+            # What a plan that was refused has left in cached properties is of other options.
+            vars(self).clear()
+            vars(self).update(kept, options=asked.model_copy(update=options))
+            return make()
+
+        try:
+            return made(best)
+        except BudgetError:
+            if chosen == best:
+                raise
+        made(chosen)
+        for name, values in reversed(steps.items()):
+            for value in values[:-1]:
+                try:
+                    made({**chosen, name: value})
+                except BudgetError:
+                    continue
+                chosen[name] = value
+                break
+        found = made(chosen)
+        self.lowered = {name: (value, best[name]) for name, value in chosen.items() if value != best[name]}
+        return found
+
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
         """Whether its mini-batches equal the workload's under these options: `info.faithful`, unless one breaks it."""
         return cls.info.faithful
+
+    @classmethod
+    def loads_everything(cls, options: Options) -> bool:
+        """Whether the whole feature table is to be in host memory, by design: its plan then refuses less."""
+        return False
 
     @classmethod
     def oracle(cls, workload: Workload, options: Options) -> Expectation | None:

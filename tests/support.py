@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -57,3 +58,10 @@ def make_tiny(
         writer.write("test", np.sort(order[second:third]).astype(np.int64))
         writer.describe(num_classes=classes)
     return Dataset.open(path)
+
+
+def write_over(nbytes: int) -> None:
+    """Collect garbage and fill what it leaves: who still reads freed memory of this size reads 0xFF."""
+    gc.collect()
+    kept = [np.full(size, 0xFF, dtype=np.uint8) for size in (nbytes // 2, nbytes, nbytes, 2 * nbytes) for _ in range(8)]
+    del kept

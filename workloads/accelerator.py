@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Kind = Literal["cpu", "cuda", "emulated"]
 PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
+# What to do where a cache was asked for on a device that keeps no rows.
+NO_ROWS = "this device holds mini-batches only: use cpu, emulated:a10g or cuda"
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,15 @@ class Accelerator(ABC):
         kind: which of the three.
         torch_device: device of its tables as torch sees it; the processor for an emulated one.
         memory_bytes: capacity of the device tier; None where host memory is the device.
+        keeps_rows: whether rows may stay there beyond their mini-batch; else what is there is lost between epochs, and
+            a system caches nothing there.
     """
 
     name: str
     kind: Kind
     torch_device: torch.device
     memory_bytes: int | None
+    keeps_rows: bool = True
 
     @abstractmethod
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:

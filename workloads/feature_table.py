@@ -17,6 +17,8 @@ from workloads.errors import InputError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import feature_digest, rows_digest
 
+_PIECE_BYTES = 2 << 20
+
 
 @dataclass(frozen=True)
 class SplitTable:
@@ -46,9 +48,15 @@ class SplitTable:
         return on_device, int(rows.shape[0]) - on_device
 
     def take(self, rows: torch.Tensor) -> torch.Tensor:
-        """`rows` (int64 [n] on the host) of both parts as one host tensor [n, dim], by the processor."""
-        cut = self.device.shape[0]
+        """`rows` (int64 [n] on the host) of both parts as one host tensor [n, dim], by the processor, in pieces."""
         result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
+        step = max(1, _PIECE_BYTES // max(1, self.host.shape[1] * self.dtype.itemsize))
+        for first in range(0, len(rows), step):
+            self._take(rows[first : first + step], result[first : first + step])
+        return result
+
+    def _take(self, rows: torch.Tensor, result: torch.Tensor) -> None:
+        cut = self.device.shape[0]
         on_device = rows < cut
         places = on_device.nonzero().squeeze(1)
         if len(places):
@@ -57,7 +65,6 @@ class SplitTable:
         if len(places) < len(rows):
             places = on_device.logical_not_().nonzero().squeeze(1)
             result.index_copy_(0, places, torch.index_select(self.host, 0, rows[places] - cut))
-        return result
 
 
 Table = torch.Tensor | SplitTable

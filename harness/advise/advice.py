@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
 _GROWTH = 2
-# What to lower, one after the other, where a system's defaults do not fit: less at a time.
-_SMALLER: dict[str, list[dict[str, Any]]] = {
-    "gnndrive": [{"extractors": 2}, {"extractors": 1}],
-    "ali+pg": [{"list_threads": 2}, {"list_threads": 1}],
-    "ginex": [{"samplers": 1}],
-}
 
 
 @dataclass(frozen=True)
@@ -120,18 +114,12 @@ def _one(name: str, setting: Setting, profile: DiskProfile, share: Share, accele
     bus = getattr(getattr(accelerator, "profile", None), "bus_bytes_per_s", None)
     conditions = Conditions(setting.host, setting.epochs, setting.cores, profile, bus.value if bus else 0.0)
     own = setting.options.get(name, {})
-    refused: Forecast | None = None
-    for smaller in [{}, *(entry for entry in _SMALLER.get(name, []) if not entry.keys() & own.keys())]:
-        planned = plan_of(
-            name, share.whole, accelerator, profile, host=setting.host, device=setting.device_memory,
-            cores=setting.cores, epochs=setting.epochs, options={**own, **smaller},
-        )  # fmt: skip
-        made = forecast(name, share, planned, conditions)
-        if not made.refused:
-            return replace(made, options=smaller)
-        refused = refused or made
-    assert refused is not None
-    return refused
+    planned = plan_of(
+        name, share.whole, accelerator, profile, host=setting.host, device=setting.device_memory,
+        cores=setting.cores, epochs=setting.epochs, options=own,
+    )  # fmt: skip
+    lowered = planned.system.lowered if planned.system else {}
+    return replace(forecast(name, share, planned, conditions), options={key: low for key, (low, _) in lowered.items()})
 
 
 def _faster(profile: DiskProfile, factor: float) -> DiskProfile:

@@ -39,8 +39,8 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
         with series.device_pools(config, folder.name) as pools:
             spec = WorkerSpec(
                 mode="run", config=config, dataset=str(dataset.path), artefacts=str(series.artefacts(config.system)),
-                scratch=str(scratch), budget_host=None, budget_device=config.device_memory_bytes, pools=pools,
-                disk=series.disk_plain(config), bounds=bounds, partition=None,
+                scratch=str(scratch), budget_host=None, budget_device=config.device_memory_bytes,
+                pools=[pool.name for pool in pools], disk=series.disk_plain(config), bounds=bounds, partition=None,
             )  # fmt: skip
             measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
         budget = calibrate.memory_of(config, dataset, measured)[1]

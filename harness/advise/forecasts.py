@@ -276,19 +276,21 @@ def _ginex(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     else:
         missed = _belady(share, sizes.superbatch, sizes.capacity)
         how = f"Belady over superbatches of {sizes.superbatch}"
-    # Sampling has what the main loop's cache takes, but for the graph's index and what is held throughout.
-    loop = sum(planned.host.get(name, 0) for name in ("feature cache", "mini-batches read back"))
+    # Sampling has what the main loop's cache takes, but for rows that stay, the graph's index and what is held
+    # throughout; and no less than it plans for itself.
+    loop = sum(planned.host.get(name, 0) for name in ("feature cache", "mini-batches read back")) - sizes.kept * row
     graph = 2 * share.graph_bytes * len(_counted(share))  # written by sampling, read back by the loop
     reads = {request_bytes(share, conditions.profile): float(missed), **_sequential(graph)}
     hits = _per_cent(_accesses(share) - missed, _accesses(share))
-    cache = planned.left(conditions.host) + loop
+    own = min(share.workload.dataset.topology_bytes, conditions.host // 8)
+    cache = max(own, planned.left(conditions.host) + loop)
     return _with_topology(share, reads, cache, f"caches {hits} of the accesses ({how})", _accesses(share))
 
 
 def _belady(share: Share, superbatch: int, capacity: int) -> int:
-    """Rows read over superbatches, each with a cache of its own: its first fill counts."""
+    """Rows read over superbatches, which go on over the ends of epochs, each with a cache of its own: fills count."""
     counted = _counted(share)
-    step = max(1, min(superbatch, share.num_batches))
+    step = max(1, superbatch)
     cold = _belady_cold(share, min(step, len(counted)), capacity)
     if step <= len(counted):
         return cold

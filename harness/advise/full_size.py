@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def advise_published(
     graph: PublishedGraph, settings: RunSettings, profile: DiskProfile, *, epochs: int, batches: int, cores: int,
-    systems: list[str] | None = None, progress: Callable[[str], None] = lambda text: None,
+    systems: list[str] | None = None, options: dict[str, dict[str, Any]] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Advice, int]:  # fmt: skip
     """Rank the systems for a published graph on a disk; returns the advice and the host budget in bytes.
 
@@ -32,6 +33,7 @@ def advise_published(
         graph: its statistics.
         settings: as of a run; `dataset` is put in here, `memory` has to be a budget (`0.1x`, `+8GiB`).
         epochs, batches: of the whole training; mini-batches of an epoch to sample.
+        options: options of single systems, by name.
 
     Raises:
         InputError: the memory is no budget, or the sampler is none that statistics can imply.
@@ -63,7 +65,13 @@ def advise_published(
         named = settings.model_copy(update={"dataset": str(dataset.path)})
         config = resolve(PlannedRun("gnndrive", named), folder, "none")
         setting = Setting(
-            workload_of(config, dataset), config.device, config.device_memory_bytes, budget, epochs, cores
+            workload_of(config, dataset),
+            config.device,
+            config.device_memory_bytes,
+            budget,
+            epochs,
+            cores,
+            options or {},
         )
         return advise(setting, profile, batches=batches, systems=systems, progress=progress, graph=implied), budget
     finally:

@@ -42,7 +42,7 @@ def plan_of(
         host, device: budgets in bytes.
         options: set by the user, defaults otherwise.
     """
-    from systems.interface import MemoryBudget, Runtime, StageClock
+    from systems.interface import MemoryBudget, Runtime, StageClock, reserve_bytes
     from systems.registry import load
     from workloads.errors import OutcoreError
 
@@ -51,12 +51,12 @@ def plan_of(
     runtime = Runtime(accelerator, profile, folder / "artefacts", folder / "scratch", cores, epochs=epochs)
     system: System | None = None
     try:
-        budget = MemoryBudget(host=host, device=device)
+        budget = MemoryBudget(host=host - reserve_bytes(host), device=device)
         system = found(workload, runtime, budget, found.info.options.model_validate(options), StageClock())
         plan = system.plan()
     except OutcoreError as error:
         return Planned(None, {}, {}, f"{error.message}; {error.fix}" if error.fix else error.message)
-    tiers: dict[str, dict[str, int]] = {"host": {}, "device": {}, "disk": {}}
+    tiers: dict[str, dict[str, int]] = {"host": {"reserve": reserve_bytes(host)}, "device": {}, "disk": {}}
     for item in plan.items:
         tiers[item.tier][item.name] = tiers[item.tier].get(item.name, 0) + item.bytes
     return Planned(system, tiers["host"], tiers["device"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from harness.check.case import Case
 from harness.check.data import make_dataset
 from harness.check.rules import CheckResult
+from harness.launch import PLAN_REFUSED
 from systems.registry import load
 from workloads.errors import HostError, OutcoreError
 
@@ -32,7 +33,7 @@ def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResul
     from harness.orchestrator import execute
     from harness.series import Series
 
-    device = "cpu" if "cpu" in load(name).info.devices else "emulated:null"
+    device = "cpu" if "cpu" in load(name).info.devices else "emulated:instant"
     settings = {**_SETTINGS, "device": device, "options": options}
     if device != "cpu":
         settings["device_memory"] = "16MiB"
@@ -52,15 +53,14 @@ def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResul
     except OutcoreError as error:
         return CheckResult(TITLE, False, str(error))
     system = load(name)
-    # Systems that load what does not fit by design may have an option that maps it instead.
-    mapped = getattr(system.info.options.model_validate(options), "host_store", "memory") == "mapped"
-    return judge_record(record, ignores_host_budget=getattr(system, "ignores_host_budget", False) and not mapped)
+    return judge_record(record, loads_everything=system.loads_everything(system.info.options.model_validate(options)))
 
 
-def judge_record(record: Record, *, ignores_host_budget: bool) -> CheckResult:
-    """A run within its budget; or, for a system that takes no notice of budgets by design, its end as `oom`."""
-    if ignores_host_budget:
-        return CheckResult(TITLE, record.status == "oom", f"ended as {record.status}, oom is its right answer")
+def judge_record(record: Record, *, loads_everything: bool) -> CheckResult:
+    """A run within its budget; or, for a system that loads the whole table by design, its end as `oom` by its plan."""
+    if loads_everything:
+        refused = record.status == "oom" and record.reason.startswith(PLAN_REFUSED)
+        return CheckResult(TITLE, refused, f"ended as {record.status}, a plan that refuses is its right answer")
     if record.status != "ok":
         return CheckResult(TITLE, False, f"ended as {record.status}: {record.reason}")
     found = [entry for entry in record.verdict_rules if entry.name == "memory_as_asked"]

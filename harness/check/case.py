@@ -16,7 +16,7 @@ class Case:
         name: what is varied.
         kind: `run` drives two epochs; the others are told in `drive.py` and `faults.py`.
         train: training nodes.
-        device: `cpu` or `emulated:null` (a device tier without its speed).
+        device: `cpu`, `emulated:instant` (a device tier without its speed), or `emulated:null`, which keeps no rows.
         sampler: `shadow` runs three layers over a subgraph of its fan-outs' depth.
         cores: what the runtime says, from which systems choose their threads.
         keep_order: ask for the seed plan's order.
@@ -80,7 +80,6 @@ class Observation:
     epochs: list[Epoch] = field(default_factory=list)
     plan_bytes: dict[str, int] = field(default_factory=dict)
     budget_bytes: dict[str, int | None] = field(default_factory=dict)
-    bounded: bool = True
     error: str = ""
     error_type: str = ""
     error_file: bool = False
@@ -111,7 +110,7 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[
     A faithful system's sampling is the workload's, whichever sampler that names.
     """
     base = Case("base")
-    tiers = [device for device, kind in (("cpu", "cpu"), ("emulated:null", "emulated")) if kind in devices]
+    tiers = [device for device, kind in (("cpu", "cpu"), ("emulated:instant", "emulated")) if kind in devices]
     found: list[Case] = []
     for device in tiers:
         on = replace(base, device=device)
@@ -139,6 +138,8 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[
     found.append(replace(on, name="features gone", kind="gone"))
     found.append(replace(on, name="sampling only", kind="sample-only"))
     found.append(replace(on, name="prepared artefacts", kind="artefacts"))
+    if "emulated" in devices:
+        found.append(replace(base, name="device that keeps no rows", device="emulated:null"))
     if "cpu" in tiers:
         found.append(replace(base, name="loss curve", kind="loss", keep_order=True, batch_size=25))
     return [replace(case, name=f"{case.name} ({case.device.partition(':')[0]})") for case in found]

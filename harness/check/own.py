@@ -30,7 +30,8 @@ class OwnBatches:
         self._table = features
         self._num_nodes = len(indptr) - 1
         heads = np.repeat(np.arange(self._num_nodes, dtype=np.int64), np.diff(indptr))
-        self._edges = np.unique(heads * self._num_nodes + indices)
+        # Sorted, and one beyond all at the end, so that every search finds a place.
+        self._edges = np.append(np.sort(heads * self._num_nodes + indices), self._num_nodes**2)
         self.features = EpochDigest()
         self.strangers = 0
 
@@ -41,5 +42,6 @@ class OwnBatches:
         for block in sampled.blocks:
             heads = np.repeat(sampled.nodes[: block.num_dst], np.diff(block.indptr))
             tails = sampled.nodes[block.indices]
-            known = np.isin(heads * self._num_nodes + tails, self._edges)
+            edges = heads * self._num_nodes + tails
+            known = self._edges[np.searchsorted(self._edges, edges)] == edges
             self.strangers += int((~known & (heads != tails)).sum())

@@ -173,7 +173,7 @@ def _counters(seen: Observation) -> Iterator[str]:
 def _plan(seen: Observation) -> Iterator[str]:
     for tier, limit in seen.budget_bytes.items():
         planned = seen.plan_bytes.get(tier, 0)
-        if limit is not None and planned > limit and (tier != "host" or seen.bounded):
+        if limit is not None and planned > limit:
             yield f"plans {planned} bytes of {tier}, the budget is {limit}"
 
 

@@ -3,100 +3,37 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
-from harness.claims.gnndrive import accuracy_gap, accuracy_settings, test_accuracy
-from harness.claims.measured import Measured, NotRun, Number, median, ratio
-from harness.claims.pairs import (
-    Cell,
-    Plain,
-    Records,
-    Samples,
-    Side,
-    budget_share,
-    compare,
-    describe,
-    device_bytes,
-    epoch_s,
-    merge,
-)
-from harness.claims.query import answers, over_settings, register, summarise, usual_settings
+from harness.claims.accuracy import AccuracyGap
+from harness.claims.gnndrive import MARIUS
+from harness.claims.measured import Measured, NotRun, Number, ratio
+from harness.claims.pairs import Plain, Records, Side, device_bytes, epoch_s
+from harness.claims.query import OverSettings, Ratio, answers, one_setting, register, runs_of, summarise
 from harness.studies.record import StudyRecord
 
-THREE = ("ginex", "mariusgnn", "diskgnn")
-# Any model and size, the usual disk: what the paper's several datasets become.
-_ANY: dict[str, Any] = {"memory": None, "batch_size": None, "dim": None}
+OURS = Side("diskgnn")
+#: Epochs of the paper's training, which share one epoch's samples.
+EPOCHS = 50
 
-register("dg-01", "diskgnn-fig9", over_settings("diskgnn", "ginex", "mean"))
-register("dg-02", "diskgnn-fig9", over_settings("diskgnn", "ginex", "most", **_ANY))
-register("dg-03", "diskgnn-fig9", over_settings("diskgnn", "mariusgnn", "mean", memory=None))
-register("dg-04", "diskgnn-fig9", over_settings("diskgnn", "dgl-ondisk", "most", **_ANY))
-
-
-@answers("dg-05", "diskgnn-fig11")
-def _traffic(records: Records) -> Measured:
-    """How many times diskgnn's bytes from the device ginex reads, with the least memory of the sweep."""
-    found = usual_settings(records, [Side("diskgnn"), Side("ginex")], memory=None, model="sage")
-    least = min(found, key=lambda setting: setting.cells[0].newest["memory"]["budget_bytes"] or 0)
-    return compare(least, device_bytes, differs=[f"the budget is {100 * budget_share(least):.0f} % of the features"])
+register("dg-03", OverSettings(Ratio(Side("diskgnn", {"resample_every": 1}), MARIUS), "mean"))
+register("dg-04", OverSettings(Ratio(Side("diskgnn", {"resample_every": 1}), Side("dgl-ondisk")), "most"))
+register("dg-08", AccuracyGap("diskgnn", "ginex"))
+register("dg-09", AccuracyGap("diskgnn", "mariusgnn"))
+register("dg-25", Ratio(OURS, MARIUS))
+register("dg-26", Ratio(MARIUS, OURS, device_bytes))
 
 
-def _three(claim: str, value: Samples, unit: float = 1.0) -> None:
-    """One number for each of ginex, mariusgnn and diskgnn in one setting."""
-
-    def run(records: Records) -> Measured:
-        found = usual_settings(records, [Side(system) for system in THREE], memory=None, model="sage")
-        # A tenth of the features is the paper's usual memory.
-        setting = min(found, key=lambda setting: abs(budget_share(setting) - 0.1))
-        numbers = []
-        for system, cell in zip(THREE, setting.cells, strict=True):
-            samples = cell.samples(value)
-            if not samples:
-                raise NotRun(f"the runs of {system} do not hold it")
-            numbers.append(median(samples, unit))
-        return Measured(
-            tuple(numbers), runs=_runs(setting.cells), setting=setting.shared,
-            detail=[describe(cell, value) for cell in setting.cells],
-        )  # fmt: skip
-
-    register(claim, "diskgnn-tab1", run)
-
-
-def _runs(cells: list[Cell]) -> list[str]:
-    return [run for cell in cells for run in cell.runs]
-
-
-_three("dg-06", epoch_s)
-_three("dg-07", device_bytes, 1e-9)
-
-
-@answers("dg-08", "diskgnn-tab1")
-def _accuracies(records: Records) -> Measured:
-    """Whether ginex and diskgnn reach the same test accuracy, to half a point, and mariusgnn no more."""
-    setting = accuracy_settings(records, *THREE)
-    ginex, marius, ours = (test_accuracy(cell.newest) for cell in setting.cells)
-    lines = [f"ginex {ginex:.2f} %, mariusgnn {marius:.2f} %, diskgnn {ours:.2f} %"]
-    holds = abs(ginex - ours) <= 0.5 and marius <= ours
-    return Measured(
-        tuple(Number.exact(value) for value in (ginex, marius, ours)), holds=holds, runs=_runs(setting.cells),
-        setting=setting.shared, detail=lines,
-    )  # fmt: skip
-
-
-register("dg-09", "diskgnn-tab5", lambda records: accuracy_gap(records, "diskgnn", "mariusgnn"))
-
-
-@answers("dg-10", "diskgnn-fig17")
+@answers("dg-10")
 def _batched(records: Records) -> Measured:
     """Seconds of packing a mini-batch at a time over those of packing in one pass."""
     sides = [
         Side("diskgnn", {"packing": "batched"}),
         Side("diskgnn", {"packing": "individual"}, name="individual packing"),
     ]
-    setting = usual_settings(records, sides, memory=None)[0]
+    setting = one_setting(records, sides)
     ours, theirs = ([_packing_s(record) for record in cell.records] for cell in setting.cells)
     lines = [f"batched {statistics.median(ours):.2f} s, individual {statistics.median(theirs):.2f} s"]
-    return Measured((ratio(theirs, ours),), runs=_runs(setting.cells), setting=setting.shared, detail=lines)
+    return Measured(ratio(theirs, ours), runs=runs_of(setting.cells), setting=setting.shared, detail=lines)
 
 
 def _packing_s(record: Plain) -> float:
@@ -111,19 +48,14 @@ def _packing_s(record: Plain) -> float:
     raise NotRun("the runs do not say how long packing took")
 
 
-def _pipelined(claim: str, kind: str) -> None:
-    """The sequential epoch over the pipelined one, over all caps and models."""
-
-    def run(records: Records) -> Measured:
-        sides = [Side("diskgnn", {"pipeline": True}), Side("diskgnn", {"pipeline": False}, name="diskgnn, sequential")]
-        found = [compare(setting) for setting in usual_settings(records, sides, **_ANY)]
-        return merge(found, summarise([measured.numbers[0] for measured in found], kind))
-
-    register(claim, "diskgnn-tab8", run)
+def _pipelined() -> Ratio:
+    """The sequential epoch over the pipelined one."""
+    sequential = Side("diskgnn", {"pipeline": False}, name="diskgnn, sequential")
+    return Ratio(Side("diskgnn", {"pipeline": True}), sequential)
 
 
-_pipelined("dg-11", "most")
-_pipelined("dg-12", "mean")
+register("dg-11", OverSettings(_pipelined(), "most"))
+register("dg-12", OverSettings(_pipelined(), "mean"))
 
 
 def _searches(records: Records) -> tuple[list[Plain], str]:
@@ -132,30 +64,30 @@ def _searches(records: Records) -> tuple[list[Plain], str]:
     Raises:
         NotRun: there is none.
     """
-    study = records.evidence.study("packing-search")
+    (study,) = records.studies("packing-search")
     both = [case for case in study.result["cases"] if case["heuristic"] and case["brute_force"]]
     if not both:
         raise NotRun("in no case did both searches find a layout")
     return both, f"packing-search {study.key}"
 
 
-@answers("dg-13", "diskgnn-tab7")
+@answers("dg-13")
 def _search_time(records: Records) -> Measured:
     """Seconds of brute force over those of the heuristic, the least of the cases."""
     cases, key = _searches(records)
     numbers = [Number.exact(case["brute_force"]["seconds"] / max(1e-9, case["heuristic"]["seconds"])) for case in cases]
     tried = "brute force tries 8 segment lengths with each threshold, the paper every one"
-    return Measured(tuple(summarise(numbers, "least")), studies=[key], detail=_cases(cases), differs=[tried])
+    return Measured(summarise(numbers, "least"), studies=[key], detail=_cases(cases), differs=[tried])
 
 
-@answers("dg-14", "diskgnn-tab7")
+@answers("dg-14")
 def _search_quality(records: Records) -> Measured:
     """The heuristic's amplification over brute force's, the most of the cases."""
     cases, key = _searches(records)
     numbers = [
         Number.exact(case["heuristic"]["amplification"] / case["brute_force"]["amplification"]) for case in cases
     ]
-    return Measured(tuple(summarise(numbers, "most")), studies=[key], detail=_cases(cases))
+    return Measured(summarise(numbers, "most"), studies=[key], detail=_cases(cases))
 
 
 def _cases(cases: list[Plain]) -> list[str]:
@@ -170,75 +102,52 @@ def _cases(cases: list[Plain]) -> list[str]:
 
 
 def _on(disk_class: str) -> Side:
-    return Side("diskgnn", where=lambda config: config["disk_class"] == disk_class, name=f"diskgnn on {disk_class}")
+    return Side(
+        "diskgnn",
+        where=lambda config: str(config["disk_class"]).startswith(disk_class),
+        name=f"diskgnn on {disk_class}",
+    )
 
 
-@answers("dg-15", "diskgnn-fig15")
-def _slow_disk(records: Records) -> Measured:
-    """How many times as long an epoch takes on the gp3-like class as on the NVMe-like one, divided by as much."""
-    missing: NotRun | None = None
-    for divisor in dict.fromkeys(
-        str(record["config"]["disk_class"]).removeprefix("aws-gp3")
-        for record in records.valid
-        if str(record["config"]["disk_class"]).startswith("aws-gp3")
-    ):
-        sides = [_on(f"aws-nvme{divisor}"), _on(f"aws-gp3{divisor}")]
-        try:
-            return compare(usual_settings(records, sides, disk_class=None, free=["disk_class"])[0])
-        except NotRun as error:
-            missing = error
-    raise missing or NotRun("no run of diskgnn on aws-gp3")
+register("dg-15", Ratio(_on("aws-nvme"), _on("aws-gp3"), free=("disk_class",)))
 
 
-def _space(records: Records, where: Any = lambda params: True) -> StudyRecord:
-    return records.evidence.study("disk-space", where=where)
-
-
-def _unlimited(claim: str) -> None:
-    """Packed chunks alone over the feature table, a tenth of the rows in memory, on the flat graph: like Friendster."""
-
-    def run(records: Records) -> Measured:
-        study = _space(records, lambda params: 0.1 in params["memory_shares"] and params["dataset"].endswith("-flat"))
-        point = next(entry for entry in study.result["points"] if entry["memory_share"] == 0.1)
-        accesses = study.result["accesses"] / study.dataset.num_nodes if study.dataset else 0.0
-        line = f"{accesses:.2f} accesses for each row of the table: what this number grows with"
-        return Measured((Number.exact(point["packed_x"]),), studies=[f"disk-space {study.key}"], detail=[line])
-
-    register(claim, "diskgnn-fig12", run)
-
-
-_unlimited("dg-16")
-_unlimited("dg-17")
-
-
-@answers("dg-18", "diskgnn-fig13")
+@answers("dg-18")
 def _with_memory(records: Records) -> Measured:
-    """The least space of any segment length with more than a fifth of the rows in memory, over the feature table."""
-    study = _space(records, lambda params: any(share > 0.2 for share in params["memory_shares"]))
+    """The packed rows with more than a fifth of all rows in memory, over the feature table: the most of the graphs."""
+    found = records.studies("disk-space")
+    points = [(min(_beyond_a_fifth(study), key=lambda entry: entry["memory_share"]), study) for study in found]
+    worst, study = max(points, key=lambda entry: float(entry[0]["packed_x"]))
+    accesses = study.result["accesses"] / study.dataset.num_nodes if study.dataset else 0.0
+    lines = [f"{accesses:.2f} accesses for each row of the table, {100 * worst['memory_share']:g} % of them in memory"]
+    return Measured(
+        Number.exact(worst["packed_x"]), studies=[f"disk-space {record.key}" for record in found], detail=lines,
+        differs=["it grows with the mini-batches of an epoch, which are the profile's"],
+    )  # fmt: skip
+
+
+def _beyond_a_fifth(study: StudyRecord) -> list[Plain]:
     points = [entry for entry in study.result["points"] if entry["memory_share"] > 0.2]
-    worst = max(points, key=lambda entry: float(entry["least_x"]))
-    return Measured((Number.exact(worst["least_x"]),), studies=[f"disk-space {study.key}"])
+    if not points:
+        raise NotRun("the study disk-space was not made with more than a fifth of the rows in memory")
+    return points
 
 
-@answers("dg-19", "diskgnn-fig14")
+@answers("dg-19")
 def _third_hop(records: Records) -> Measured:
     """Packed bytes with a third hop over those with two."""
-    found = records.evidence.all_studies("disk-space")
-    for three in (record for record in found if len(record.params["fanout"]) == 3):
-        two = next((r for r in found if r.params["fanout"] == three.params["fanout"][:2] and _alike(r, three)), None)
-        if two is not None:
-            a, b = two.result["points"][0], three.result["points"][0]
-            fanouts = " and ".join(str(record.params["fanout"]) for record in (two, three))
-            return Measured(
-                (Number.exact(b["packed_bytes"] / a["packed_bytes"]),), detail=[f"fan-outs {fanouts}"],
-                studies=[f"disk-space {two.key}", f"disk-space {three.key}"],
-            )  # fmt: skip
-    raise NotRun("the study disk-space was not made with two hops and with a third")
-
-
-def _alike(one: StudyRecord, other: StudyRecord) -> bool:
-    keys = ("batch_size", "max_batches", "dataset", "memory_shares")
-    return all(one.params[key] == other.params[key] for key in keys)
+    found = records.studies("disk-space")
+    two = next((study for study in found if len(study.params["fanout"]) == 2), None)
+    three = [study for study in found if len(study.params["fanout"]) == 3]
+    three = [study for study in three if two and study.params["batch_size"] == two.params["batch_size"]]
+    if two is None or not three:
+        raise NotRun("the study disk-space was not made with two hops and with a third")
+    a, b = (float(study.result["points"][0]["packed_bytes"]) for study in (two, three[0]))
+    fanouts = " and ".join(str(study.params["fanout"]) for study in (two, three[0]))
+    return Measured(
+        Number.exact(b / a), detail=[f"fan-outs {fanouts}"],
+        studies=[f"disk-space {two.key}", f"disk-space {three[0].key}"],
+    )  # fmt: skip
 
 
 # From the bottom of the ablation up: which options each step has.
@@ -250,49 +159,40 @@ ABLATION = (
 )
 
 
-@answers("dg-20", "diskgnn-fig18")
-def _packing(records: Records) -> Measured:
-    """The epoch without packing over the one with it, both caches on."""
-    (_, without), (_, packed) = ABLATION[2:]
-    sides = [Side("diskgnn", packed, name="diskgnn"), Side("diskgnn", without, name="diskgnn without packing")]
-    return compare(usual_settings(records, sides)[0])
-
-
-@answers("dg-21", "diskgnn-tab3")
-def _top(records: Records) -> Measured:
-    """Share of the accesses that go to the 1 % of nodes asked for most."""
-    study = records.evidence.study("access-share", where=lambda params: min(params["bounds"]) == 0.01)
-    return Measured((Number.exact(100 * study.result["shares"][0]),), studies=[f"access-share {study.key}"])
-
-
-@answers("dg-22", "diskgnn-fig18")
-def _steps(records: Records) -> Measured:
-    """The epoch at each step of the ablation."""
-    sides = [Side("diskgnn", options, name=f"diskgnn {name}") for name, options in ABLATION]
-    setting = usual_settings(records, sides)[0]
-    return Measured(
-        tuple(median(cell.samples(epoch_s)) for cell in setting.cells),
-        runs=_runs(setting.cells),
-        setting=setting.shared,
-        detail=[f"{name}: {describe(cell, epoch_s)}" for (name, _), cell in zip(ABLATION, setting.cells, strict=True)],
+def _step(above: int) -> Ratio:
+    """The epoch of a step of the ablation over the one of the step above it."""
+    below, better = (
+        Side("diskgnn", options, name=f"diskgnn {name}") for name, options in ABLATION[above - 1 : above + 1]
     )
+    return Ratio(better, below)
 
 
-@answers("dg-23", "diskgnn-fig9")
+register("dg-22", _step(1))
+register("dg-24", _step(2))
+register("dg-20", _step(3))
+
+
+@answers("dg-21")
+def _top(records: Records) -> Measured:
+    """Share of the accesses that go to the 1 % of nodes asked for most, on the profile's own graph, the first."""
+    study = records.studies("access-share")[0]
+    return Measured(Number.exact(100 * study.result["shares"][0]), studies=[f"access-share {study.key}"])
+
+
+@answers("dg-23")
 def _amortised(records: Records) -> Measured:
-    """Preprocessing over itself and all training, for the epochs that were asked for, in per cent."""
-    setting = usual_settings(records, [Side("diskgnn")], model="sage")[0]
+    """Preprocessing over itself and all training, per cent: one epoch's samples are prepared once and replayed."""
+    setting = one_setting(
+        records, [Side("diskgnn", {"resample_every": 0}, name="diskgnn, one epoch's samples replayed")]
+    )
     cell = setting.cells[0]
-    record = cell.newest
-    spent = float(record["preprocess"]["seconds"]) + float(record["preprocess"].get("made_s") or 0.0)
-    epochs = len(record["epochs"])
-    trained = epochs * statistics.median(cell.samples(epoch_s))
-    replayed = 100 * spent / epochs / (spent / epochs + 50 * trained / epochs)
-    lines = [
-        f"{spent:.1f} s of preprocessing for {epochs} epochs of {trained / epochs:.3g} s",
-        f"replaying one epoch's samples for 50 epochs, as the paper's code does, it would be {replayed:.1f} %",
-    ]
+    spent = cell.newest["preprocess"]
+    prepared = float(spent["seconds"]) + float(spent.get("made_s") or 0.0)
+    trained = EPOCHS * statistics.median(cell.samples(epoch_s))
+    line = (
+        f"{prepared:.1f} s of preprocessing for {EPOCHS} epochs of {trained / EPOCHS:.3g} s that replay one's samples"
+    )
     return Measured(
-        (Number.exact(100 * spent / (spent + trained)),), runs=cell.runs, setting=setting.shared, detail=lines,
-        differs=["every epoch has samples of its own, prepared for it alone"],
+        Number.exact(100 * prepared / (prepared + trained)), runs=cell.runs, setting=setting.shared, detail=[line],
+        differs=["not faithful: all epochs train on one epoch's samples, as in the paper"],
     )  # fmt: skip

@@ -7,19 +7,26 @@ from typing import Any
 from harness.claims.judge import Judged
 from workloads.units import format_bytes, format_count
 
+_READ = {
+    "text": "as printed",
+    "computed": "computed from printed numbers",
+    "plot": "read off a plot",
+    "words": "said in words, not as a number",
+}
+
 
 def explain(judged: Judged) -> list[str]:
     """Lines for a reader, most important first."""
     lines = [
         f"{judged.id} ({judged.paper}): {judged.claim}",
-        f"paper: {judged.paper_value} {judged.unit}".rstrip() + f" ({judged.condition}; tolerance {judged.tolerance})",
+        f"paper: {judged.paper_value} {judged.unit} ({judged.condition}; {_READ[judged.read]}; "
+        f"tolerance {judged.tolerance or 'none'})",
+        f"judged in: {judged.setting}",
         f"ours: {measured_text(judged)}",
         f"verdict: {judged.verdict}" + (f": {judged.reason}" if judged.reason else ""),
     ]
     found = judged.found
     if found is None:
-        if judged.figure:
-            lines.append(f"runs for it: `make bench FIGURES={judged.figure}`")
         return lines
     lines += [f"  {line}" for line in found.detail]
     lines += [f"differs from the paper: {line}" for line in [*setting_lines(dict(found.setting)), *found.differs]]
@@ -31,19 +38,13 @@ def explain(judged: Judged) -> list[str]:
 
 
 def measured_text(judged: Judged) -> str:
-    """The measured number or numbers with their intervals, as text; a dash where there are none."""
-    if judged.measured is None:
+    """The measured number with its interval, as text; a dash where there is none."""
+    if judged.measured is None or judged.interval is None:
         return "–"
-    values = judged.measured if isinstance(judged.measured, list) else [judged.measured]
-    spans = judged.interval or []
-    pairs = [spans] if spans and not isinstance(spans[0], list) else spans
-    kinds = {"bootstrap95": "95 %", "range": "range"}
-    parts = []
-    for value, (low, high) in zip(values, pairs, strict=True):
-        kind = kinds.get(judged.interval_kind, judged.interval_kind)
-        span = "" if low == high == value else f" [{_number(low)}–{_number(high)}, {kind}]"
-        parts.append(_number(value) + span)
-    return " / ".join(parts) + (f" {judged.unit}" if judged.unit else "")
+    low, high = judged.interval
+    kind = {"bootstrap95": "95 %", "range": "range"}.get(judged.interval_kind, judged.interval_kind)
+    span = "" if low == high == judged.measured else f" [{_number(low)}–{_number(high)}, {kind}]"
+    return f"{_number(judged.measured)}{span} {judged.unit}".strip()
 
 
 def setting_lines(config: dict[str, Any]) -> list[str]:

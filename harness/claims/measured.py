@@ -30,19 +30,16 @@ class Number:
 
 @dataclass(frozen=True)
 class Measured:
-    """The answer of a query.
+    """The answer of a query: one number.
 
     Attributes:
-        numbers: one, or one for each number of the paper's value.
-        holds: for claims of direction alone, whether it is so here.
         runs, studies: what it came from.
         setting: what the runs share: `RunConfig` as plain data.
         detail: lines for `--explain`: stages, counters, how the number was had.
         differs: in what the setting is not the paper's, beyond scale, device and cap.
     """
 
-    numbers: tuple[Number, ...] = ()
-    holds: bool | None = None
+    number: Number
     runs: list[str] = field(default_factory=list)
     studies: list[str] = field(default_factory=list)
     setting: Mapping[str, Any] = field(default_factory=dict)
@@ -65,6 +62,21 @@ def _number(seen: Spread) -> Number:
     return Number(seen.median, low, high, seen.interval_kind)
 
 
-def saved(number: Number) -> Number:
-    """From a ratio new / old to the per cent that are saved."""
+def saved(faster: Number) -> Number:
+    """From a ratio old / new to the per cent that are saved."""
+    return _less(Number(1 / faster.value, 1 / faster.high, 1 / faster.low, faster.kind))
+
+
+def added(faster: Number) -> Number:
+    """From a ratio old / new to the per cent that the new one takes longer."""
+    less = saved(faster)
+    return Number(-less.value, -less.high, -less.low, less.kind)
+
+
+def quotient(above: Number, below: Number) -> Number:
+    """One number over another, with the interval that both leave."""
+    return Number(above.value / below.value, above.low / below.high, above.high / below.low, above.kind)
+
+
+def _less(number: Number) -> Number:
     return Number(100 * (1 - number.value), 100 * (1 - number.high), 100 * (1 - number.low), number.kind)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.claims.measured import Measured, NotRun, Number, ratio
+from harness.claims.measured import NotRun
 from harness.figures.evidence import Evidence
 from harness.figures.query import FREE, MADE_OF
-from harness.figures.usual import Usual
 from harness.hosts import measured_on
+from harness.studies.record import StudyRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,16 +114,41 @@ def device_bytes(record: Plain) -> list[float]:
 
 
 class Records:
-    """The valid runs of an evidence, to be asked for settings."""
+    """The records of one claim's declared setting, to be asked for comparable sides and for studies.
 
-    def __init__(self, evidence: Evidence) -> None:
-        every: list[Plain] = [] if evidence.frame.empty else list(evidence.frame["record"])
-        self.evidence = evidence
-        self.valid = [record for record in every if record["verdict"] != "INVALID"]
-        self.invalid = len(every) - len(self.valid)
-        self._usual = Usual(self.valid)
+    Args:
+        evidence: of these records alone.
+        needed: the studies that the claim's figure is drawn from, with their complete parameters.
+    """
+
+    def __init__(self, evidence: Evidence, needed: Sequence[tuple[str, Plain]] = ()) -> None:
+        self.valid: list[Plain] = [] if evidence.frame.empty else list(evidence.frame["record"])
+        self._evidence = evidence
+        self._needed = needed
         self._drawn: dict[str, pd.DataFrame] = {}
-        self.usual: Plain | None = None
+
+    def studies(self, name: str, where: Callable[[Plain], bool] = lambda params: True) -> list[StudyRecord]:
+        """The newest record of every study of a name that the claim's figure needs, in that order.
+
+        Args:
+            name: of the study.
+            where: which of them, by their parameters.
+
+        Raises:
+            NotRun: one was not made.
+        """
+        found = []
+        for study, params in self._needed:
+            if study != name or not where(params):
+                continue
+            records = [record for record in self._evidence.studies if record.study == name and record.params == params]
+            if not records:
+                told = f" of {params['dataset']}" if "dataset" in params else ""
+                raise NotRun(f"the study {name}{told} was not made yet")
+            found.append(records[-1])
+        if not found:
+            raise NotRun(f"the study {name} is not made under this profile")
+        return found
 
     def drawn(self, figure: str) -> pd.DataFrame:
         """What a figure of the catalogue draws, as its table.
@@ -139,21 +165,17 @@ class Records:
             from harness.figures.base import catalogue
 
             try:
-                self._drawn[figure] = catalogue()[figure].draw(self.evidence).data
+                self._drawn[figure] = catalogue()[figure].draw(self._evidence).data
             finally:
                 plt.close("all")
         return self._drawn[figure]
 
-    def settings(
-        self, sides: Sequence[Side], *, where: Where = always, free: Sequence[str] = (), all_stages: bool = True
-    ) -> list[Setting]:
-        """Every setting in which each side has a measured run, the best supported one first.
+    def settings(self, sides: Sequence[Side], *, free: Sequence[str] = ()) -> list[Setting]:
+        """Every setting in which each side has a measured run, newest first, all measured on the newest one's host.
 
         Args:
             sides: what is compared.
-            where: which configurations may enter.
             free: keys of the configuration in which the sides differ beside system and options.
-            all_stages: leave out runs of a part of the stages.
 
         Raises:
             NotRun: there is none; says which side is missing, or how it ended.
@@ -161,9 +183,6 @@ class Records:
         groups: dict[str, list[list[Plain]]] = {}
         ended: list[Counter[str]] = [Counter() for _ in sides]
         for record in self.valid:
-            config = record["config"]
-            if (all_stages and config["stages"] != "all") or not where(config):
-                continue
             for index, side in enumerate(sides):
                 if not side.accepts(record):
                     continue
@@ -171,35 +190,25 @@ class Records:
                 if record["status"] != "ok" or not any(not epoch["warmup"] for epoch in record["epochs"]):
                     continue
                 groups.setdefault(_key(record, free), [[] for _ in sides])[index].append(record)
-        found = []
-        for key, members in groups.items():
-            if all(members):
-                cells = [self._usual_ones(side, records) for side, records in zip(sides, members, strict=True)]
-                found.append(Setting(json.loads(key), cells))
+        found = [
+            Setting(json.loads(key), [Cell(records) for records in members])
+            for key, members in groups.items()
+            if all(members)
+        ]
         if not found:
             raise NotRun(_why(sides, ended))
-        return sorted(found, key=_support, reverse=True)
+        found.sort(key=lambda setting: max(cell.newest["run_id"] for cell in setting.cells), reverse=True)
+        return [setting for setting in found if _place(setting) == _place(found[0])]
 
-    def _usual_ones(self, side: Side, records: list[Plain]) -> Cell:
-        """Of the runs of one side those with the options nearest to the system's usual ones."""
 
-        def rank(record: Plain) -> tuple[int, str]:
-            options = record["config"]["options"]
-            return self._usual.strangeness(side.system, options), json.dumps(options, sort_keys=True)
-
-        least = min(rank(record) for record in records)
-        return Cell([record for record in records if rank(record) == least])
+def _place(setting: Setting) -> list[Any]:
+    return [setting.shared.get(name) for name in ("host", "accelerator")]
 
 
 def _key(record: Plain, free: Sequence[str]) -> str:
     shared = {key: value for key, value in record["config"].items() if key not in FREE and key not in free}
     shared.update({name: value for name, value in measured_on(record).items() if MADE_OF.get(name) not in free})
     return json.dumps(shared, sort_keys=True, default=str)
-
-
-def _support(setting: Setting) -> tuple[int, str]:
-    epochs = min(len(cell.samples(epoch_s)) for cell in setting.cells)
-    return epochs, max(cell.newest["run_id"] for cell in setting.cells)
 
 
 def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:
@@ -213,49 +222,8 @@ def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:
     return " and ".join(parts) if parts else "no two runs that differ in nothing else"
 
 
-# What `the paper's setting` becomes here: the value that most capped runs have.
-USUAL = ("memory", "dim", "batch_size", "fanout", "disk_class", "device", "sampler", "ranks", "test_nodes")
-
-
-def usual_config(records: Records) -> Plain:
-    """For each key of `USUAL` the value that most capped runs have; empty without runs."""
-    if records.usual is None:
-        records.usual = _usual_config(records.valid)
-    return records.usual
-
-
-def _usual_config(valid: Sequence[Plain]) -> Plain:
-    capped = [record["config"] for record in valid if record["config"]["memory"] != "none"]
-    found: Plain = {}
-    for key in USUAL if capped else ():
-        counts = Counter(json.dumps(_value(config, key)) for config in capped)
-        found[key] = json.loads(max(counts.items(), key=lambda entry: (entry[1], entry[0]))[0])
-    return found
-
-
-def _value(config: Plain, key: str) -> Any:
-    return config["dataset"]["dim"] if key == "dim" else config[key]
-
-
-def compare(
-    setting: Setting, value: Samples = epoch_s, *, detail: Sequence[str] = (), differs: Sequence[str] = ()
-) -> Measured:
-    """How many times as fast (as small) the first side is as the second: ratio second / first."""
-    first, second = setting.cells
-    above, below = second.samples(value), first.samples(value)
-    if not above or not below or not any(below):
-        raise NotRun("the runs do not hold what is compared")
-    lines = [describe(cell, value) for cell in setting.cells]
-    return Measured(
-        (ratio(above, below),), runs=[*first.runs, *second.runs], setting=setting.shared, detail=[*lines, *detail],
-        differs=list(differs),
-    )  # fmt: skip
-
-
 def describe(cell: Cell, value: Samples) -> str:
     """One side in a line: value, stages, bytes and requests of its newest run."""
-    import statistics
-
     record = cell.newest
     samples = cell.samples(value)
     parts = [f"{record['system']}: median {statistics.median(samples):.4g} of {len(samples)} epochs"]
@@ -267,10 +235,3 @@ def describe(cell: Cell, value: Samples) -> str:
         last = measured[-1]
         parts.append(f"{last['device_bytes'] / 2**20:.0f} MiB in {last['device_requests']:,} requests from the device")
     return "; ".join(parts)
-
-
-def merge(found: Sequence[Measured], numbers: Sequence[Number], detail: Sequence[str] = ()) -> Measured:
-    """Several comparisons as one answer with other numbers: their mean, their extremes."""
-    runs = list(dict.fromkeys(run for measured in found for run in measured.runs))
-    lines = [line for measured in found for line in measured.detail]
-    return Measured(tuple(numbers), runs=runs, setting=found[0].setting, detail=[*lines, *detail])

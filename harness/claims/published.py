@@ -1,72 +1,171 @@
-"""The published claims as facts with their source (`results/published/claims.csv`), their values as numbers."""
+"""The published claims as facts with their source (`harness/published/claims.csv`), every column checked when read."""
 
 from __future__ import annotations
 
 import csv
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from harness.settings import unknown_name
+import harness
+from harness.settings import RunSettings, unknown_name
 from workloads.errors import InputError
 
-FILE = Path(__file__).resolve().parent.parent.parent / "results" / "published" / "claims.csv"
-DIRECTIONS = ("<", ">", ">=", "<=")
+FILE = Path(harness.__file__).parent / "published" / "claims.csv"
+BOUNDS = ("", "at least", "at most", "above", "below")
+READ = ("text", "computed", "plot", "words")
+RUNS = ("figure", "bench")
+#: Keys of `setting` beside those of a run's settings: the feature dimension of the dataset.
+DIM = "dim"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One row.
+    """One row: one published quantity.
 
     Attributes:
-        value: as printed: `16.9`, `1.23 / 1.47` (least and most, or one for each system named), `85–90`, or `<`.
-        tolerance: `factor 2`, `10 points`, `direction`, `ratios within factor 2`.
+        where: the section, table or figure that states it.
+        value: a number, or `85–90` for a range that the paper gives.
+        bound: `at least` or `at most` where the value is a bound, `above` or `below` where equal would be too little.
+        tolerance: `factor 2` or `10 points`; none where only the side of the value counts.
+        neutral: the value that has no direction, 1 of ratios and 0 of differences; empty where there is none.
+        read: how the value was had: of the paper's `text`, `computed` from printed numbers, off a `plot`, or from
+            `words` such as "similar".
+        computed: the computation, of a value that is not printed.
+        near: words of the paper beside the value.
+        figure: the figure of the catalogue that shows it.
+        runs: whether the `figure`'s runs or those of the `bench` itself answer it.
+        setting: which of these runs, as `model=sage dim=128`; the rest is what the profile says.
+        condition: the paper's own setting.
+        emulated: `device` where an emulated device's coefficients decide the number.
+        not_run: why no run of ours can answer it; empty where runs can.
     """
 
     id: str
     paper: str
     where: str
     claim: str
-    metric: str
-    better: str
-    baseline: str
-    condition: str
     value: str
     unit: str
+    bound: str
     tolerance: str
+    neutral: str
+    read: str
+    computed: str
+    near: str
+    figure: str
+    runs: str
+    setting: str
+    condition: str
+    emulated: str
+    not_run: str
 
     @property
-    def numbers(self) -> tuple[float, ...]:
-        """The published numbers; none for a claim of direction alone; both ends of a range."""
-        if self.value in DIRECTIONS:
-            return ()
-        return tuple(float(part) for part in re.split(r"\s*[/–]\s*", self.value))
+    def ends(self) -> tuple[float, float]:
+        """Least and greatest number that is as published; infinite on the open side of a bound."""
+        low, _, high = self.value.partition("–")
+        first, last = float(low), float(high or low)
+        if self.bound in ("at least", "above"):
+            return first, math.inf
+        return (-math.inf, last) if self.bound in ("at most", "below") else (first, last)
 
     @property
-    def is_range(self) -> bool:
-        """Whether the two numbers are the ends of one value."""
-        return "–" in self.value
-
-    @property
-    def bound(self) -> str:
-        """`or more`, `or less`, or nothing; a claim that ends in `over` or `at least` states a lower bound, too."""
-        found = re.search(r"or (more|less)$", self.unit)
-        if found is None and self.claim.endswith((" over", " at least")):
-            return "or more"
-        return found.group(0) if found else ""
+    def is_interval(self) -> bool:
+        """Whether the paper gives a bound or a range, which has room of its own and gets none on top."""
+        return bool(self.bound) or "–" in self.value
 
     @property
     def factor(self) -> float | None:
-        """The factor of `factor 2` and `ratios within factor 2`."""
-        found = re.search(r"factor (\d+(?:\.\d+)?)$", self.tolerance)
+        """The factor of `factor 2`."""
+        found = re.fullmatch(r"factor (\d+(?:\.\d+)?)", self.tolerance)
         return float(found.group(1)) if found else None
 
     @property
     def points(self) -> float | None:
         """The points of `10 points`."""
-        found = re.match(r"(\d+(?:\.\d+)?) points$", self.tolerance)
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) points", self.tolerance)
         return float(found.group(1)) if found else None
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The setting by key."""
+        return dict(part.split("=", 1) for part in self.setting.split())
+
+    @property
+    def published(self) -> str:
+        """The value with its bound, as text."""
+        return f"{self.bound} {self.value}".strip()
+
+
+def distance(claim: Claim, seen: float) -> float:
+    """How far a number is from the published one, in tolerances; 0 on the open side of a bound and within a range."""
+    low, high = claim.ends
+    strict = claim.bound in ("above", "below")
+    if low < seen < high or (seen in (low, high) and not strict):
+        return 0.0
+    if claim.factor is not None:
+        if seen <= 0 or low == 0:
+            return math.inf
+        return max(math.log(low / seen) if seen < low else 0.0, math.log(seen / high) if seen > high else 0.0) / (
+            math.log(claim.factor)
+        )
+    return math.inf if claim.points is None else max(low - seen, seen - high) / claim.points
+
+
+def check(claim: Claim) -> None:
+    """Refuse a row that nothing can be made of, or that no number could refute.
+
+    Raises:
+        InputError: a value of a column that is none, or a claim that cannot fail, or cannot hold.
+    """
+    from harness.claims.judge import verdict_of
+
+    def wrong(what: str, fix: str) -> InputError:
+        return InputError(f"claim {claim.id}: {what}", fix)
+
+    allowed: list[tuple[str, Sequence[str]]] = [
+        ("bound", BOUNDS), ("read", READ), ("runs", RUNS), ("emulated", ("", "device")),
+    ]  # fmt: skip
+    for name, values in allowed:
+        if getattr(claim, name) not in values:
+            raise wrong(f"{name} is {getattr(claim, name)!r}", f"one of {', '.join(map(repr, values))}")
+    numbers: list[tuple[str, Callable[[], Any]]] = [
+        ("value", lambda: claim.ends), ("neutral", lambda: float(claim.neutral or 0)),
+        ("setting", lambda: claim.chosen),
+    ]  # fmt: skip
+    for name, read in numbers:
+        try:
+            read()
+        except ValueError as error:
+            raise wrong(
+                f"{name} {getattr(claim, name)!r} cannot be read: {error}", "see harness.claims.Claim"
+            ) from None
+    for key in claim.chosen:
+        if key != DIM and key not in RunSettings.model_fields:
+            raise unknown_name("setting", f"claim {claim.id}: setting {key}", key, [DIM, *RunSettings.model_fields])
+    if not claim.tolerance and claim.bound not in ("above", "below"):
+        raise wrong("it has no tolerance", "`factor 2` or `10 points`, or a bound `above` or `below`")
+    if claim.tolerance and (claim.factor or 0) <= 1 and not claim.points:
+        raise wrong(f"tolerance {claim.tolerance!r}", "`factor 2` or `10 points`")
+    if (claim.read == "computed") and not claim.computed:
+        raise wrong("it is computed, and not said how", "name the printed numbers in `computed`, as `205 / 76.3`")
+    seen = {verdict_of(claim, number) for number in possible(claim.unit)}
+    for verdict in ("reproduced", "not reproduced"):
+        if verdict not in seen:
+            raise wrong(f"no possible number is {verdict!r}", "narrow its tolerance, or mend its value")
+
+
+def possible(unit: str) -> list[float]:
+    """Numbers of all sizes that a quantity of a unit can come to: shares end at 100 %."""
+    if unit == "%":
+        return [float(number) for number in range(101)]
+    if unit == "points":
+        return [number / 20 for number in range(-2000, 2001)]
+    return [10 ** (number / 50) for number in range(-250, 251)]
 
 
 @cache
@@ -74,13 +173,17 @@ def claims(file: Path = FILE) -> dict[str, Claim]:
     """Every claim by id, in the file's order.
 
     Raises:
-        InputError: the file cannot be read or lacks a column.
+        InputError: the file cannot be read, lacks a column, or holds a claim that cannot be judged.
     """
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             rows = [Claim(**row) for row in csv.DictReader(stream)]
+        if any(not isinstance(getattr(row, field.name), str) for row in rows for field in fields(row)):
+            raise TypeError("a row has fewer fields than the header")
     except (OSError, TypeError) as error:
         raise InputError(f"the published claims {file} cannot be read: {error}", "restore the file") from error
+    for row in rows:
+        check(row)
     return {row.id: row for row in rows}
 
 

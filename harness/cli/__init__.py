@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
+from harness.progress import Progress
 from workloads.errors import OutcoreError
 
 _HELPERS = ("common", "table")
@@ -49,7 +50,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
-        code = build_app()(args=arguments, prog_name="outcore", standalone_mode=False)
+        try:
+            code = build_app()(args=arguments, prog_name="outcore", standalone_mode=False)
+        finally:
+            Progress.end_all()
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except OutcoreError as error:

@@ -143,10 +143,13 @@ def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], re
     """The headline table, where the figures are and why some are not."""
     from harness.cli.table import console, headline_table
     from harness.predict import inversions
+    from harness.report.headline import who_is_ahead
 
     out = console()
     own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
     out.print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
+    for line in who_is_ahead([record.model_dump(mode="json", by_alias=True) for record in own], base.name):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
     for pair in inversions(own):
         out.print(f"order: {pair}", markup=False, highlight=False, soft_wrap=True)
     for entry in drawn:
@@ -202,7 +205,8 @@ def _report(results_root: Path, progress: Progress) -> Path:
 def _line(record: Record) -> str:
     summary = record.summary.epoch_s
     time = f", {summary.median:.2f} s an epoch" if summary else ""
-    reason = f" ({record.reason})" if record.status not in ("ok", "oom") and record.reason else ""
+    told = record.status not in ("ok", "oom") or record.broke_its_plan
+    reason = f" ({record.reason})" if told and record.reason else ""
     return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"
 
 

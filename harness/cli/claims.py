@@ -17,22 +17,25 @@ def claims(
     explain: Annotated[str | None, typer.Option(help="one claim: its runs, stages, counters, what differs")] = None,
     paper: Annotated[str | None, typer.Option(help="only this paper's")] = None,
     verdict: Annotated[str | None, typer.Option(help="only those with this verdict")] = None,
+    profile: Annotated[str, typer.Option(help="the profile whose runs the claims declare as their setting")] = "quick",
     results_root: ResultsRoot = RESULTS,
     json_: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Hold what the papers publish against our records: reproduced, direction only, not reproduced, or not run."""
+    """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run."""
     from harness.claims import judge_all, judge_one
     from harness.cli.results_filter import say_bad
+    from harness.experiment import load_experiment
     from harness.figures.evidence import load_evidence
 
+    plain = load_experiment(profile).model_dump()
     evidence = load_evidence(results_root)
     say_bad(evidence.frame.attrs.get("bad", []))
     if explain is not None:
         from harness.claims.explain import explain as lines_of
 
-        judged = judge_one(explain, evidence)
+        judged = judge_one(explain, evidence, plain)
         if json_:
             print_json({**judged.to_json(), "explanation": lines_of(judged)})
             return
@@ -42,7 +45,7 @@ def claims(
     _check(paper, verdict)
     found = [
         judged
-        for judged in judge_all(evidence)
+        for judged in judge_all(evidence, plain)
         if (paper is None or judged.paper == paper) and (verdict is None or judged.verdict == verdict)
     ]
     if json_:
@@ -52,15 +55,15 @@ def claims(
 
 
 def _check(paper: str | None, verdict: str | None) -> None:
+    from harness.claims.judge import VERDICTS
     from harness.claims.published import claims as published
     from harness.settings import unknown_name
 
     papers = sorted({claim.paper for claim in published().values()})
-    verdicts = ["reproduced", "direction only", "not reproduced", "not run"]
     if paper is not None and paper not in papers:
         raise unknown_name("paper", f"--paper {paper!r}", paper, papers)
-    if verdict is not None and verdict not in verdicts:
-        raise unknown_name("verdict", f"--verdict {verdict!r}", verdict, verdicts)
+    if verdict is not None and verdict not in VERDICTS:
+        raise unknown_name("verdict", f"--verdict {verdict!r}", verdict, VERDICTS)
 
 
 def _print(found: list[Judged]) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from harness.cli.data_trace import trace
 from harness.cli.data_view import dataset_as_dict, print_dataset, print_list
-from harness.cli.stage_progress import StageProgress
+from harness.progress import Progress
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError, InputError
 from workloads.manifest import MANIFEST_NAME, Manifest
@@ -91,14 +91,14 @@ def make(
     if (same := _same(target, recipe)) and not force:
         _said(same, reused=True, as_json=as_json, quiet=quiet)
         return
-    with StageProgress(quiet or as_json) as progress:
+    with Progress(quiet=quiet or as_json) as progress:
         dataset = make_dataset(
             target,
             spec,
             data_root=data_root,
             max_memory=parse_bytes(max_memory, "--max-memory"),
             replace=force,
-            progress=progress,
+            progress=progress.stage,
         )
     _said(dataset, reused=False, as_json=as_json, quiet=quiet)
 
@@ -116,6 +116,9 @@ def import_(
     dim: Annotated[int, typer.Option(help="columns of generated features, where the graph has none")] = 128,
     dtype: Annotated[str, typer.Option(help="of the features: float32 or float16 (default: as they are)")] = "",
     classes: Annotated[int, typer.Option(help="classes of generated labels; for IGB 19 or 2983")] = 0,
+    labelled: Annotated[
+        str, typer.Option(help="IGB full, 2983 classes: author (153,383,374 papers) or loader (157,675,969, padded)")
+    ] = "author",
     train_fraction: Train = 0.01,
     valid_fraction: Valid = 0.01,
     test_fraction: Test = 0.01,
@@ -146,6 +149,7 @@ def import_(
         ),
         fractions=(train_fraction, valid_fraction, test_fraction),
         classes=classes,
+        labelled=labelled,
         seed=seed,
     )
     spec.check()
@@ -154,9 +158,9 @@ def import_(
     if not force and target.exists() and (same := _same(target, spec.recipe(path))):
         _said(same, reused=True, as_json=as_json, quiet=quiet)
         return
-    with StageProgress(quiet or as_json) as progress:
+    with Progress(quiet=quiet or as_json) as progress:
         bound = parse_bytes(max_memory, "--max-memory")
-        dataset = import_dataset(path, target, spec, max_memory=bound, replace=force, progress=progress)
+        dataset = import_dataset(path, target, spec, max_memory=bound, replace=force, progress=progress.stage)
     _said(dataset, reused=False, as_json=as_json, quiet=quiet)
 
 
@@ -202,7 +206,7 @@ def verify(
     for name in chosen:
         try:
             dataset = find_dataset(name, data_root)
-            with StageProgress(quiet or as_json) as progress:
+            with Progress(quiet=quiet or as_json) as progress:
                 faults = dataset.verify(partial(_verifying, progress, dataset.name))
         except DatasetError as error:
             if names is not None and not _looks_like_dataset(name, data_root):
@@ -250,8 +254,8 @@ def rm(
         print(f"removed {', '.join(folder.name for folder in folders)}")
 
 
-def _verifying(progress: StageProgress, name: str, part: str, fraction: float) -> None:
-    progress(f"verifying {name}", fraction)
+def _verifying(progress: Progress, name: str, part: str, fraction: float) -> None:
+    progress.stage(f"verifying {name}", fraction)
 
 
 def _target(name: str, root: Path) -> Path:

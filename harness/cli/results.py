@@ -56,8 +56,9 @@ def list_(
 
     table = Table("run", "dataset", "memory", "status", "verdict", "class", "epoch s")
     for record in found:
+        kind = record.class_label if record.class_ else "–"
         texts = (record.run_id, record.config.dataset.name, record.config.memory, record.status, record.verdict)
-        table.add_row(*map(cell, texts), record.class_ or "–", cell(seconds(record.summary.epoch_s)))
+        table.add_row(*map(cell, texts), kind, cell(seconds(record.summary.epoch_s)))
     console().print(table)
     say_bad(bad)
 

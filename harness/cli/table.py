@@ -80,7 +80,8 @@ def summary_lines(record: Record) -> list[str]:
     else:
         lines.append(f"memory: no cap; peak {size(memory.peak_bytes)}")
     lines.append(
-        f"class {record.class_ or 'unknown'} (working set {number(summary.working_set_over_budget)} x memory); "
+        f"class {record.class_label} (working set {number(summary.working_set_over_budget)} x memory, "
+        f"topology {number(summary.topology_over_budget)} x host budget); "
         f"read amplification {number(summary.read_amplification)}; AU {number(summary.accelerator_utilisation)}; "
         f"SE {number(summary.storage_efficiency)}; engine efficiency {number(summary.engine_efficiency)}; "
         f"distance to limit {number(summary.distance_to_limit)}"
@@ -91,29 +92,33 @@ def summary_lines(record: Record) -> list[str]:
 
 
 def headline_table(records: Sequence[Record], title: str) -> Table:
-    """One row a configuration, its rounds together: the median over all their measured epochs."""
+    """One row a configuration, its rounds together, fastest epoch first: the median over all their measured epochs."""
     from rich.table import Table
 
     table = Table(
-        "system", "memory", "status", "verdict", "class", "epoch s (median \\[range])", "predicted s", "prep. s",
-        "extract s", "read ampl.", "AU", "SE", "engine eff.", "distance", title=title,
+        "system", "memory", "status", "verdict", "class", "epoch s (median \\[range])", "with start-up s",
+        "start-up s", "start-up read", "predicted s", "read ampl.", "AU", "SE", "engine eff.", "distance", title=title,
     )  # fmt: skip
     rounds: dict[str, list[Record]] = {}
     for record in records:
         rounds.setdefault(record.config_hash, []).append(record)
-    for group in rounds.values():
+    for group in sorted(rounds.values(), key=_epoch_s):
         first = group[0]
-        times = [epoch.seconds for record in group for epoch in record.measured if record.status == "ok"]
+        times = _times(group)
+        start_up = _median([record.summary.start_up_s for record in group])
+        start_up_bytes = _median([record.summary.start_up_bytes for record in group])
+        share = None if start_up is None else start_up / first.config.epochs
         table.add_row(
             first.system,
             first.config.memory,
             "/".join(dict.fromkeys(record.status for record in group)),
             "/".join(dict.fromkeys(record.verdict for record in group)),
-            "/".join(dict.fromkeys(record.class_ or "–" for record in group)),
+            "/".join(dict.fromkeys(record.class_label if record.class_ else "–" for record in group)),
             seconds(spread(times) if times else None),
+            number(_epoch_s(group) + share if times and share is not None else None, ".3g"),
+            number(start_up, ".3g"),
+            size(None if start_up_bytes is None else int(start_up_bytes)),
             number(_median([record.summary.predicted_s for record in group]), ".3g"),
-            number(_median([record.preprocess.seconds + record.preprocess.made_s for record in group]), ".3g"),
-            number(_median([record.summary.stages_s.get("extract") for record in group]), ".3g"),
             number(_median([record.summary.read_amplification for record in group])),
             number(_median([record.summary.accelerator_utilisation for record in group])),
             number(_median([record.summary.storage_efficiency for record in group])),
@@ -121,6 +126,15 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
             number(_median([record.summary.distance_to_limit for record in group])),
         )
     return table
+
+
+def _times(group: Sequence[Record]) -> list[float]:
+    return [epoch.seconds for record in group for epoch in record.measured if record.status == "ok"]
+
+
+def _epoch_s(group: Sequence[Record]) -> float:
+    times = _times(group)
+    return spread(times).median if times else float("inf")
 
 
 def _median(values: Sequence[float | None]) -> float | None:

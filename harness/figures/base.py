@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import harness
 from harness.figures.captions import add_caption, caption, describe_memory, left_out, study_caption
 from harness.figures.grids import Plain, gallery, only_systems, values, wide_device, with_dims
 from harness.figures.render import Rendered, read_rendered, render
@@ -139,22 +140,23 @@ def chosen(names: str) -> list[Figure]:
     return result
 
 
-PUBLISHED = Path(__file__).resolve().parent.parent.parent / "results" / "published"
+PUBLISHED = Path(harness.__file__).parent / "published"
 
 
 @cache
 def published(figure_id: str) -> pd.DataFrame:
-    """The paper's own values of a figure (`results/published/<id>.csv`): series, x, value, unit, source.
+    """The paper's own values of a figure (`harness/published/<id>.csv`): series, x, value, unit, source, read.
 
+    `read` is `text` for a number that the paper prints and `plot` for one read off a plot.
     Empty, with these columns, where none were published as numbers. Not to be changed: it is shared.
     """
     import pandas as pd
 
-    columns = ["series", "x", "value", "unit", "source"]
+    columns = ["series", "x", "value", "unit", "source", "read"]
     path = PUBLISHED / f"{figure_id}.csv"
     if not path.is_file():
         return pd.DataFrame(columns=columns)
-    return pd.read_csv(path, dtype={"series": str, "unit": str, "source": str})
+    return pd.read_csv(path, dtype={"series": str, "unit": str, "source": str, "read": str})
 
 
 def plain_log(axis: Any) -> None:

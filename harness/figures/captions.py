@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.figures.query import Group, Point, caveats
+from harness.record import class_of
 from workloads.units import format_bytes, format_count, parse_bytes
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     config = points[0].record["config"]
     shared = group.shared
     data = config["dataset"]
-    kinds = sorted({str(point.record.get("class")) for point in points if point.record.get("class")})
+    kinds = sorted({class_of(point.record) for point in points if point.record.get("class")})
     parts = [
         (f"{data['name']}: " if "dataset" in shared else "")
         + f"{format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} edges",

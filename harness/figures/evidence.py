@@ -21,7 +21,8 @@ class Evidence:
     """All that was measured and computed under one results root.
 
     Attributes:
-        frame: `harness.results.load()`: a row a run, the record as plain data in column `record`, its folder in `path`.
+        frame: of `harness.results.load()` the runs of one code (`harness.code.of_one_code`): a row a run, the record as
+            plain data in column `record`, its folder in `path`.
         studies: every study record, oldest first.
     """
 
@@ -52,7 +53,20 @@ class Evidence:
 
 
 def load_evidence(root: Path) -> Evidence:
-    """The evidence of a results root; what is damaged is left out."""
+    """The evidence of a results root; what is damaged, or made by older code than the newest, is left out."""
+    from harness.code import Made, of_one_code
+    from harness.hosts import host_fingerprint
+    from harness.record import Code
     from harness.results import load
 
-    return Evidence(load(root), read_studies(root))
+    frame = load(root)
+    if len(frame):
+        made = [
+            Made(
+                host_fingerprint(record.get("environment") or {}), record["system"],
+                Code(**(record.get("code") or {})), record["run_id"],
+            )
+            for record in frame["record"]
+        ]  # fmt: skip
+        frame = frame[of_one_code(made)].reset_index(drop=True)
+    return Evidence(frame, read_studies(root))

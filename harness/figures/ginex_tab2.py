@@ -85,7 +85,7 @@ def _ours(record: StudyRecord) -> dict[str, Any]:
 
 
 def _published() -> list[dict[str, Any]]:
-    """A row for each dataset of `results/published/ginex-tab2.csv`, whose x names the column."""
+    """A row for each dataset of `harness/published/ginex-tab2.csv`, whose x names the column."""
     table = published("ginex-tab2")
     rows = []
     for name, part in table.groupby("series", sort=False):

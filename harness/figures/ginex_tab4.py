@@ -61,7 +61,7 @@ def performance(point: Point, base: Point, published_performance: float, publish
 def _facts() -> dict[tuple[str, str], float]:
     table = published("ginex-tab4")
     if table.empty:
-        raise NotDrawn("the paper's prices are not there (results/published/ginex-tab4.csv)")
+        raise NotDrawn("the paper's prices are not there (harness/published/ginex-tab4.csv)")
     return {
         (str(series), str(x)): float(value)
         for series, x, value in zip(table["series"], table["x"], table["value"], strict=True)

@@ -45,7 +45,12 @@ MIB = 2**20
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """The profile's systems at its budget and multiples of it, and the upper bound without a cap."""
+    """The profile's systems at its budget and multiples of it, and the upper bound without a cap.
+
+    Of a profile that goes through budgets itself its own runs.
+    """
+    if "memory" in (profile.get("grid") or {}):
+        return [profile]
     base = gallery(profile)
     memory = str(base["run"]["memory"])
     budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", FACTORS)]
@@ -82,6 +87,35 @@ def pareto(points: Sequence[tuple[float, float]]) -> list[bool]:
     ]
 
 
+def fastest(data: pd.DataFrame) -> list[tuple[int, str, float, str]]:
+    """(budget in bytes, fastest system, times as fast as the next, the next) of each budget with two systems or more,
+    by epoch time, least memory first."""
+    found = []
+    for _, rows in data[data["seconds"].notna()].groupby("budget_bytes"):
+        order = rows.sort_values("seconds").to_dict("records")
+        if len(order) > 1:
+            first, second = order[:2]
+            ratio = second["seconds"] / max(first["seconds"], 1e-9)
+            found.append((int(first["budget_bytes"]), str(first["system"]), ratio, str(second["system"])))
+    return found
+
+
+def leaders(data: pd.DataFrame) -> str:
+    """Who is fastest at which budgets, and so where the order changes: `a at 64 to 256 MiB (5.1 to 2.0 x), b at …`."""
+    spans: list[tuple[str, list[int], list[float]]] = []
+    for budget, system, ratio, _ in fastest(data):
+        if not spans or spans[-1][0] != system:
+            spans.append((system, [], []))
+        spans[-1][1].append(budget)
+        spans[-1][2].append(ratio)
+    told = []
+    for system, budgets, ratios in spans:
+        sizes = f"{budgets[0] / MIB:,.0f}" + (f" to {budgets[-1] / MIB:,.0f}" if len(budgets) > 1 else "")
+        times = " to ".join(dict.fromkeys(f"{ratio:.3g}" for ratio in (ratios[0], ratios[-1])))
+        told.append(f"{system} at {sizes} MiB ({times} x the next)")
+    return ", then ".join(told)
+
+
 def draw(evidence: Evidence) -> Drawing:
     """A marker a run cell, joined by system; the frontier as a step line."""
     group = _comparable(evidence)
@@ -89,10 +123,16 @@ def draw(evidence: Evidence) -> Drawing:
     for point in group.points:
         memory = budget_bytes(point.record)
         if memory is not None:
+            summary = point.record.get("summary") or {}
+            start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
+            counted = point.value is not None and start_up is not None
             rows.append(
                 {
                     "system": point.system, "budget_bytes": memory, "seconds": point.value, "low": point.low,
-                    "high": point.high, "status": point.status, "run": point.record["run_id"],
+                    "high": point.high, "start_up_s": start_up, "start_up_bytes": summary.get("start_up_bytes"),
+                    "with_start_up": point.value + start_up / epochs if counted else None,
+                    "graph_over_budget": summary.get("topology_over_budget"), "status": point.status,
+                    "run": point.record["run_id"],
                 }
             )  # fmt: skip
     data = pd.DataFrame(rows)
@@ -107,7 +147,10 @@ def draw(evidence: Evidence) -> Drawing:
     failed = data[data["seconds"].isna()].to_dict("records")
     lost = "".join(f"; {row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed)
     measured = [point for point in group.points if point.value is not None]
-    extra = f"on the frontier: {names}{lost}; of a run without a cap the memory is what its peak held beyond the floor"
+    extra = (
+        f"fastest: {leaders(data)}; on the frontier: {names}{lost}; "
+        "of a run without a cap the memory is what its peak held beyond the floor"
+    )
     text = caption(group, measured, extra)
     add_caption(canvas, text)
     return Drawing(canvas, data.reset_index(drop=True), text, group.runs())
@@ -147,6 +190,10 @@ def _draw(data: pd.DataFrame) -> Any:
             linestyle=look.line, linewidth=0.9, capsize=2.0, elinewidth=0.8, markeredgecolor="black",
             markeredgewidth=0.4, label=system,
         )  # fmt: skip
+    holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
+    if len(holds):
+        axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
+        axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
     best = data[data["pareto"]].sort_values("budget_bytes")
     axes.step(
         best["budget_bytes"] / MIB, best["seconds"], where="post", color="#000000", linewidth=2.6, alpha=0.25,

@@ -67,6 +67,7 @@ def draw(evidence: Evidence) -> Drawing:
 register(
     Figure(
         "pagraph-fig17", "pagraph", "Partitions: hit ratio and replication", needs, draw, studies=studies,
-        claims=("pg-08", "pg-09"), full="hit ratio on enwiki, 1 to 4 GPUs; sizes of six graphs, 2 to 8 partitions",
+        claims=("pg-08", "pg-09", "pg-15"),
+        full="hit ratio on enwiki, 1 to 4 GPUs; sizes of six graphs, 2 to 8 partitions",
     )
 )  # fmt: skip

@@ -68,7 +68,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig4", "pagraph", "Data loading and computation by way of sampling", needs, draw, claims=("pg-07",),
+        "pagraph-fig4", "pagraph", "Data loading and computation by way of sampling", needs, draw,
+        claims=("pg-07", "pg-13"),
         full="livejournal, lj-large, enwiki x neighbour, layer-wise",
     )
 )  # fmt: skip

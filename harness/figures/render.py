@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.figures import style
 from harness.figures.query import NotDrawn
+from harness.figures.sources import digest_of_sources
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
@@ -188,14 +187,5 @@ def _digest_of(evidence: Evidence) -> str:
 
 
 def _source_of(figure: Figure) -> str:
-    """Of the code that draws it: its own module and the folder's shared ones."""
-    module = sys.modules.get(getattr(figure.draw, "__module__", ""))
-    digest = hashlib.sha256(figure.id.encode())
-    if module is not None:
-        digest.update(inspect.getsource(module).encode())
-    for path in _SHARED:
-        digest.update((Path(__file__).parent / path).read_bytes())
-    return digest.hexdigest()
-
-
-_SHARED = ("captions.py", "query.py", "render.py", "style.py")
+    """Of the code that draws it, everything that this imports, and the published values."""
+    return digest_of_sources(getattr(figure.draw, "__module__", ""), figure.id)

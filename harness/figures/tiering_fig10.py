@@ -12,7 +12,15 @@ from harness.figures.evidence import Evidence
 from harness.figures.panels import legend_above, many_panels
 from harness.figures.query import NotDrawn, Point, group_runs
 from harness.figures.style import look
-from harness.figures.tiering_grid import HOT_SHARES, TIERING, host_profile, hot_entry, hot_share, in_host_memory
+from harness.figures.tiering_grid import (
+    HOT_SHARES,
+    TIERING,
+    chosen_rows,
+    host_profile,
+    hot_entry,
+    hot_share,
+    in_host_memory,
+)
 from workloads.units import format_bytes
 
 
@@ -71,7 +79,8 @@ def draw(evidence: Evidence) -> Drawing:
     panels[0].set_title(f"Bus traffic (100 %: {format_bytes(int(bus))} an epoch)", loc="left")
     panels[1].set_title(f"Epoch time (100 %: {whole:.3g} s)", loc="left")
     legend_above(canvas, panels, [TIERING])
-    text = caption(group, list(points.values()), _extra(sorted(points)))
+    chosen = chosen_rows(none.record["config"])
+    text = caption(group, list(points.values()), _extra(sorted(points)) + (f"; {chosen}" if chosen else ""))
     add_caption(canvas, text)
     return Drawing(canvas, rows, text, runs=group.runs())
 
@@ -95,6 +104,6 @@ def _row(share: float, point: Point, whole: float, bus: float) -> dict[str, Any]
 register(
     Figure(
         "tiering-fig10", "data-tiering", "Host-device traffic and epoch time over hot share", needs, draw,
-        claims=("dt-01", "dt-08", "dt-09"), full="0 to 25 % of ogbn-papers100M's rows",
+        claims=("dt-01", "dt-08", "dt-09", "dt-12"), full="0 to 25 % of ogbn-papers100M's rows",
     )
 )  # fmt: skip

@@ -18,6 +18,7 @@ from harness.figures.tiering_grid import (
     DEFAULT_SHARE,
     SYSTEMS,
     TIERING,
+    chosen_rows,
     entry_of,
     host_profile,
     hot_entry,
@@ -69,11 +70,13 @@ def draw(evidence: Evidence) -> Drawing:
     handles = left.get_legend_handles_labels()
     left.legend(*handles, loc="upper right", fontsize=6.0)
     legend_above(canvas, [right], PARTS)
+    measured = [point for point in group.points if point.value is not None]
+    chosen = chosen_rows(measured[0].record["config"])
     text = caption(
         group,
-        [point for point in group.points if point.value is not None],
+        measured,
         f"{100 * DEFAULT_SHARE:g} % of the rows hot in tiering; a moment counts for the first open of bus (copies and "
-        "zero-copy reads), compute, gather, sample",
+        "zero-copy reads), compute, gather, sample" + (f"; {chosen}" if chosen else ""),
     )
     add_caption(canvas, text)
     data = pd.concat([rows.assign(panel="time"), stacks.assign(panel="parts")], ignore_index=True)

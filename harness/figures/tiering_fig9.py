@@ -88,6 +88,6 @@ def draw(evidence: Evidence) -> Drawing:
 register(
     Figure(
         "tiering-fig9", "data-tiering", "Accesses covered over sampling depth", needs, draw, studies=studies,
-        claims=("dt-07",), full="ogbn-papers100M, two to five hops of 10",
+        claims=("dt-07", "dt-11"), full="ogbn-papers100M, two to five hops of 10",
     )
 )  # fmt: skip

@@ -18,6 +18,8 @@ SYSTEMS = {"dgl": "CPU gather", "uva": "zero-copy", "data-tiering": "tiering"}
 TIERING = "data-tiering"
 # Shares of the rows in device memory (Fig. 10).
 HOT_SHARES = [0.0, 0.05, 0.1, 0.25]
+# The papers' usual width, columns.
+_NARROW = 128
 #: The share of Fig. 8.
 DEFAULT_SHARE = 0.1
 
@@ -68,6 +70,14 @@ def hot_share(config: Mapping[str, Any]) -> float | None:
     """The share of the rows that a run was told to hold in device memory; None where it took what was free."""
     cache = str(config["options"].get("cache", "auto"))
     return float(cache[:-1]) if cache.endswith("x") else None
+
+
+def chosen_rows(config: Mapping[str, Any]) -> str:
+    """For the caption: rows wide enough for the bus to show were chosen; empty where they are as narrow as usual."""
+    dim = int(config["dataset"]["dim"])
+    if dim <= _NARROW:
+        return ""
+    return f"rows of {dim} columns were chosen so that the bus shows: sampling would hide what narrow ones cost"
 
 
 def coverage_needs(profile: Plain, fanouts: Sequence[Sequence[int]], batches: int, **more: Any) -> list[StudyNeed]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import results
+from harness.code import is_current
 from harness.environment import code
 from harness.hosts import host_fingerprint
 from harness.orchestrator import new_run_id
@@ -242,7 +243,9 @@ class FleetSweep:
         return {
             (record.config_hash, record.config.round)
             for record in results.records(self._root, bad)
-            if record.status != "failed" and host_fingerprint(record.environment) == fingerprint
+            if record.status != "failed"
+            and host_fingerprint(record.environment) == fingerprint
+            and is_current(record.code, record.system)
         }
 
     def _again(self, seat: Seat, task: Task, reason: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
+
+from harness.isolation.files import read_text
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class MemoryStats:
         reclaims: how often the limit was hit and the kernel had to reclaim first (v1 `failcnt`, v2 `max` event).
         limit: the limit in force, None for none.
         major_faults: page faults that had to wait for the disk.
+        swap: what is swapped out.
     """
 
     usage: int = 0
@@ -80,6 +83,7 @@ class MemoryStats:
     reclaims: int = 0
     limit: int | None = None
     major_faults: int = 0
+    swap: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,10 @@ class Cap(ABC):
     def command(self, argv: Sequence[str]) -> list[str]:
         """`argv` wrapped so that the process joins the cap first and then executes it; nothing is charged elsewhere."""
 
+    def worker_command(self, argv: Sequence[str]) -> list[str]:
+        """As `command`, for what may want to leave the cap, and makes none of its own: it cannot, where that is so."""
+        return self.command(argv)
+
     @abstractmethod
     def memory(self) -> MemoryStats:
         """Memory of the cap now."""
@@ -121,6 +129,11 @@ class Cap(ABC):
     @abstractmethod
     def pids(self) -> list[int]:
         """Processes inside."""
+
+    def strays(self, pids: Collection[int]) -> list[int]:
+        """Of these live processes the ones of which a thread is outside; processes that have ended are none."""
+        inside = set(self.pids())
+        return [pid for pid in pids if pid not in inside and alive(pid)]
 
     @abstractmethod
     def set_memory(self, limit_bytes: int | None) -> None:
@@ -150,6 +163,12 @@ class Cap(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ends has left its groups before it is gone."""
+    state = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return bool(state) and state[0] not in ("Z", "X")
 
 
 @dataclass

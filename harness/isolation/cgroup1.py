@@ -8,15 +8,16 @@ so write limits hold for direct writes only. It kills one process when the cap i
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation import mounts
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.blocks import is_stacked
 from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_text
 from harness.isolation.owner import PARENT, cap_name, holds_groups, is_left_over
-from harness.isolation.processes import joining, kill_all, pids_in, remove_group
+from harness.isolation.processes import confined, joining, kill_all, pids_in, remove_group, strays
 from workloads.errors import HostError
 
 # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits.
@@ -51,15 +52,16 @@ def parse_memory(
         reclaims=failures or 0,
         limit=limit if limit < _UNLIMITED else None,
         major_faults=values.get(b"total_pgmajfault", 0),
+        swap=values.get(b"total_swap", 0),
     )
 
 
 def parse_blkio(data: bytes) -> tuple[int, int]:
-    """(reads, writes) over all devices of `blkio.throttle.io_service_bytes_recursive` or `io_serviced_recursive`."""
+    """(reads, writes) over all disks of `blkio.throttle.io_service_bytes_recursive` or `io_serviced_recursive`."""
     totals = {b"Read": 0, b"Write": 0}
     for line in data.splitlines():
         fields = line.split()
-        if len(fields) == 3 and fields[1] in totals:
+        if len(fields) == 3 and fields[1] in totals and not is_stacked(fields[0].decode()):
             totals[fields[1]] += int(fields[2])
     return totals[b"Read"], totals[b"Write"]
 
@@ -96,6 +98,10 @@ class Cgroup1Cap(Cap):
         """`argv` behind a shell that joins both groups first."""
         return joining(self.groups, argv)
 
+    def worker_command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` there, with a view of the cgroups in which it can change none."""
+        return self.command(confined(argv))
+
     def memory(self) -> MemoryStats:
         """Memory of the cap now; the last reading once the cap is gone."""
         with self._lock:
@@ -127,6 +133,10 @@ class Cgroup1Cap(Cap):
     def pids(self) -> list[int]:
         """Processes in any group of the cap."""
         return sorted({pid for group in self.groups for pid in pids_in(group)})
+
+    def strays(self, pids: Collection[int]) -> list[int]:
+        """Processes of which a thread is not in every group: v1 moves threads one by one, and I/O is theirs."""
+        return strays(self.groups, pids)
 
     def set_memory(self, limit_bytes: int | None) -> None:
         """Limit memory, and memory with swap to the same and 2 MiB; swappiness 0 forbids those too.

@@ -14,16 +14,17 @@ from typing import ClassVar
 
 from harness.isolation import mounts
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.blocks import is_stacked
 from harness.isolation.files import KernelFile, as_number, flat_keyed, psi_some_total, read_text, write_text
 from harness.isolation.owner import PARENT, cap_name, holds_groups, is_left_over
-from harness.isolation.processes import joining, kill_all, pids_in, remove_group
+from harness.isolation.processes import confined, joining, kill_all, pids_in, remove_group
 from workloads.errors import HostError
 
 _KEYS = (("read_bytes_per_s", "rbps"), ("write_bytes_per_s", "wbps"), ("read_iops", "riops"), ("write_iops", "wiops"))
 
 
 def parse_memory(
-    stat: bytes, *, current: int | None, peak: int | None, limit: int | None, events: bytes
+    stat: bytes, *, current: int | None, peak: int | None, limit: int | None, events: bytes, swap: int | None = None
 ) -> MemoryStats:
     """The v2 control files as one reading. v2 is hierarchical throughout."""
     values = flat_keyed(stat)
@@ -42,14 +43,16 @@ def parse_memory(
         reclaims=happened.get(b"max", 0),
         limit=limit,
         major_faults=values.get(b"pgmajfault", 0),
+        swap=swap or 0,
     )
 
 
 def parse_io_stat(data: bytes) -> IoStats:
-    """`io.stat`, all devices together."""
+    """`io.stat`, all disks together."""
     totals = dict.fromkeys((b"rbytes", b"rios", b"wbytes", b"wios"), 0)
     for line in data.splitlines():
-        for field in line.split()[1:]:
+        number, *fields = line.split()
+        for field in [] if is_stacked(number.decode()) else fields:
             key, _, value = field.partition(b"=")
             if key in totals:
                 totals[key] += int(value)
@@ -68,8 +71,8 @@ class Cgroup2Cap(Cap):
     def __init__(self, group: Path, caveats: Sequence[str] = ()) -> None:
         self.caveats = list(caveats)
         self.group = group
-        names = ("memory.stat", "memory.current", "memory.max", "memory.events", "io.stat", "io.pressure",
-                 "memory.pressure")  # fmt: skip
+        names = ("memory.stat", "memory.current", "memory.max", "memory.events", "memory.swap.current", "io.stat",
+                 "io.pressure", "memory.pressure")  # fmt: skip
         self._files = {name: KernelFile(group / name) for name in names}
         # `memory.peak` (5.19) may be reset, by a write, for whoever holds this very descriptor (6.12).
         self._peak = _open_read_write(group / "memory.peak")
@@ -81,6 +84,10 @@ class Cgroup2Cap(Cap):
     def command(self, argv: Sequence[str]) -> list[str]:
         """`argv` behind a shell that joins the group first."""
         return joining([self.group], argv)
+
+    def worker_command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` there, with a view of the cgroups in which it can change none."""
+        return self.command(confined(argv))
 
     def memory(self) -> MemoryStats:
         """Memory of the cap now; the last reading once the cap is gone."""
@@ -98,6 +105,7 @@ class Cgroup2Cap(Cap):
                 peak=self._highest if peak is None else peak,
                 limit=self._files["memory.max"].number(),
                 events=self._files["memory.events"].read(),
+                swap=self._files["memory.swap.current"].number(),
             )
             return self._last
 

@@ -74,6 +74,7 @@ class ContainerGroups:
             peak=self._highest if peak is None else peak,
             limit=files["memory.max"].number(),
             events=files["memory.events"].read(),
+            swap=files["memory.swap.current"].number(),
         )
 
     def io(self) -> IoStats | None:
@@ -136,7 +137,8 @@ _V1_REQUESTS = "blkio.throttle.io_serviced_recursive"
 _MEMORY_FILES = {
     1: ("memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.kmem.usage_in_bytes",
         "memory.failcnt", "memory.oom_control"),
-    2: ("memory.stat", "memory.current", "memory.max", "memory.events", "memory.peak", "memory.pressure"),
+    2: ("memory.stat", "memory.current", "memory.max", "memory.events", "memory.peak", "memory.pressure",
+        "memory.swap.current"),
 }  # fmt: skip
 _IO_FILES = {1: (_V1_BYTES, _V1_REQUESTS), 2: ("io.stat", "io.pressure")}
 

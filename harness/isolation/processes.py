@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from harness.isolation.files import read_text
 from harness.isolation.owner import start_time
 
 # The shell joins every group itself and then becomes the work: memory of the work is charged to the cap from its
@@ -15,6 +18,14 @@ from harness.isolation.owner import start_time
 _JOIN = (
     'while [ "$1" != -- ]; do echo $$ > "$1" || { echo "outcore: cannot join $1" >&2; exit 125; }; shift; done; '
     'shift; exec "$@"'
+)
+_LOOK_AGAIN_S = 0.005
+# Root may write to every group, so the work gets a view of them in which nobody may, and without the two capabilities
+# with which it could take another: mounting, and entering the view of a process that has them still.
+_CONFINE = (
+    'for at in $(awk \'$3 == "cgroup" || $3 == "cgroup2" {print $2}\' /proc/self/mounts); do '
+    'mount -o remount,bind,ro "$at" || { echo "outcore: cannot make $at read-only" >&2; exit 125; }; done; '
+    'exec setpriv --bounding-set=-sys_admin,-sys_ptrace --inh-caps=-sys_admin,-sys_ptrace -- "$@"'
 )
 
 
@@ -24,6 +35,74 @@ def joining(groups: Sequence[Path], argv: Sequence[str]) -> list[str]:
     The exit status is 125 where the kernel refuses. Descriptors, signals and the pid are those of the work.
     """
     return ["/bin/sh", "-c", _JOIN, "outcore", *(str(group / "cgroup.procs") for group in groups), "--", *argv]
+
+
+def confined(argv: Sequence[str]) -> list[str]:
+    """`argv` so that, as root, it sees all cgroups read-only and cannot leave those that it is in; else as it is."""
+    return _confined(argv) if can_confine() else list(argv)
+
+
+def _confined(argv: Sequence[str]) -> list[str]:
+    return ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", _CONFINE, "outcore", *argv]
+
+
+@functools.cache
+def can_confine() -> bool:
+    """Whether this process can start others that cannot change their cgroups; found by trying, as root alone."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        return subprocess.run(_confined(["true"]), capture_output=True, timeout=20, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def strays(groups: Sequence[Path], pids: Collection[int]) -> list[int]:
+    """Of `pids` the live processes with a thread that is not in every one of the v1 `groups` or below them.
+
+    What is just beginning or ending is in one list and not in the other: whatever is outside is looked at twice.
+    """
+
+    def outside(among: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+        held = [
+            {int(word) for folder, _, _ in os.walk(group) for word in read_text(Path(folder, "tasks")).split()}
+            for group in groups
+        ]
+        return {(pid, thread) for pid, thread in among if not all(thread in tasks for tasks in held)}
+
+    found = outside([(pid, thread) for pid in pids for thread in threads_of(pid)])
+    if found:
+        time.sleep(_LOOK_AGAIN_S)
+        found = {(pid, thread) for pid, thread in outside(found) if _runs(pid, thread)}
+    return sorted({pid for pid, _ in found})
+
+
+def _runs(pid: int, thread: int) -> bool:
+    """Whether a thread is neither gone nor about to be: those have left their groups."""
+    state = read_text(Path(f"/proc/{pid}/task/{thread}/stat")).rpartition(")")[2].split()
+    return bool(state) and state[0] not in ("Z", "X")
+
+
+def threads_of(pid: int) -> set[int]:
+    """Thread ids of a process, empty once it is gone."""
+    try:
+        return {int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()}
+    except OSError:
+        return set()
+
+
+def descendants(pid: int) -> set[int]:
+    """Processes that `pid` started, theirs, and so on; without those that were left behind by their parent."""
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        one = todo.pop()
+        for thread in threads_of(one):
+            for word in read_text(Path(f"/proc/{one}/task/{thread}/children")).split():
+                if int(word) not in found:
+                    found.add(int(word))
+                    todo.append(int(word))
+    return found
 
 
 def pids_in(group: Path) -> list[int]:

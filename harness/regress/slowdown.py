@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from harness.record import SLOWED
 from systems.interface import StageClock, StageSpan
 
 VARIABLE = "OUTCORE_TEST_EXTRACT_WAIT_S"
-NOTE = "test_extract_wait_s"
 
 
 class SlowedClock(StageClock):
@@ -68,4 +68,4 @@ def stage_clock(environment: Mapping[str, str]) -> StageClock:
 def notes(environment: Mapping[str, str]) -> dict[str, str]:
     """What a run says of it; nothing where it was not slowed."""
     wait = environment.get(VARIABLE)
-    return {NOTE: wait} if wait else {}
+    return {SLOWED: wait} if wait else {}

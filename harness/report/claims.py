@@ -14,7 +14,7 @@ from workloads.errors import OutcoreError
 if TYPE_CHECKING:
     from harness.figures.evidence import Evidence
 
-VERDICTS = ("reproduced", "direction only", "not reproduced", "not run")
+VERDICTS = ("reproduced", "direction only", "not reproduced", "emulated", "not run")
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,7 @@ def claim_of(entry: Any) -> Claim:
         condition=str(get("condition") or ""),
         verdict=str(get("verdict") or "not run"),
         published=_value(get("paper_value"), unit),
-        measured=_measured(
-            get("measured"), get("interval"), str(get("interval_kind") or ""), unit.removesuffix(" or more")
-        ),
+        measured=_measured(get("measured"), get("interval"), str(get("interval_kind") or ""), unit),
         reason=str(get("reason") or ""),
         figure=str(get("figure") or ""),
     )
@@ -103,10 +101,7 @@ def _value(value: Any, unit: str) -> str:
 
 
 def _measured(value: Any, interval: Any, kind: str, unit: str) -> str:
-    """One number with its interval, or several of each, as the paper's claim has them."""
-    if isinstance(value, list | tuple):
-        known = interval if isinstance(interval, list | tuple) and len(interval) == len(value) else [None] * len(value)
-        return ", ".join(_measured(one, of, kind, unit) for one, of in zip(value, known, strict=True))
+    """A number with its interval."""
     return _value(value, unit) + (_interval(interval, kind) if value is not None else "")
 
 

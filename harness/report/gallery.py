@@ -127,7 +127,7 @@ def _published(figure: str, ours: str) -> Table | None:
         series, place = _text(entry.get("series")), _text(entry.get("x"))
         rows.append(
             [series, place, _text(entry.get("value")), mine.get((series, place), "–"), _text(entry.get("unit")),
-             _text(entry.get("source"))]
+             _text(entry.get("source")) + (", read off a plot" if entry.get("read") == "plot" else "")]
         )  # fmt: skip
     header = ["series", "x", "paper", "ours", "unit", "source"]
     if not any(row[3] != "–" for row in rows):

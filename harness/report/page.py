@@ -19,8 +19,8 @@ Plain = dict[str, Any]
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "lists.js", "explore.js", "run.js")
 # Verdict of a claim -> how it is toned and marked, so that colour is not all that tells.
-TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "not run": "none"}
-MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "not run": "–"}
+TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "emulated": "told", "not run": "none"}
+MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "emulated": "≈", "not run": "–"}
 # Markers of the figures in plotly's names.
 SYMBOLS = {
     "o": "circle", "s": "square", "D": "diamond", "d": "diamond-tall", "^": "triangle-up", "v": "triangle-down",

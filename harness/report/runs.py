@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.hosts import host_fingerprint, measured_on
+from harness.record import class_of
 from harness.results import WORKER_LOG
 from workloads.errors import InputError
 from workloads.units import parse_bytes
@@ -58,7 +59,7 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         _asked_bytes(config), str(config["device"]), str(config["disk_class"]), host,
         str(measured_on(record)["accelerator"] or ""), config["ranks"],
         str(config["stages"]), str(config["experiment"]), config["round"], str(record["status"]),
-        str(record["verdict"]), str(record.get("class") or "unknown"),
+        str(record["verdict"]), class_of(record),
         _short(epoch.get("median")), _short(low), _short(high), len(measured), str(epoch.get("interval_kind") or ""),
         _short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
         _short(summary.get("read_amplification")), _short(summary.get("accelerator_utilisation")),

@@ -25,7 +25,8 @@ class Standing:
         status: `ok`, or why nothing was measured.
         samples: seconds of every measured epoch.
         epoch_s: their median; None where nothing was measured.
-        amortised_s: an epoch with its share of the preprocessing, over the epochs that were asked for.
+        start_up_s: the preparation, and what the first epoch takes beyond the others.
+        amortised_s: an epoch with its share of the start-up, over the epochs that were asked for.
         own_batches: whether it trained on other mini-batches than most systems of the setting.
         others: option sets of the system in this setting that were passed over for its usual one.
     """
@@ -35,7 +36,7 @@ class Standing:
     status: str
     samples: list[float]
     epoch_s: Spread | None
-    preprocess_s: float
+    start_up_s: float
     amortised_s: float | None
     verdict: str
     record: Plain
@@ -155,9 +156,9 @@ def _standing(system: str, records: list[Plain], usual: Mapping[int, str]) -> St
     newest = max(records, key=lambda record: str(record["run_id"]))
     done = [record for record in records if record["status"] == "ok"]
     samples = [float(e["seconds"]) for record in done for e in record["epochs"] if not e["warmup"]]
-    before = [_preparation(record) for record in done]
+    before = [_start_up(record) for record in done]
     epoch_s = spread(samples) if samples else None
-    preparation = statistics.median(before) if before else 0.0
+    before_s = statistics.median(before) if before else 0.0
     status = "ok" if samples else newest["status"] if newest["status"] != "ok" else "not measured"
     bent = any(record["verdict"] == "CAVEATS" for record in (done or records))
     return Standing(
@@ -166,8 +167,8 @@ def _standing(system: str, records: list[Plain], usual: Mapping[int, str]) -> St
         status=status,
         samples=samples,
         epoch_s=epoch_s,
-        preprocess_s=preparation,
-        amortised_s=epoch_s.median + preparation / max(1, newest["config"]["epochs"]) if epoch_s else None,
+        start_up_s=before_s,
+        amortised_s=epoch_s.median + before_s / max(1, newest["config"]["epochs"]) if epoch_s else None,
         verdict="CAVEATS" if bent else "VALID",
         record=max(done, key=lambda record: str(record["run_id"])) if done else newest,
         runs=sorted(str(record["run_id"]) for record in records),
@@ -175,8 +176,11 @@ def _standing(system: str, records: list[Plain], usual: Mapping[int, str]) -> St
     )
 
 
-def _preparation(record: Plain) -> float:
-    """Seconds of preprocessing, whichever run spent them."""
+def _start_up(record: Plain) -> float:
+    """Seconds before epochs are as they stay; of an older record those of the preparation, whichever run spent them."""
+    known = (record.get("summary") or {}).get("start_up_s")
+    if known is not None:
+        return float(known)
     spent = record.get("preprocess") or {}
     return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
 

@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,7 +21,12 @@ _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)(?:/([0-9]+(?:\.[0-9]+)?))?$")
 
 
 class DiskClass(BaseModel):
-    """One class of SSD; None leaves a limit off. Reads as `--disk-class`, divided by k as `NAME/k`."""
+    """One class of SSD; None leaves a limit off. Reads as `--disk-class`, divided by k as `NAME/k`.
+
+    Attributes:
+        mixed: whether reads and writes use up one budget, or each has its own; `mixed_source` says how that is known.
+            The kernel limits each by itself, so of one budget it keeps that neither alone is above it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,6 +35,8 @@ class DiskClass(BaseModel):
     read_bytes_per_s: int | None = Field(default=None, gt=0)
     write_iops: int | None = Field(default=None, gt=0)
     write_bytes_per_s: int | None = Field(default=None, gt=0)
+    mixed: Literal["one budget", "a budget each"] = "one budget"
+    mixed_source: str = ""
     source: str = Field(min_length=1)
     assumed: bool = False
     divided_by: float = 1.0
@@ -42,10 +50,20 @@ class DiskClass(BaseModel):
         }
         return self.model_copy(update={**changed, "name": f"{self.name}/{k:g}", "divided_by": self.divided_by * k})
 
+    @property
+    def write_cost(self) -> float:
+        """Bytes that could be read in the time of a byte written; as many where no rate of writes is known. 0: writes
+        have a budget of their own."""
+        if self.mixed == "a budget each":
+            return 0.0
+        rates = self.read_bytes_per_s, self.write_bytes_per_s
+        return rates[0] / rates[1] if rates[0] and rates[1] else 1.0
+
     def limits(self, device: BlockDevice) -> tuple[IoLimit, ...]:
         """The limits to put on the disk under the data.
 
-        An array's members each get an equal share of what the class gives.
+        An array's members each get an equal share of what the class gives. Writes that have neither figures nor a
+        budget of their own may use up that of reads.
 
         Raises:
             HostError: the file system is on no block device.
@@ -56,10 +74,10 @@ class DiskClass(BaseModel):
                 "move them to a disk, or use --disk-class none",
             )
         share = self.divided(len(device.numbers)) if len(device.numbers) > 1 else self
-        return tuple(
-            IoLimit(number, share.read_iops, share.read_bytes_per_s, share.write_iops, share.write_bytes_per_s)
-            for number in device.numbers
-        )
+        writes = share.write_iops, share.write_bytes_per_s
+        if self.mixed == "one budget":
+            writes = writes[0] or share.read_iops, writes[1] or share.read_bytes_per_s
+        return tuple(IoLimit(number, share.read_iops, share.read_bytes_per_s, *writes) for number in device.numbers)
 
 
 def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.isolation.blocks import layer_below
+from harness.isolation.files import read_text
 from workloads.errors import InputError
 
 _LAYERED = ("overlay", "fuse.fuse-overlayfs")
@@ -32,7 +34,8 @@ class BlockDevice:
         name: kernel name of the whole disk (`nvme0n1`), empty where the file system has none (tmpfs, network).
         number: `major:minor` of the whole disk, which is what limits are put on.
         numbers: every disk under the path; more than one for a volume or an array.
-        holder: `major:minor` of the device that the file system is on (a partition, a volume).
+        holder: `major:minor` of the device that the file system is on (a partition, a volume, a loop).
+        page_cached: loop devices on the way to the disk that read their file through the page cache.
     """
 
     name: str
@@ -49,10 +52,11 @@ class BlockDevice:
     rotational: bool
     size_bytes: int
     max_request_kib: int
+    page_cached: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the run record."""
-        return asdict(self) | {"numbers": list(self.numbers)}
+        return asdict(self) | {"numbers": list(self.numbers), "page_cached": list(self.page_cached)}
 
 
 def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
@@ -91,7 +95,7 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         if source is not None:
             number = source.stat().st_rdev
             holder = f"{os.major(number)}:{os.minor(number)}"
-    disks = _whole_disks(holder, sys)
+    disks, page_cached = _whole_disks(holder, sys)
     queue = disks[0] / "queue" if disks else None
     numbers = tuple((disk / "dev").read_text().strip() for disk in disks)
 
@@ -117,6 +121,7 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         rotational=read("rotational") == "1",
         size_bytes=int((disks[0] / "size").read_text()) * 512 if disks else 0,
         max_request_kib=int(read("max_sectors_kb")),
+        page_cached=tuple(page_cached),
     )
 
 
@@ -162,21 +167,26 @@ def _source(path: Path, proc: Path) -> Path | None:
     return None
 
 
-def _whole_disks(number: str, sys: Path) -> list[Path]:
-    """/sys folders of the whole disks under `major:minor`: a partition's disk, a volume's or array's members."""
+def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:
+    """/sys folders of the whole disks under `major:minor`, and loops on the way that read through the page cache.
+
+    A partition's disk, a volume's or array's members, the disk of a loop's file.
+    """
     link = sys / "dev/block" / number
     if not link.exists():
-        return []
+        return [], []
     folder = link.resolve()
     if (folder / "partition").exists():
         folder = folder.parent
-    slaves = sorted((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
-    if not slaves:
-        return [folder]
     found: list[Path] = []
-    for slave in slaves:
-        found += [disk for disk in _whole_disks((slave / "dev").read_text().strip(), sys) if disk not in found]
-    return found
+    cached: list[str] = []
+    for below in layer_below(folder):
+        disks, loops = _whole_disks(below, sys)
+        found += [disk for disk in disks if disk not in found]
+        cached += loops
+    if (folder / "loop/dio").exists() and read_text(folder / "loop/dio").strip() != "1":
+        cached.append(folder.name)
+    return found or [folder], cached
 
 
 def _model(disk: Path) -> str:

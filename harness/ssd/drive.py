@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.atomic import whole_file
 from harness.ssd.identity import Identity
-from systems.interface import DiskPoint, DiskProfile
+from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError
 
 SCHEMA = 1

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +23,8 @@ from workloads.errors import HostError
 _NS = 1e-9
 _HUGE_PAGE = 2 << 20  # bytes
 INSTALL = "install fio (apt-get install fio)"
-# Latencies in nanoseconds came with 3.0.
-OLDEST = (3, 0)
+# Latencies in nanoseconds came with 3.0, reads without a vector with 3.20.
+OLDEST, REGISTERS = (3, 0), (3, 20)
 
 
 class SteadyRule(BaseModel):
@@ -43,6 +44,10 @@ class FioJob(BaseModel):
     """One job on one existing file. Jobs of a list run one after the other.
 
     `depth` is per thread. `exact_latency=False` spares fio its clock reads, so that the rate is the device's.
+    `batch`: so many requests are handed in, and waited for, at a time; 0: each by itself. `registered`: the kernel
+    knows io_uring's buffers and file before the first read; where it refuses, `run_fio` does without.
+    `region_bytes`: only the file's first so many; 0, the default, means all. `once`: end when each byte was met once,
+    at the latest after `seconds`. `sync`: a job that writes syncs at its end, within its time.
     `write_percent`: so many of a hundred requests overwrite the file; 0, the default, makes fio refuse to write.
     """
 
@@ -59,6 +64,11 @@ class FioJob(BaseModel):
     direct: bool = True
     exact_latency: bool = True
     write_percent: int = Field(default=0, ge=0, le=100)
+    batch: int = Field(default=0, ge=0)
+    registered: bool = True
+    region_bytes: int = Field(default=0, ge=0)
+    once: bool = False
+    sync: bool = False
     steady: SteadyRule | None = None
 
     def arguments(self, name: str) -> list[str]:
@@ -68,12 +78,15 @@ class FioJob(BaseModel):
         arguments = [
             f"--name={name}", "--stonewall", f"--filename={file}", *self._access(), f"--bs={self.block_bytes}",
             f"--iodepth={self.depth}", f"--ioengine={self.engine}", f"--direct={int(self.direct)}",
-            f"--numjobs={self.threads}", "--thread", "--group_reporting", "--time_based",
+            f"--numjobs={self.threads}", "--thread", "--group_reporting",
             f"--runtime={self.seconds * 1000:.0f}ms", f"--ramp_time={self.ramp_seconds * 1000:.0f}ms",
             # Other offsets every time: a cache below the device must not know them from the run before.
             "--norandommap", "--randrepeat=0", "--invalidate=1", f"--iomem_align={_HUGE_PAGE}",
-            f"--gtod_reduce={int(not self.exact_latency)}",
+            f"--gtod_reduce={int(not self.exact_latency)}", *self._handed_in(),
         ]  # fmt: skip
+        arguments += [] if self.once else ["--time_based"]
+        arguments += [f"--size={self.region_bytes}"] if self.region_bytes else []
+        arguments += ["--end_fsync=1"] if self.sync else []
         if self.steady:
             arguments += [
                 f"--steadystate=iops:{100 * self.steady.within:g}%",
@@ -81,6 +94,18 @@ class FioJob(BaseModel):
                 f"--steadystate_ramp_time={self.steady.ramp_seconds}s",
             ]
         return arguments
+
+    def _handed_in(self) -> list[str]:
+        """How requests reach the kernel and come back."""
+        found = []
+        if self.registered and self.engine == "io_uring":
+            found += ["--fixedbufs", "--registerfiles", "--nonvectored=1"]
+        if self.batch:
+            found += [
+                f"--iodepth_batch_submit={self.batch}", f"--iodepth_batch_complete_min={self.batch}",
+                f"--iodepth_batch_complete_max={self.batch}",
+            ]  # fmt: skip
+        return found
 
     def _access(self) -> list[str]:
         random = self.pattern == "random"
@@ -178,6 +203,8 @@ def best_engine() -> Literal["io_uring", "libaio", "psync"]:
 def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     """Run the jobs one after the other, inside `cap` where one is given, so that its limits hold.
 
+    Where the kernel registers no buffers (a low limit of locked memory), without; each result's job says so.
+
     Raises:
         HostError: fio is missing, too old, was ended by a signal, or refused a job; its first message is passed on.
     """
@@ -188,10 +215,26 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     if version is not None and version < OLDEST:
         old, least = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
         raise HostError(f"fio {old} is too old", f"install fio {least} or newer")
-    arguments = ["fio", "--output-format=json"]
-    for index, job in enumerate(jobs):
+    for job in jobs:
         if not job.file.is_file() or job.file.stat().st_size < job.block_bytes:
             raise HostError(f"fio cannot read {job.file}: it is not a file of {job.block_bytes} bytes or more", "")
+    if any(job.registered and job.engine == "io_uring" for job in jobs):
+        plain = [job.model_copy(update={"registered": False}) for job in jobs]
+        if version is None or version < REGISTERS:
+            return _run(plain, cap)
+        with suppress(_Refused):
+            return _run(jobs, cap)
+        jobs = plain
+    return _run(jobs, cap)
+
+
+class _Refused(HostError):
+    """fio ended without results."""
+
+
+def _run(jobs: Sequence[FioJob], cap: Cap | None) -> list[FioResult]:
+    arguments = ["fio", "--output-format=json"]
+    for index, job in enumerate(jobs):
         arguments += job.arguments(f"job{index}")
     limit = 30 + 3 * sum(job.seconds + job.ramp_seconds for job in jobs)
     try:
@@ -205,7 +248,7 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     if len(results) != len(jobs):
         lines = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.startswith("fio:")]
         said = lines[0] if lines else _ending(done.returncode)
-        raise HostError(f"fio failed on {jobs[0].file} ({said})", "run it by hand: " + " ".join(arguments))
+        raise _Refused(f"fio failed on {jobs[0].file} ({said})", "run it by hand: " + " ".join(arguments))
     return results
 
 

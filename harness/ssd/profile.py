@@ -10,15 +10,22 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
+from harness.build import disk_profile
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits, Needs
+from harness.ssd.below import SEEN, read_once, reread_gain
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
-from harness.ssd.fio import FioJob, best_engine, fio_path, run_fio
-from systems.interface import DiskPoint, DiskProfile
+from harness.ssd.fio import best_engine, fio_path, fio_version
+from harness.ssd.quiet import WAITS_S, is_quiet, quietly
+from harness.ssd.ways import DEPTHS, Reads, Way, search, way_of
+from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import HostError
 
 MAX_AGE_S = 3600.0
+# A profile that others disturbed: measuring it anew for every run of a busy machine disturbs those more.
+DISTURBED_AGE_S = 300.0
 # As deep as any system reads large pieces; disks behind a hypervisor gain by it well past 8.
 _SEQUENTIAL_DEPTH = 32
 _RAMP_S = 0.2
@@ -35,12 +42,13 @@ _MAX_THREADS = 32
 _PLAIN_READS = Path(__file__).with_name("plain_reads.py")
 IN_PROCESS = "in-process"
 IN_PROCESS_CAVEAT = "the device profile is a lower bound: fio is not installed, so it was measured by Python threads"
+_PAGE, _LARGE, _STREAM = 4096, 64 << 10, 1 << 20
 
 
 def quick_profile(
     path: Path,
     limits: Limits | None = None,
-    depths: Sequence[int] = (256,),
+    depths: Sequence[int] = DEPTHS,
     *,
     isolation: Isolation | None = None,
     cache: Path | None = None,
@@ -50,13 +58,19 @@ def quick_profile(
 ) -> DiskProfile:
     """What the device under `path` does: 512 B, 4 KiB and 64 KiB random reads and 1 MiB sequential ones, direct.
 
-    And 4 KiB with one in flight. About 1.2 s a point, so six seconds with one depth. Under low limits the depth is less
-    than asked. A profile under an hour old for the same device, file system, limits and depths is reused from `cache`.
+    And 4 KiB with one in flight. fio runs at its best: of the ways to read (in flight, handed in at a time, threads)
+    the best of a short search is measured. About 15 seconds. A point is measured again after a pause where others used
+    the disk or the processors meanwhile. A profile under an hour old for the same device, file system, limits and
+    depths is reused from `cache`, one that was not quiet for five minutes; it says so, and a run that beats it has it
+    measured again. Under limits nothing is searched: they decide, and the depth is less than asked where they are low.
+
+    Where blocks are faster when they are read again (a cache below the kernel) the file is read once before, and
+    what first readings did is kept beside, in `first_read`.
 
     Args:
         path: a file of the dataset (its features), read and never written.
         limits: measure under these, inside a cap of `isolation`; None for the bare device.
-        depths: reads kept in flight for the random sizes.
+        depths: reads kept in flight for the random sizes; the best of them counts.
         cache: folder for profiles.
         held: a profile that is doubted: the device is measured again whatever the cache has, and of both the better
             rate of each point is returned and kept.
@@ -64,6 +78,7 @@ def quick_profile(
     Raises:
         HostError: the file cannot be read directly, or fio refuses.
     """
+    path = path.resolve()
     device = block_device(path)
     where = _cache_file(cache, device, limits, depths) if cache else None
     limited = _limited(limits.io) if limits else None
@@ -72,28 +87,95 @@ def quick_profile(
     block = direct_block_bytes(path)
     if block is None:
         raise HostError(f"{path} cannot be read with O_DIRECT on {device.file_system}", "move the data to ext4 or xfs")
-    wanted = [(size, depth, False) for size in sorted({max(512, block), 4096, 65536}) for depth in depths]
-    # What a thread gets that waits for every page.
-    wanted += [] if 1 in depths else [(4096, 1, False)]
-    wanted.append((1 << 20, _SEQUENTIAL_DEPTH, True))
-    size = path.stat().st_size
-    wanted = [point for point in wanted if point[0] <= size and point[0] >= block]
-    if limits and limits.io:
-        wanted = [(size, shallow(size, depth, limits.io, seconds), order) for size, depth, order in wanted]
     cap = isolation.create("profile", Limits(None, limits.io)) if isolation and limits and limits.io else None
     if cap:
         cap.bring(Needs(read_only=(path, _PLAIN_READS)))
     try:
-        points, tool = _by_fio(path, wanted, seconds, cap) if fio_path() else _by_threads(path, wanted, seconds, cap)
+        if not fio_path():
+            profile = _by_threads(path, block, depths, seconds, limits, cap)
+        elif limits and limits.io:
+            profile = _under_limits(Reads(path, cap=cap), block, depths, seconds, limits.io)
+        else:
+            profile = _at_its_best(Reads(path, device.numbers), block, depths, seconds)
     finally:
         if cap:
             cap.close()
-    profile = DiskProfile(points=tuple(points), logical_block_bytes=block, tool=tool, limited=limited)
+    profile = replace(profile, logical_block_bytes=block, limited=limited)
     if held is not None:
         profile = better_of(held, profile)
-    if where:
+    if where and (_is_quiet(profile) or _load(where, max_age_s) is None):
         _save(where, profile)
     return profile
+
+
+def forget(path: Path, cache: Path, depths: Sequence[int] = DEPTHS, limits: Limits | None = None) -> None:
+    """Remove a kept profile that was found wrong, so that the next series measures."""
+    _cache_file(cache, block_device(path.resolve()), limits, depths).unlink(missing_ok=True)
+
+
+def _sizes(path: Path, block: int) -> list[int]:
+    """Sizes of random reads that the file has room for."""
+    return [size for size in sorted({max(512, block), _PAGE, _LARGE}) if block <= size <= path.stat().st_size]
+
+
+def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float) -> DiskProfile:
+    """The bare device, by the best way that a search finds."""
+    short = 0.3 * seconds
+    sizes = _sizes(reads.file, block)
+    first: tuple[DiskPoint, ...] = ()
+    if _PAGE in sizes and reread_gain(reads.file) > SEEN:
+        first = tuple(reads.measure(_PAGE, way, short, 0.0) for way in (Way(1), Way(max(depths))))
+        region = read_once(reads.file)
+        reads = replace(reads, region_bytes=region if _STREAM <= region < reads.file.stat().st_size else 0)
+    tried: list[DiskPoint] = []
+    ways: dict[int, Way] = {}
+    # Requests up to a page cost a device and a processor alike.
+    for size in (min(_PAGE, sizes[-1]), _LARGE):
+        if size in sizes and size not in ways:
+            found = search(reads, size, depths, short)
+            tried += found
+            ways[size] = way_of(found[0])
+    pages = ways[min(_PAGE, sizes[-1])]
+    wanted = [(size, ways.get(size, pages), False) for size in sizes]
+    wanted += [(_PAGE, Way(1), False)] if _PAGE in sizes else []
+    wanted += [(_STREAM, Way(_SEQUENTIAL_DEPTH), True)] if reads.file.stat().st_size >= _STREAM else []
+    waits = list(WAITS_S)
+    points = [
+        quietly(partial(reads.measure, size, way, seconds, _RAMP_S, sequential=order), waits)
+        for size, way, order in wanted
+    ]
+    points = [_or_tried(point, tried) for point in points]
+    return DiskProfile(
+        tuple(points), tool=_tool(), tried=tuple(tried), first_read=first, region_bytes=reads.region_bytes
+    )
+
+
+def _or_tried(point: DiskPoint, tried: Sequence[DiskPoint]) -> DiskPoint:
+    """A point that was not measured quietly, or what the search found in a better moment."""
+    same = [
+        other for other in tried
+        if other.block_bytes == point.block_bytes and other.depth > 1 < point.depth and other.iops > point.iops
+    ]  # fmt: skip
+    return point if is_quiet(point) else max([point, *same], key=lambda found: found.iops)
+
+
+def _under_limits(
+    reads: Reads, block: int, depths: Sequence[int], seconds: float, limits: Sequence[IoLimit]
+) -> DiskProfile:
+    """The device inside a cap with limits, which decide: no search, and few enough in flight."""
+    wanted = [(size, min(256, max(depths)), False) for size in _sizes(reads.file, block)]
+    wanted += [(_PAGE, 1, False)] if reads.file.stat().st_size >= _PAGE >= block else []
+    wanted += [(_STREAM, _SEQUENTIAL_DEPTH, True)] if reads.file.stat().st_size >= _STREAM else []
+    points = []
+    for size, depth, order in wanted:
+        way = Way(shallow(size, depth, limits, seconds) if depth > 1 else 1)
+        points.append(reads.measure(size, way, seconds, LIMITED_RAMP_S, sequential=order))
+    return DiskProfile(tuple(points), tool=_tool())
+
+
+def _tool() -> str:
+    version = fio_version(fio_path() or "fio")
+    return f"fio{'-' + '.'.join(map(str, version)) if version else ''} {best_engine()}"
 
 
 def _limited(limits: Sequence[IoLimit]) -> tuple[float, float] | None:
@@ -108,13 +190,16 @@ def _limited(limits: Sequence[IoLimit]) -> tuple[float, float] | None:
 
 
 def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
-    """Each point at the higher of two measured rates."""
-    best = {(point.block_bytes, point.depth, point.pattern): point for point in first.points}
-    for point in second.points:
-        key = (point.block_bytes, point.depth, point.pattern)
+    """Each size at the higher of two measured rates, deep and one in flight apart; the ways may differ."""
+    best: dict[tuple[int, str, bool], DiskPoint] = {}
+    for point in (*first.points, *second.points):
+        key = (point.block_bytes, point.pattern, point.depth == 1)
         if key not in best or point.iops > best[key].iops:
             best[key] = point
-    return replace(first, points=tuple(best.values()))
+    return replace(
+        second, points=tuple(best.values()), tried=first.tried + second.tried,
+        first_read=first.first_read or second.first_read,
+    )  # fmt: skip
 
 
 def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
@@ -139,44 +224,27 @@ def shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: fl
     return min(depth, max(_LEAST_DEPTH, int(_IN_FLIGHT * seconds * min(rates)))) if rates else depth
 
 
-_Wanted = Sequence[tuple[int, int, bool]]
-
-
-def _by_fio(path: Path, wanted: _Wanted, seconds: float, cap: Cap | None) -> tuple[list[DiskPoint], str]:
-    engine = best_engine()
-    jobs = [
-        FioJob(
-            file=path.resolve(), block_bytes=size, depth=depth, pattern="sequential" if sequential else "random",
-            seconds=seconds, ramp_seconds=LIMITED_RAMP_S if cap else _RAMP_S, engine=engine, exact_latency=False,
-        )
-        for size, depth, sequential in wanted
-    ]  # fmt: skip
-    results = run_fio(jobs, cap)
-    points = [
-        DiskPoint(result.job.block_bytes, result.job.depth, result.iops, result.bytes_per_s, result.job.pattern)
-        for result in results
-    ]
-    return points, f"{results[0].version} {engine}"
-
-
-def _by_threads(path: Path, wanted: _Wanted, seconds: float, cap: Cap | None) -> tuple[list[DiskPoint], str]:
-    asked = [
-        f"{size}:{min(depth, _MAX_THREADS)}:{'sequential' if sequential else 'random'}"
-        for size, depth, sequential in wanted
-    ]
-    command = [sys.executable, "-S", "-E", str(_PLAIN_READS), str(path.resolve()), str(seconds), *asked]
+def _by_threads(
+    path: Path, block: int, depths: Sequence[int], seconds: float, limits: Limits | None, cap: Cap | None
+) -> DiskProfile:
+    """Without fio: direct reads by threads of Python, a lower bound."""
+    depth = min(_MAX_THREADS, max(depths))
+    wanted = [(size, depth, "random") for size in _sizes(path, block)]
+    wanted += [(_PAGE, 1, "random")] if depth > 1 and path.stat().st_size >= _PAGE >= block else []
+    wanted += [(_STREAM, _MAX_THREADS, "sequential")] if path.stat().st_size >= _STREAM else []
+    if limits and limits.io:
+        wanted = [(size, shallow(size, depth, limits.io, seconds), order) for size, depth, order in wanted]
+    asked = [f"{size}:{depth}:{order}" for size, depth, order in wanted]
+    command = [sys.executable, "-S", "-E", str(_PLAIN_READS), str(path), str(seconds), *asked]
     done = subprocess.run(cap.command(command) if cap else command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise HostError(f"the device could not be measured ({said})", "install fio")
     points = [
-        DiskPoint(
-            size, min(depth, _MAX_THREADS), result["iops"], result["bytes_per_s"],
-            "sequential" if sequential else "random",
-        )
-        for (size, depth, sequential), result in zip(wanted, json.loads(done.stdout), strict=True)
-    ]  # fmt: skip
-    return points, IN_PROCESS
+        DiskPoint(size, depth, result["iops"], result["bytes_per_s"], "random" if order == "random" else "sequential")
+        for (size, depth, order), result in zip(wanted, json.loads(done.stdout), strict=True)
+    ]
+    return DiskProfile(tuple(points), tool=IN_PROCESS)
 
 
 def _cache_file(folder: Path, device: BlockDevice, limits: Limits | None, depths: Sequence[int]) -> Path:
@@ -187,13 +255,18 @@ def _cache_file(folder: Path, device: BlockDevice, limits: Limits | None, depths
     return folder / f"profile-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
+def _is_quiet(profile: DiskProfile) -> bool:
+    return all(is_quiet(point) for point in profile.points)
+
+
 def _load(where: Path, max_age_s: float) -> DiskProfile | None:
     try:
         kept = json.loads(where.read_text())
-        if not 0 <= time.time() - kept["measured_at"] < max_age_s:
-            return None
-        points = tuple(DiskPoint(**point) for point in kept["points"])
-        return DiskProfile(points, int(kept["logical_block_bytes"]), str(kept["tool"]))
+        found = disk_profile(kept)
+        age, most = time.time() - kept["measured_at"], max_age_s
+        if not _is_quiet(found):
+            most = min(most, DISTURBED_AGE_S)
+        return found if found.points and 0 <= age < most else None
     except (OSError, ValueError, KeyError, TypeError):
         return None  # missing, or half of it: measure again
 

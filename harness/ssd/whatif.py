@@ -16,7 +16,7 @@ from harness.record import LABELS, EpochRecord, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
 from harness.ssd.profile import better_of
-from systems.interface import DiskPoint, DiskProfile
+from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError, OutcoreError
 
 # Where limits alone are known, a class is a device that keeps them at any depth.
@@ -118,7 +118,7 @@ def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> Dis
     if bandwidth:
         points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
     limited = (float(disk_class.read_iops or 0), float(bandwidth or 0))
-    return DiskProfile(tuple(points), 512, "limits of the class", limited)
+    return DiskProfile(tuple(points), 512, "limits of the class", limited, write_cost=disk_class.write_cost)
 
 
 def bare_of(records: Iterable[Record]) -> DiskProfile | None:
@@ -277,8 +277,11 @@ def device_from(drive: Drive) -> Device:
 
 
 def read_records(roots: Sequence[Path]) -> list[Record]:
-    """Every run record of some results roots."""
+    """The run records of some results roots that are of one code (`harness.code.of_one_code`)."""
+    from harness.code import Made, of_one_code
     from harness.results import scan
 
     bad: list[Any] = []
-    return [record for root in roots for _, record in scan(root, bad)]
+    found = [record for root in roots for _, record in scan(root, bad)]
+    made = [Made(host_fingerprint(one.environment), one.system, one.code, one.run_id) for one in found]
+    return [record for record, current in zip(found, of_one_code(made), strict=True) if current]

@@ -2,7 +2,8 @@
 
 A row says what happened in the interval that ends at its `t` (percentages, counts, bytes) or stood there (memory).
 What is not known is NaN, never 0. `psi_*` are the cap's own stalls under cgroup v2 and the whole host's elsewhere, as
-`ctx_switches`, the processors and the disk are the host's always.
+`ctx_switches`, the processors and the disk are the host's always. `progress` is the share of an epoch's
+mini-batches that are trained, or of the part of preparation that is under way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "t", "epoch", "monotonic", "cpu_percent", "iowait_percent", "ctx_switches", "major_faults", "mem_usage", "mem_anon",
     "mem_page_cache", "mem_shmem", "psi_io", "psi_memory", "disk_read_bytes", "disk_read_requests", "disk_queue",
-    "disk_latency_s", "gpu_percent", "gpu_memory_bytes",
+    "disk_latency_s", "gpu_percent", "gpu_memory_bytes", "progress",
 )  # fmt: skip
 _SECTOR = 512
 
@@ -66,6 +67,7 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
             "disk_latency_s": latency,
             "gpu_percent": _column(samples, "gpu_percent"),
             "gpu_memory_bytes": _column(samples, "gpu_memory"),
+            "progress": _column(samples, "progress"),
         }
     for core in range(1, cpu.shape[1]):
         frame[f"cpu{core - 1}_percent"] = busy[:, core]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ class Sample:
     disk: DiskSample | None
     gpu_percent: float | None
     gpu_memory: int | None
+    progress: float | None = None
 
 
 class Recorder:
@@ -40,15 +41,25 @@ class Recorder:
         device: the disk under the dataset, `major:minor` or kernel name; several for an array; None for none.
         hz: samples a second.
         gpu: index of the GPU to watch through NVML, None for none.
+        look: called with each sample's memory of the cap.
+        share: how much of the run's phase is done (0 to 1), None where nobody knows.
     """
 
     def __init__(
-        self, cap: Cap | None, device: str | Sequence[str] | None, hz: float = 10.0, gpu: int | None = None
+        self,
+        cap: Cap | None,
+        device: str | Sequence[str] | None,
+        hz: float = 10.0,
+        gpu: int | None = None,
+        look: Callable[[MemoryStats], object] | None = None,
+        share: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._cap = cap
+        self._look = look
         devices = [device] if isinstance(device, str) else list(device or [])
         self._cpu, self._disk, self._pressure = CpuSource(), DiskSource(devices), PressureSource()
         self._gpu = GpuSource(gpu) if gpu is not None else None
+        self._share = share
         self._period = 1.0 / hz
         self._samples: list[Sample] = []
         self._stopping = threading.Event()
@@ -103,14 +114,18 @@ class Recorder:
         if psi_io is None:
             psi_io, psi_memory = self._pressure.read()
         gpu_percent, gpu_memory = self._gpu.read() if self._gpu else (None, None)
+        memory = self._cap.memory() if self._cap else None
+        if self._look and memory:
+            self._look(memory)
         return Sample(
             monotonic=time.monotonic(),
             cpu=cpu,
             switches=switches,
-            memory=self._cap.memory() if self._cap else None,
+            memory=memory,
             psi_io=psi_io,
             psi_memory=psi_memory,
             disk=self._disk.read(),
             gpu_percent=gpu_percent,
             gpu_memory=gpu_memory,
+            progress=self._share(),
         )

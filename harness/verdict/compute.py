@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from harness.context import RunContext
 from harness.record import Record
-from harness.verdict.registry import Finding, rule
+from harness.verdict.registry import Finding, rule, unknown
+
+# Of a calibrated training time and of an epoch.
+NOISE = 0.10
 
 
 @rule("14", "run_ended_well")
@@ -30,11 +33,11 @@ def every_batch_once(record: Record, context: RunContext) -> Finding | None:
 
     Batches of every epoch against the seed plan's count, which is the same each epoch.
     """
-    if record.status != "ok" or context.workload is None:
+    if record.status != "ok" or record.evidence is None:
         return None
-    from workloads.sampling.make import make_seed_plan
-
-    wanted = make_seed_plan(context.workload).num_batches * context.workload.world
+    wanted = record.evidence.batches
+    if wanted is None:
+        return unknown(record.evidence.unknown or "the seed plan is not known")
     wrong = [epoch for epoch in record.epochs if epoch.batches != wanted]
     if wrong:
         return Finding(False, f"epoch {wrong[0].epoch} trained {wrong[0].batches} of {wanted} batches")
@@ -47,14 +50,11 @@ def digests_equal_the_workload(record: Record, context: RunContext) -> Finding |
 
     Each epoch's structure digest against the same epoch sampled outside the cap.
     """
-    if record.status != "ok" or context.workload is None or not context.faithful or not record.epochs:
+    if record.status != "ok" or record.evidence is None or not context.faithful or not record.epochs:
         return None
-    from harness.trace_facts import TraceFacts
-
-    epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
-    if epochs is None:
-        return None
-    digests = {entry.epoch: entry.digest for entry in epochs}
+    digests = record.evidence.digests
+    if not digests:
+        return unknown(record.evidence.unknown or "the mini-batches were not sampled again")
     wrong = [epoch.epoch for epoch in record.epochs if epoch.digest != digests.get(epoch.epoch)]
     return Finding(not wrong, f"epochs {wrong} differ" if wrong else f"{len(record.epochs)} epochs equal")
 
@@ -66,3 +66,29 @@ def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | N
         return None
     carried = [epoch.epoch for epoch in record.epochs if epoch.loss is not None or epoch.accuracy is not None]
     return Finding(not carried, f"{record.config.device}: storage numbers only")
+
+
+@rule("20", "training_alone_is_shorter", "CAVEATS")
+def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | None:
+    """An accelerator cannot be busy for longer than the epoch: training alone was then timed in a slow moment.
+
+    Accelerator utilisation, with a tenth for the noise of both times.
+    """
+    used = record.summary.accelerator_utilisation
+    if record.status != "ok" or record.config.stages != "all":
+        return None
+    if used is None:
+        return unknown("training alone was not timed")
+    return Finding(used <= 1.0 + NOISE, f"training alone takes {used:.2f} x the epoch")
+
+
+@rule("20", "device_memory_is_not_free", "CAVEATS")
+def device_memory_is_not_free(record: Record, context: RunContext) -> Finding | None:
+    """Where a copy takes no time, rows that stay on the device are in memory that no budget counts.
+
+    Looks at the emulated device: one that takes no time must lose its rows between epochs, as `null` does.
+    """
+    if record.evidence is None or not record.config.device.startswith("emulated:"):
+        return None
+    free = record.evidence.free_device_memory
+    return Finding(not free, f"{record.config.device}{' keeps rows, and copies take no time' if free else ''}")

@@ -1,11 +1,10 @@
-"""Rule 23: a record holds what is needed to run it again."""
+"""Rules 23, 28 and 29: a record holds what is needed to run it again, and is what was written."""
 
 from __future__ import annotations
 
 from harness.context import RunContext
-from harness.record import Record
-from harness.regress.slowdown import NOTE
-from harness.verdict.registry import Finding, rule
+from harness.record import SLOWED, Record
+from harness.verdict.registry import Finding, rule, unknown
 
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
 
@@ -25,7 +24,7 @@ def code_is_committed(record: Record, context: RunContext) -> Finding | None:
     """The commit in a record names the code that ran only where nothing was changed on top of it."""
     dirty = _at(record.environment, "code.dirty")
     if dirty is None:
-        return None
+        return unknown("this is no git checkout")
     return Finding(not dirty, "uncommitted changes" if dirty else str(_at(record.environment, "code.commit"))[:12])
 
 
@@ -35,7 +34,7 @@ def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Findin
 
     Looks for the note that a worker leaves when it was told to spin in extract.
     """
-    wait = record.notes.get(NOTE)
+    wait = record.notes.get(SLOWED)
     return Finding(wait is None, f"{wait} s added to every mini-batch" if wait else "")
 
 
@@ -44,6 +43,34 @@ def host_keeps_its_promises(record: Record, context: RunContext) -> Finding | No
     """What the isolation backend cannot do on this host bends some rule; it is named."""
     caveats = context.isolation_caveats
     return Finding(not caveats, "; ".join(caveats))
+
+
+@rule("28", "code_is_known", "CAVEATS")
+def code_is_known(record: Record, context: RunContext) -> Finding | None:
+    """Runs of different code are never averaged; one that does not say which code it is of stands alone.
+
+    Looks for the fingerprints of the system's sources and of the measuring harness.
+    """
+    known = bool(record.code.system and record.code.harness)
+    return Finding(known, f"system {record.code.system}, harness {record.code.harness}" if known else "no fingerprint")
+
+
+@rule("29", "evidence_is_kept", "CAVEATS")
+def evidence_is_kept(record: Record, context: RunContext) -> Finding | None:
+    """A verdict that cannot be found again from the record's parts is a word, not a judgement.
+
+    Records of older versions hold no readings of gates, no checked rows and no seal.
+    """
+    return Finding(record.evidence is not None, "" if record.evidence else "made by an older version: not judged anew")
+
+
+@rule("29", "record_is_sealed")
+def record_is_sealed(record: Record, context: RunContext) -> Finding | None:
+    """A number that was changed after it was written is nobody's measurement.
+
+    Digests over `record.json` and the run's tables, written last.
+    """
+    return None if record.evidence is None else Finding(not context.unsealed, context.unsealed or "as it was written")
 
 
 def _at(tree: object, path: str) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.context import RunContext
+from harness.context import RunContext, context_of
 from harness.record import Record, RuleOutcome, Verdict
 
 Severity = Literal["INVALID", "CAVEATS"]
@@ -14,10 +14,16 @@ Severity = Literal["INVALID", "CAVEATS"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found: whether it held, and one phrase with the numbers."""
+    """What a rule found: whether it held, and one phrase with the numbers; `known`: whether it could be judged."""
 
     ok: bool
     detail: str = ""
+    known: bool = True
+
+
+def unknown(why: str) -> Finding:
+    """A rule that applies and cannot be judged: a caveat by its name, whatever breaking it means (rule 30)."""
+    return Finding(False, f"could not be judged: {why}", known=False)
 
 
 Check = Callable[[Record, RunContext], Finding | None]
@@ -27,7 +33,9 @@ Check = Callable[[Record, RunContext], Finding | None]
 class Rule:
     """One rule: its number in the methodology, its name, what breaking it means, and the check.
 
-    A check returns None where it does not apply to the run. Its docstring says why the rule is there and how it looks.
+    A check returns None where it does not apply to the run, and `unknown` where it does and the evidence is missing; it
+    looks at the record alone, so that it says the same whenever the record is read. Its docstring says why the rule is
+    there and how it looks.
     """
 
     number: str
@@ -43,7 +51,16 @@ class Rule:
 
 _RULES: list[Rule] = []
 # Rules that a run breaks because of what else went on at that moment: the same run may keep them the next time.
-OF_THE_MOMENT = frozenset({"started_cold", "no_faster_than_the_device", "disk_was_not_shared"})
+OF_THE_MOMENT = frozenset(
+    {
+        "started_cold",
+        "files_stayed_cold",
+        "no_faster_than_the_device",
+        "disk_was_not_shared",
+        "clock_agrees_with_the_gates",
+        "distance_is_below_one",
+    }
+)
 
 
 def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Check], Check]:
@@ -63,25 +80,48 @@ def rules() -> list[Rule]:
 
 def spoilt(record: Record) -> bool:
     """Whether a finished run is INVALID for nothing but its moment, so that making it again may give a number."""
-    broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok}
+    broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok and outcome.known}
     invalid = {entry.name for entry in _RULES if entry.severity == "INVALID"}
     return record.status == "ok" and record.verdict == "INVALID" and broken & invalid <= OF_THE_MOMENT
 
 
-def judge(record: Record, context: RunContext) -> tuple[Verdict, list[RuleOutcome]]:
-    """The verdict and what each rule that applies said.
+def judged_anew(record: Record, unsealed: str) -> Record:
+    """The record as its own evidence judges it today; `unsealed` says why it is not what was written, if it is not.
 
-    `INVALID` where a rule that invalidates is broken or the run failed, `CAVEATS` where another one is, else `VALID`.
+    A record of an older version has no evidence: its verdict stays, and is CAVEATS at best.
     """
+    if record.evidence is not None:
+        context = context_of(record)
+        context.unsealed = unsealed
+        record.verdict, record.verdict_rules = judge(record, context)
+        return record
+    kept = next(entry for entry in _RULES if entry.name == "evidence_is_kept")
+    finding = kept.check(record, context_of(record))
+    if finding is not None:
+        outcome = RuleOutcome(rule=kept.number, name=kept.name, ok=finding.ok, detail=finding.detail)
+        record.verdict_rules = [*(one for one in record.verdict_rules if one.name != kept.name), outcome]
+    record.verdict = "CAVEATS" if record.verdict == "VALID" else record.verdict
+    return record
+
+
+def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, list[RuleOutcome]]:
+    """The verdict and what each rule that applies said, from the record's own evidence.
+
+    `INVALID` where a rule that invalidates is broken or the run failed, `CAVEATS` where another one is or one could not
+    be judged, else `VALID`.
+    """
+    context = context or context_of(record)
     outcomes: list[RuleOutcome] = []
     verdict: Verdict = "VALID"
     for entry in rules():
         finding = entry.check(record, context)
         if finding is None:
             continue
-        outcomes.append(RuleOutcome(rule=entry.number, name=entry.name, ok=finding.ok, detail=finding.detail))
+        outcomes.append(
+            RuleOutcome(rule=entry.number, name=entry.name, ok=finding.ok, detail=finding.detail, known=finding.known)
+        )
         if not finding.ok:
-            if entry.severity == "INVALID":
+            if entry.severity == "INVALID" and finding.known:
                 verdict = "INVALID"
             elif verdict == "VALID":
                 verdict = "CAVEATS"

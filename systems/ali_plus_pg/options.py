@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from systems.interface import Options
+from systems.interface import Options, auto
 from workloads.units import parse_bytes
 
 SPLITS = (0, 25, 50, 75, 100)
@@ -26,10 +26,11 @@ class AliPlusPgOptions(Options):
         "features without one); or a size such as 32MiB",
     )
     tune_batches: int = Field(0, ge=0, description="mini-batches of the first epoch that `auto` simulates; 0: all")
-    sampling_workers: int = Field(0, ge=0, le=256, description="mini-batches sampled beside each other; 0: one a core")
-    list_threads: int = Field(
-        8, ge=1, le=256, description="threads that share each of them and wait for pages of uncached lists"
+    sampling_workers: int = auto(most=256, description="mini-batches sampled beside each other")
+    list_threads: int = auto(
+        8, most=256, description="threads that share each of them and wait for pages of uncached lists"
     )
+    io_depth: int = Field(256, ge=1, le=4096, description="reads in flight for each extractor")
     prefetch: int = Field(1, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
     extractors: int = Field(
         0,
@@ -38,7 +39,6 @@ class AliPlusPgOptions(Options):
         description="mini-batches read beside each other; 0: two, or one where a small budget holds no more",
     )
     device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
-    io_depth: int = Field(256, ge=1, le=4096, description="reads in flight for each extractor")
     io_granularity: Literal["logical", "4096"] = Field(
         "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from systems.ali_plus_pg.options import AliPlusPgOptions
 from systems.engine import RowReader, split_tuner
 from systems.engine.bounds import batch_bounds
-from systems.engine.gather_loader import Tables, plan_tables
+from systems.engine.gather_loader import BETWEEN, Tables, plan_tables
 from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
 from systems.engine.row_reads import reader_arguments
 from systems.engine.static_cache import StaticCache
-from systems.engine.topology import indptr_item, sampling_items
+from systems.engine.topology import indptr_item, map_item, sampling_items
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes
@@ -71,9 +71,9 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     bounds = batch_bounds(workload)
     workers = sampling_workers(runtime, options)
     sampling = sampling_items(
-        bounds, workers=workers, waiting=options.prefetch * workers, list_threads=options.list_threads
+        bounds, workers=workers, waiting=options.prefetch * workers + BETWEEN, list_threads=options.list_threads
     )
-    topology = [indptr_item(workload), *sampling]
+    topology = [indptr_item(workload), *sampling, map_item(workload)]
     page_cache = _page_cache(workload, budget)
 
     def parts(extractors: int) -> tuple[Tables, list[PlanItem]]:

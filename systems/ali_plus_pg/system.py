@@ -68,7 +68,7 @@ class AliPlusPg(System):
 
     @cached_property
     def _sizes(self) -> Sizes:
-        return plan_sizes(self.workload, self.runtime, self.budget, self.options)
+        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
 
     def plan(self) -> Plan:
         """All buffers; see `planner.py`."""

@@ -84,6 +84,7 @@ class DataTiering(ZeroCopySystem):
         dataset, order = self.workload.dataset, 8 * self.workload.dataset.num_nodes
         return (
             PlanItem("original ids", order),
+            PlanItem("seed nodes of the reordered graph", self._bounds.seed_bytes),
             PlanItem("reordered dataset", dataset.total_bytes + order, "disk"),
         )
 
@@ -101,7 +102,7 @@ class DataTiering(ZeroCopySystem):
             (folder / _FOLDER).parent.mkdir()
             reorder(
                 workload.dataset, order, folder / _FOLDER, threads=self.runtime.cores, facts=facts,
-                budget_bytes=None if self.ignores_host_budget else self.budget.host,
+                budget_bytes=self.budget.host,
             )  # fmt: skip
             return {**asdict(facts), "seconds": time.monotonic() - began}
 

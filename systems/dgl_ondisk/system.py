@@ -14,6 +14,7 @@ from systems.engine.gather_loader import torch_dtype
 from systems.engine.host_features import HostFeatures, RowFile
 from systems.engine.reader import Granularity
 from systems.interface import Counters, PlanItem, SystemInfo
+from workloads.accelerator import aligned_host_tensor
 
 
 class DglOnDiskOptions(SamplingOptions, SamplerOption):
@@ -45,17 +46,19 @@ def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArgume
 
 
 class DiskRows:
-    """Rows of a file, each read by itself."""
+    """Rows of a file, each read by itself, at most `most` at a time."""
 
-    def __init__(self, source: RowFile, options: DglOnDiskOptions) -> None:
-        self._source = source
+    def __init__(self, source: RowFile, options: DglOnDiskOptions, most: int) -> None:
+        dtype = torch_dtype(source.dtype)
+        # One is enough, since loading waits for training; a new one each time leaves holes of all sizes in the heap.
+        self._table = aligned_host_tensor(most * source.row_bytes).view(dtype).view(most, source.dim)
         self._reader = RowReader(source.path, **reader_arguments(source, options))
         self._stats = ReadStats()
         self.mode = self._reader.mode
 
     def fetch(self, ids: torch.Tensor) -> torch.Tensor:
-        """Rows `ids` (int64 [n]) as [n, dim] on the host."""
-        rows = torch.empty(len(ids), self._source.dim, dtype=torch_dtype(self._source.dtype))
+        """Rows `ids` (int64 [n]) as [n, dim] on the host, there until the next call."""
+        rows = self._table[: len(ids)]
         self._stats.add(self._reader.read(ids, rows))
         return rows
 
@@ -73,8 +76,9 @@ class DiskRows:
         counters.queue_depth = self._reader.depth
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, free the rows."""
         self._reader.close()
+        self._table = torch.empty(0)
 
 
 class DglOnDisk(DglSystem):
@@ -89,7 +93,6 @@ class DglOnDisk(DglSystem):
         options=DglOnDiskOptions,
     )
     options: DglOnDiskOptions
-    ignores_host_budget = False
 
     _mode = "not prepared"
 
@@ -97,13 +100,14 @@ class DglOnDisk(DglSystem):
         reader = RowReader.plan_bytes(
             **reader_arguments(self._rows, self.options), num_ids=self._bounds.max_nodes, path=self._rows.path
         )
-        return (PlanItem("reader buffers", reader), *super()._staging_items())
+        table = PlanItem("rows read", self._bounds.max_nodes * self._rows.row_bytes)
+        return (PlanItem("reader buffers", reader), table)
 
     def _make_features(self) -> HostFeatures | None:
         return None
 
     def _storage(self, features: HostFeatures | None) -> DiskRows:
-        rows = DiskRows(self._rows, self.options)
+        rows = DiskRows(self._rows, self.options, self._bounds.max_nodes)
         self._mode = rows.mode
         return rows
 

@@ -5,6 +5,7 @@ All mini-batches of an episode are prepared together: one ranking, one set of ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -128,6 +129,7 @@ class Episodes:
                 slots, found = self._rank(reader, counts)
                 del counts
                 give_back_free_memory()
+                self._runtime.progress("searching a layout", math.nan)
                 layout = _Layout(self, ColdSamples(reader, slots), slots, found.levels, graph_bytes, index)
                 prediction = layout.search()
             with self._clock.stage("pack"), self._writer(folder) as writer:
@@ -141,7 +143,10 @@ class Episodes:
                     writer.add_rows(HOST, ranked[found.levels.direct :])
                 del ranked, layout
                 give_back_free_memory()
-                stats = writer.pack("individual" if options.packing == "individual" else "batched")
+                stats = writer.pack(
+                    "individual" if options.packing == "individual" else "batched",
+                    lambda share: self._runtime.progress("packing", share),
+                )
         return {
             "num_batches": len(index) // len(epochs),
             "fit": found.as_dict(),
@@ -175,6 +180,7 @@ class Episodes:
                 sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
                 pipe.stage("sample", workers, sample, jobs, sampled)
                 for number, batch in enumerate(pipe.results(sampled)):
+                    self._runtime.progress("sampling", number / len(jobs))
                     counts.add(batch.nodes)
                     graph_bytes[number] = arrays_bytes(graph_arrays(batch))
                     writer.append(batch)
@@ -281,6 +287,7 @@ class _Layout:
         for order, placements in self._segments(prediction):
             orders.append(order)
             for placement in placements:
+                self._episodes._runtime.progress("laying out chunks", placement.batch / len(self._cold))
                 batch = samples.read(placement.batch)
                 arrays = graph_arrays(batch)
                 if not self._sampling_only:

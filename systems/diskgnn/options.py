@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from systems.interface import Options
+from systems.interface import Options, auto
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 
@@ -51,8 +51,8 @@ class DiskGnnOptions(Options):
     )  # fmt: skip
     pipeline: bool = Field(True, description="stages of successive mini-batches at the same time (Section 5.3)")
     queue: int = Field(2, ge=1, le=64, description="mini-batches that wait between two workers, fewer in little memory")
-    samplers: int = Field(0, ge=0, le=256, description="threads that sample beforehand; 0: one for each core")
-    readers: int = Field(2, ge=1, le=64, description="threads that read single rows, a mini-batch each")
+    readers: int = auto(2, most=64, description="threads that read single rows, a mini-batch each")
+    samplers: int = auto(most=256, description="threads that sample beforehand")
     io_depth: int = Field(128, ge=1, le=4096, description="single-row reads in flight for each reader")
     io_granularity: Literal["logical", "4096"] = Field(
         "logical", description="smallest read: the device's logical block, or 4096 as in the paper"

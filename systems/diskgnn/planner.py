@@ -16,8 +16,9 @@ from systems.engine.batch_store import BatchWriter
 from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.packed_store import PackedWriter, slot_rows
 from systems.engine.reader import RowReader
-from systems.engine.topology import indptr_item, row_bytes
+from systems.engine.topology import indptr_item, map_item, row_bytes
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
@@ -168,9 +169,12 @@ def _device_rows(
             f"largest mini-batch, {format_bytes(limit)} is left of the device budget",
             "raise device memory or lower the batch size or fan-out",
         )
-    if options.device_cache == "auto":
+    if options.device_cache == "auto" and runtime.accelerator.keeps_rows:
         return min(fitting, nodes + buffers * bounds.max_nodes), None
-    wanted = 0 if options.device_cache == "off" else parse_bytes(options.device_cache, "device_cache") // row
+    none = options.device_cache in ("auto", "off")
+    wanted = 0 if none else parse_bytes(options.device_cache, "device_cache") // row
+    if wanted and not runtime.accelerator.keeps_rows:
+        raise BudgetError(f"{NAME}: no room for a device_cache of {options.device_cache}", NO_ROWS)
     if wanted + bounds.max_nodes > fitting:
         raise BudgetError(
             f"{NAME}: device_cache of {options.device_cache} leaves no room for a mini-batch of {bounds.max_nodes} "
@@ -242,6 +246,8 @@ def _preparing(
             PlanItem("access counts", 4 * nodes),
             PlanItem("samplers", samplers * (bounds.scratch_bytes + bounds.sampled_bytes)),
             PlanItem("sampled mini-batches", waiting),
+            map_item(workload),
+            PlanItem("seed nodes", (drawn + 2) * bounds.seed_bytes // 3),
         ),
         "ranking": (
             PlanItem("access counts and ranks", AccessCounts.plan_bytes(nodes, ranked) + 4 * nodes),

@@ -51,7 +51,8 @@ class DiskGnn(System):
 
     @cached_property
     def _sizes(self) -> Sizes:
-        return plan_sizes(self.workload, self.runtime, self.budget, self.options, len(self._episode_of(0)))
+        drawn = len(self._episode_of(0))
+        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, drawn))
 
     def plan(self) -> Plan:
         """All buffers; see `planner.py`."""

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
+from systems.interface import Progress, silent
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DatasetError
 from workloads.models import aggregated_width
@@ -73,6 +74,7 @@ def aggregate_first_layer(
     threads: int | None = None,
     dtype: str = "float32",
     facts: AggregateFacts | None = None,
+    progress: Progress = silent,
 ) -> Path:
     """Write the aggregate of every node as an `.npy` table with its data from byte 4096 on.
 
@@ -85,6 +87,7 @@ def aggregate_first_layer(
         budget_bytes: bytes that this may hold; the fewer, the more rounds. None: one round.
         dtype: `float32`, or `float16` to round the finished rows.
         facts: filled when given.
+        progress: told which share is done.
 
     Returns:
         `path`; the table is [N, aggregated_width(workload.model, D)].
@@ -97,7 +100,8 @@ def aggregate_first_layer(
         OSError: the table cannot be written.
     """
     width = aggregated_width(workload.model, workload.dataset.dim)
-    job = _Aggregation(workload, budget_bytes, threads or len(os.sched_getaffinity(0)), facts or AggregateFacts())
+    cores = threads or len(os.sched_getaffinity(0))
+    job = _Aggregation(workload, budget_bytes, cores, facts or AggregateFacts(), progress)
     target = Path(path)
     with target.open("wb", buffering=0) as file:
         file.write(padded_header(np.dtype(dtype), (workload.dataset.num_nodes, width)))
@@ -114,7 +118,10 @@ def aggregate_first_layer(
 class _Aggregation:
     """One pass over the targets."""
 
-    def __init__(self, workload: Workload, budget: int | None, threads: int, facts: AggregateFacts) -> None:
+    def __init__(
+        self, workload: Workload, budget: int | None, threads: int, facts: AggregateFacts, progress: Progress
+    ) -> None:
+        self._progress = progress
         self._dataset = dataset = workload.dataset
         self._gcn = workload.model.name == "gcn"
         self._threads = threads
@@ -204,7 +211,8 @@ class _Aggregation:
         none = np.empty(0, dtype=np.float32)
         wanted = np.flatnonzero(counts)
         self._facts.skipped_pieces += len(counts) - len(wanted)
-        for piece, rows in self._pieces(wanted):
+        for number, (piece, rows) in enumerate(self._pieces(wanted)):
+            self._progress("aggregating", (self._facts.rounds + number / len(wanted)) / len(self._rounds))
             first = piece * piece_rows
             weights = none if self._scale is None else self._scale[first : first + len(rows)]
             sound = _native.add_rows(

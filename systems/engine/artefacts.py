@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from systems.engine.memory import give_back_free_memory
 from workloads.errors import BudgetError, DataIOError
 from workloads.tempfolder import locked, remove_stale, sync, temporary_prefix, try_lock
 from workloads.units import format_bytes
@@ -108,6 +109,7 @@ def prepare(
     try:
         began = time.monotonic()
         facts = dict(make(folder) or {})
+        give_back_free_memory()  # what preparing took is for what comes after it
         _within(folder, name, disk_budget)
         _seal(folder, text, facts, began)
         if wanted.exists():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workloads.sampling.make import largest_batch
+from workloads.sampling.seeds import plan_bytes
 from workloads.workload import Workload
 
 # The harness may have looked at fewer epochs than a run has: allow for batches of the others that are larger.
@@ -25,6 +26,7 @@ class Bounds:
         sampled_bytes: bytes of a sampled mini-batch's arrays.
         scratch_bytes: working memory of one sampler.
         num_batches: mini-batches an epoch.
+        seed_bytes: the training nodes and an epoch's order of them.
     """
 
     max_nodes: int
@@ -32,6 +34,7 @@ class Bounds:
     sampled_bytes: int
     scratch_bytes: int
     num_batches: int
+    seed_bytes: int = 0
 
 
 _LOCK = threading.Lock()
@@ -68,4 +71,5 @@ def _find(workload: Workload) -> Bounds:
         sampled_bytes=math.ceil(exact.max_nbytes * growth),
         scratch_bytes=math.ceil(exact.scratch_bytes * growth),
         num_batches=int(nodes.shape[1]),
+        seed_bytes=plan_bytes(len(workload.dataset.memmap("train"))),
     )

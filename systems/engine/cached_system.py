@@ -22,8 +22,8 @@ from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
 from systems.engine.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.host_features import HostFeatures, HostStore, RowFile, feature_rows
-from systems.engine.topology import DatasetFiles, indptr_item, loaded, sampling_items
-from systems.interface import Batch, Counters, Options, Plan, PlanItem, System
+from systems.engine.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
+from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, auto
 from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
@@ -33,15 +33,15 @@ Ids = npt.NDArray[np.int64]
 RankingName = ranking.Method
 # A node's score while it is ranked, and its order, with the copies that sorting makes.
 _RANKING_BYTES = 40
-# The least it reads the graph with.
-_RANKING_BUFFERS = 3 << 20
+# The least it reads the graph with; PageRank has windows over the nodes beside.
+_RANKING_BUFFERS, _PAGERANK_BUFFERS = 3 << 20, 10 << 20
 
 
 class SamplingOptions(Options):
     """How far sampling runs ahead."""
 
-    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
-    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
+    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
+    sampling_workers: int = auto(most=256, description="threads that sample")
 
 
 class LoaderOptions(SamplingOptions):
@@ -95,9 +95,11 @@ def ranked(system: System, method: RankingName, budget_bytes: int | None = None)
     workload = system.workload
 
     def make(folder: Path) -> dict[str, str]:
+        runtime = system.runtime
         scores = ranking.scores(
-            workload, method, budget_bytes=budget_bytes, threads=system.runtime.cores, scratch=system.runtime.scratch
-        )
+            workload, method, budget_bytes=budget_bytes, threads=runtime.cores, scratch=runtime.scratch,
+            progress=runtime.progress,
+        )  # fmt: skip
         order = ranking.top(scores, len(scores))
         np.save(folder / "order.npy", order.astype(np.int32 if len(order) < 2**31 else np.int64))
         return {"method": method}
@@ -114,12 +116,11 @@ def highest(prepared: Prepared, k: int) -> Ids:
 class CachedSystem(System):
     """Features in host memory; see the module. Under a cap that is too small it runs out of memory, unless mapped.
 
-    Its plan states what it needs, but with `host_store=memory` the host budget is not held against it: the kernel is to
-    say no (status `oom`), as the papers' tables have it.
+    With `host_store=memory` its plan refuses a budget that does not hold graph and features, and the run ends as `oom`,
+    as the papers' tables have it.
     """
 
     options: SamplingOptions
-    ignores_host_budget: bool = True
     aggregated: ClassVar[bool] = False
     loader: ClassVar[type[CacheLoader]] = CacheLoader
 
@@ -131,6 +132,11 @@ class CachedSystem(System):
     @property
     def _mapped(self) -> bool:
         return self._store == "mapped"
+
+    @classmethod
+    def loads_everything(cls, options: Options) -> bool:
+        """Unless graph and features are mapped, or rows are read."""
+        return isinstance(options, LoaderOptions) and options.host_store == "memory"
 
     @property
     def _store(self) -> HostStore:
@@ -184,12 +190,14 @@ class CachedSystem(System):
 
     def _topology_items(self) -> tuple[PlanItem, ...]:
         dataset = self.workload.dataset
-        loaded = (
-            () if self._mapped else (PlanItem("indices", self._index_bytes), PlanItem("labels", 8 * dataset.num_nodes))
-        )
+        loaded: tuple[PlanItem, ...] = (
+            PlanItem("indices", self._index_bytes), PlanItem("labels", 8 * dataset.num_nodes),
+        )  # fmt: skip
+        if self._mapped:
+            loaded = (map_item(self.workload, features=isinstance(self.options, LoaderOptions)),)
         return (
             indptr_item(self.workload), *loaded,
-            *sampling_items(self._bounds, workers=self._workers, waiting=self._waiting),
+            *sampling_items(self._bounds, workers=self._workers, waiting=self._waiting + self._ahead),
         )  # fmt: skip
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
@@ -202,7 +210,8 @@ class CachedSystem(System):
     def _host_items(self) -> tuple[PlanItem, ...]:
         items = self._topology_items()
         if self.runtime.stages != "sample":
-            items += (*HostFeatures.items(self._rows, self._store), *self._staging_items())
+            alias = PlanItem("alias lists", 16 * (self._ahead + 1) * self._bounds.max_nodes)
+            items += (*HostFeatures.items(self._rows, self._store), alias, *self._staging_items())
         return items
 
     @property
@@ -231,18 +240,23 @@ class CachedSystem(System):
 
     def plan(self) -> Plan:
         """Graph and features where they are loaded, mini-batches under way, the device table at its largest."""
-        self.ignores_host_budget = not self._mapped
+        return self.fit(self._plan)
+
+    def _plan(self) -> Plan:
         self._check_workload()
         items = self._host_items
         if self.runtime.stages != "sample":
             items += (*self._sizes.items(), *self._prepared_items())
-            if self._caches and self._mapped:
+            if self._sizes.most_rows:
                 # Before any of the others is there; what it takes beyond them.
                 planned = sum(item.bytes for item in items if item.tier == "host")
-                wanted = _RANKING_BYTES * self._rows.num_rows + _RANKING_BUFFERS
+                pagerank = "pagerank" in getattr(self.options, "ranking", "")
+                wanted = _RANKING_BYTES * self._rows.num_rows + (_PAGERANK_BUFFERS if pagerank else _RANKING_BUFFERS)
                 items += (PlanItem("ranking", max(0, wanted - planned)),)
-        budget = replace(self.budget, host=None) if self.ignores_host_budget else self.budget
-        return Plan(items).require(self.info.name, budget, "raise memory, or lower cache, batch size or fan-out")
+        fix = "raise memory, or lower cache, batch size or fan-out"
+        if self._store == "memory":
+            fix = "raise memory, or set host_store=mapped, which leaves graph and features to the page cache"
+        return Plan(items).require(self.info.name, self.budget, fix)
 
     def _check_workload(self) -> None:
         """Refuse what the system cannot do."""
@@ -271,8 +285,7 @@ class CachedSystem(System):
         options = self.options
         if not isinstance(options, CacheOptions) or not self._sizes.most_rows:
             return None
-        budget = None if self.ignores_host_budget else self.budget.host
-        order = ranked(self, options.ranking, budget)
+        order = ranked(self, options.ranking, self.budget.host)
         self._prepared += (order,)
         return order
 

@@ -22,6 +22,10 @@ from workloads.errors import InputError
 
 Ids = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
+Nodes = npt.NDArray[np.uint32]
+#: A slot without a row.
+NOBODY = 0xFFFFFFFF
+_NOBODY = np.empty(0, dtype=np.uint32)
 _AHEAD = 2  # mini-batches whose ids are read while one is planned
 
 
@@ -54,6 +58,8 @@ class ChangesetPlan:
         num_nodes: nodes of the graph.
         capacity: rows of the cache.
         threads: of the native passes.
+        resident: uint32 [slots], at most `capacity`: whose row each of the first slots has already (`contents` of an
+            earlier plan); where the cache begins with such a row, it begins with it there.
         prefill: start with the rows used first, as many as fit (the paper's initialisation); False: empty.
 
     Raises:
@@ -68,6 +74,7 @@ class ChangesetPlan:
         num_nodes: int,
         capacity: int,
         threads: int = 1,
+        resident: Nodes = _NOBODY,
         prefill: bool = True,
     ) -> None:
         try:
@@ -76,6 +83,8 @@ class ChangesetPlan:
             raise InputError(f"changesets cannot be planned: {error}", "lower the superbatch size") from None
         self._nodes = nodes
         self._count = len(sizes)
+        self._capacity = max(0, min(capacity, num_nodes))
+        self._resident = resident
         self._prefill = prefill
 
     def look_ahead(self, stop: Callable[[], bool] = lambda: False) -> None:
@@ -90,17 +99,34 @@ class ChangesetPlan:
             for batch, nodes in self._stream(range(self._count), stop):
                 if self._native.fill(batch, nodes):
                     break
-        self._native.begin()
+        self._native.begin(self._resident)
 
     @property
     def filled(self) -> int:
-        """Rows in the cache at the start."""
+        """Rows in the cache at the start, those that are there already with them."""
         return self._native.filled
 
-    def initial(self, piece: int = 1 << 16) -> Iterator[Ids]:
-        """Nodes of slots 0, 1, …, ascending, in pieces; between `look_ahead` and `changesets`."""
-        for begin in range(0, self.filled, piece):
-            yield self._native.held(begin, begin + piece)
+    def initial(self, piece: int = 1 << 16) -> Iterator[tuple[Ids, Ints]]:
+        """Nodes whose rows are to be read at the start, ascending, and their slots, in pieces of at most `piece`.
+
+        Between `look_ahead` and `changesets`.
+        """
+        for begin in range(0, self._capacity, piece):
+            nodes = self._native.held(begin, begin + piece)
+            there = self._resident[begin : begin + piece]
+            wanted = nodes >= 0
+            wanted[: len(there)] &= nodes[: len(there)] != there
+            slots = np.flatnonzero(wanted)
+            if len(slots):
+                yield nodes[slots], (slots + begin).astype(np.int32)
+
+    def contents(self, slots: int, piece: int = 1 << 16) -> Nodes:
+        """Whose row each of the first `slots` slots has once all changesets were carried out; after `changesets`."""
+        found = np.full(min(slots, self._capacity), NOBODY, dtype=np.uint32)
+        for begin in range(0, len(found), piece):
+            held = self._native.held(begin, min(begin + piece, len(found)))
+            found[begin : begin + piece] = np.where(held < 0, NOBODY, held)
+        return found
 
     def changesets(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Changeset]:
         """The third pass: one changeset for each mini-batch, in order."""

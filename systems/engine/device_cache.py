@@ -21,7 +21,7 @@ from systems.engine.gather_loader import torch_dtype
 from systems.engine.host_features import HostFeatures, RowFile
 from systems.engine.pipeline import Stopped
 from systems.interface import MemoryBudget, PlanItem, Tier
-from workloads.accelerator import Accelerator
+from workloads.accelerator import NO_ROWS, Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes, parse_bytes
@@ -147,6 +147,8 @@ def plan_cache(
     else:
         # The map from nodes to cache rows is on the host too.
         room = None if host_left is None else max(0, host_left - table - 4 * source.num_rows - _PAGE)
+    if not accelerator.keeps_rows:
+        room = 0
     fitting = source.num_rows if room is None else min(source.num_rows, room // row)
     rows = fitting
     if wanted != "auto":
@@ -155,7 +157,7 @@ def plan_cache(
             raise BudgetError(
                 f"{system}: device cache of {wanted} needs {format_bytes(rows * row)}, {format_bytes(room or 0)} is "
                 f"left after {format_bytes(table)} of buffers and a reserve of {format_bytes(kept)}",
-                "lower cache or reserve, or raise device memory",
+                "lower cache or reserve, or raise device memory" if accelerator.keeps_rows else NO_ROWS,
             )
     return CacheSizes(source, rows, buffer_rows, kept, limit, "host" if on_host else "device", keeps_map)
 

@@ -26,6 +26,7 @@ from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Fetch = Callable[[torch.Tensor], torch.Tensor]
+_PIECE = 1 << 20
 INSTALL = "install it with `pip install dgl==1.1.3 setuptools`"
 
 
@@ -68,6 +69,14 @@ def nodes_only(dgl: Any, num_nodes: int) -> Any:
     """A graph without edges, for a DataLoader whose sampler never asks DGL for any."""
     nothing = torch.empty(0, dtype=torch.int64)
     return dgl.graph((nothing, nothing), num_nodes=num_nodes)
+
+
+def int64_of(ids: npt.NDArray[Any]) -> Ids:
+    """Memory-mapped ids as int64 in memory, a piece at a time: nothing is there twice."""
+    found = np.empty(len(ids), dtype=np.int64)
+    for start in range(0, len(ids), _PIECE):
+        found[start : start + _PIECE] = ids[start : start + _PIECE]
+    return found
 
 
 def dgl_graph(dgl: Any, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any]) -> Any:

@@ -23,6 +23,7 @@ from systems.engine.dgl_bridge import (
     TakesSampled,
     data_loader,
     dgl_graph,
+    int64_of,
     nodes_only,
     require_dgl,
 )
@@ -181,10 +182,16 @@ class DglSystem(CachedSystem):
         return self._dgl_samples and self._mapped and self.workload.dataset.index_dtype != np.int64
 
     def _topology_items(self) -> tuple[PlanItem, ...]:
-        items = super()._topology_items()
+        items = (*super()._topology_items(), PlanItem("seed nodes of DGL", self._dgl_seed_bytes))
         if self._mapped and self._dgl_samples:
             items += (PlanItem("indptr of DGL", 8 * (self.workload.dataset.num_nodes + 1)),)
         return (*items, PlanItem("indices of DGL", self._index_bytes)) if self._converted else items
+
+    @property
+    def _dgl_seed_bytes(self) -> int:
+        """DGL's DataLoader has the seed nodes of an epoch, their places, and the seed nodes by those."""
+        wanted = self._bounds.num_batches * self.workload.sampler.batch_size
+        return 24 * min(wanted, len(self.workload.dataset.memmap("train")))
 
     def _check_workload(self) -> None:
         super()._check_workload()
@@ -200,8 +207,8 @@ class DglSystem(CachedSystem):
             )
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
-        """DGL gathers into a new tensor for each mini-batch; torch may still hold the one before."""
-        return (PlanItem("rows gathered by DGL", 2 * self._bounds.max_nodes * self._rows.row_bytes),)
+        """DGL gathers into a new tensor for each mini-batch: torch may hold the one before, the heap a hole of one."""
+        return (PlanItem("rows gathered by DGL", 3 * self._bounds.max_nodes * self._rows.row_bytes),)
 
     def _make_sample(self) -> Sample:
         dgl = require_dgl(self.info.name)
@@ -211,13 +218,13 @@ class DglSystem(CachedSystem):
             # Our sampler reads the map; DGL asks its graph for nothing but how many nodes there are.
             self._graph = nodes_only(dgl, dataset.num_nodes)
             if self._dgl_samples:
-                indices = dataset.load("indices") if self._converted else dataset.memmap("indices")
+                indices = int64_of(dataset.memmap("indices")) if self._converted else dataset.memmap("indices")
                 self._graph = dgl_graph(dgl, dataset.load("indptr"), indices)
                 self._labels = dataset.memmap("labels")
             return sample
         self._check_files()
         indptr, labels = dataset.load("indptr"), dataset.load("labels")
-        indices = dataset.load("indices").astype(np.int64, copy=False)
+        indices = int64_of(dataset.memmap("indices"))
         self._graph = dgl_graph(dgl, indptr, indices)
         self._labels = labels if self._dgl_samples else None
         return self._sample_of(indptr, indices, labels)

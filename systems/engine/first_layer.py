@@ -88,7 +88,7 @@ class FirstLayerSystem(CachedSystem):
             facts = AggregateFacts()
             aggregate_first_layer(
                 workload, folder / _FILE, threads=self.runtime.cores, dtype=workload.dataset.feature_dtype.name,
-                budget_bytes=None if self.ignores_host_budget else budget.host, facts=facts,
+                budget_bytes=budget.host, facts=facts, progress=self.runtime.progress,
             )  # fmt: skip
             return asdict(facts)
 
@@ -128,4 +128,4 @@ def shorter_bounds(workload: Workload) -> Bounds:
         return batch_bounds(replace(workload, sampler=replace(sampler, fanout=sampler.fanout[:-1])))
     whole = batch_bounds(workload)
     seeds = min(workload.dataset.num_nodes, sampler.batch_size)
-    return Bounds(seeds, 0, 16 * seeds, 0, whole.num_batches)
+    return Bounds(seeds, 0, 16 * seeds, 0, whole.num_batches, whole.seed_bytes)

@@ -25,6 +25,11 @@ def _mapped_file(table: Array | torch.Tensor) -> tuple[Path, int] | None:
     return None
 
 
+def order_bytes(rows: int) -> int:
+    """Bytes that gathering so many rows of a memory map takes beside them."""
+    return 4 * rows
+
+
 def gather(table: Array | torch.Tensor, rows: Array | torch.Tensor, out: Array | torch.Tensor, threads: int) -> None:
     """Copy row `rows[i]` of `table` to `out[i]`, on `threads` threads with the caller's among them.
 
@@ -46,7 +51,8 @@ def gather(table: Array | torch.Tensor, rows: Array | torch.Tensor, out: Array |
         size = path.stat().st_size
         if size < offset + source.nbytes:
             raise _cut(path, size)
-    fault = _native.gather(source, as_ids(rows), as_rows(out, source.shape[1]), max(1, threads))
+    # Rows of a map are asked for in the order of the file: those of one page are one fault.
+    fault = _native.gather(source, as_ids(rows), as_rows(out, source.shape[1]), max(1, threads), place is not None)
     if fault >= 0:
         path, offset = place or (Path("a memory map"), 0)
         raise _cut(path, offset + fault)

@@ -27,6 +27,9 @@ from workloads.units import format_bytes
 Gather = Callable[[npt.NDArray[np.int64], npt.NDArray[np.generic]], None]
 Fill = Callable[[SampledBatch, "HostTable"], "torch.Tensor | None"]
 
+#: Sampled mini-batches between those that wait and the one in training: one waits for a table, one has its rows.
+BETWEEN = 2
+
 T = TypeVar("T")
 
 

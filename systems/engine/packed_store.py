@@ -126,7 +126,6 @@ class PackedReader:
         self.num_batches = len(self.offsets)
         self.request_bytes = request_bytes
         self.depth = depth
-        self._held: dict[int, NDArray[np.uint8]] = {}
         self._stats = ReadStats()
         try:
             self._queue: _native.RangeQueue | None = _native.RangeQueue(
@@ -176,7 +175,6 @@ class PackedReader:
                     )
                 target = flat[: sizes[part]]
                 ticket = self._open().submit(offset, sizes[part], target)
-                self._held[ticket] = target  # written to until it was waited for
                 pending._tickets.append((part, ticket, target))
                 self._count(self._stats, sizes[part])
             offset += sizes[part]
@@ -237,7 +235,6 @@ class PackedReader:
         queue, self._queue = self._queue, None
         if queue is not None:
             queue.close()
-        self._held.clear()
 
     def __enter__(self) -> PackedReader:
         return self
@@ -251,7 +248,6 @@ class PackedReader:
         for _, ticket, _ in pending._tickets:
             if self._queue is not None:
                 self._queue.wait(ticket)
-            self._held.pop(ticket, None)
 
     def _open(self) -> _native.RangeQueue:
         if self._queue is None:
@@ -275,7 +271,6 @@ class PackedReader:
         for part, ticket, memory in tickets:
             problem, arrived_s = self._open().wait(ticket)
             latest = max(latest, arrived_s)
-            self._held.pop(ticket, None)
             if problem is not None:
                 code, offset = problem
                 failure = failure or io_failed(self.path, offset, code)

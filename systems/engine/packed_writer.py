@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -148,8 +148,10 @@ class PackedWriter:
             ]
         self._rows[name] = (len(wanted), pieces)
 
-    def pack(self, method: Literal["batched", "individual"] = "batched") -> PackStats:
-        """Fill in all features and write the index. The writer is closed then.
+    def pack(
+        self, method: Literal["batched", "individual"] = "batched", done: Callable[[float], None] = lambda share: None
+    ) -> PackStats:
+        """Fill in all features and write the index; `done` is told the share. The writer is closed then.
 
         Raises:
             DataIOError: a read or write failed, the disk is full; nothing is left.
@@ -158,7 +160,7 @@ class PackedWriter:
         self._buffer = np.empty(0, np.uint8)
         with self._cleaned():
             run = pack_batched if method == "batched" else pack_individually
-            stats, digests = run(self._table, self._job, self._options)
+            stats, digests = run(self._table, self._job, self._options, done)
             index: dict[str, Any] = {
                 "version": np.int64(VERSION),
                 "row_bytes": np.int64(self._table.row_bytes),

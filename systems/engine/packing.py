@@ -7,10 +7,11 @@ random reads. Both write the same bytes.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,8 +257,12 @@ def _holding(groups: list[list[int]], row_bytes: int, num_rows: Sequence[int], o
     return plan(fitting) if fitting else None
 
 
-def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[PackStats, NDArray[np.uint64]]:
+def pack_batched(
+    table: RowTable, job: PackJob, options: PackOptions, done: Callable[[float], None] = lambda share: None
+) -> tuple[PackStats, NDArray[np.uint64]]:
     """Fill the job's chunks while the table is streamed once (or once a pass); XXH3 of each chunk with its padding.
+
+    `done` is told the share of the passes that are over; NaN where there is one alone.
 
     Raises:
         DataIOError: a read or a write failed; names file and offset.
@@ -268,7 +273,8 @@ def pack_batched(table: RowTable, job: PackJob, options: PackOptions) -> tuple[P
     digests = np.zeros(len(job.chunks), np.uint64)
     plan = plan_packing(table.num_rows * table.row_bytes, table.row_bytes, [chunk[3] for chunk in job.chunks], options)
     stats = PackStats(passes=len(plan.groups), partition_bytes=plan.partition_rows * table.row_bytes)
-    for group in plan.groups:
+    for turn, group in enumerate(plan.groups):
+        done(turn / len(plan.groups) if len(plan.groups) > 1 else math.nan)
         ids = np.empty(sum(job.chunks[number][3] for number in group), np.uint32)
         rows = np.empty((len(group), 4), np.int64)
         at = 0
@@ -361,7 +367,9 @@ def _reorder(row_bytes: int, job: PackJob, digests: NDArray[np.uint64], options:
             os.close(handle)
 
 
-def pack_individually(table: RowTable, job: PackJob, options: PackOptions) -> tuple[PackStats, NDArray[np.uint64]]:
+def pack_individually(
+    table: RowTable, job: PackJob, options: PackOptions, done: Callable[[float], None] = lambda share: None
+) -> tuple[PackStats, NDArray[np.uint64]]:
     """Fill the job's chunks one after another, each by random direct reads of its rows and one sequential write.
 
     Kept for comparison (the paper's "individual packing"). Same results, same errors as `pack_batched`.
@@ -384,6 +392,7 @@ def pack_individually(table: RowTable, job: PackJob, options: PackOptions) -> tu
         rows_at_once = max(1, (options.memory_bytes - reader.memory_bytes) // (each * unit)) * unit
         buffer = aligned_empty(padded(min(rows_at_once, longest) * table.row_bytes))
         for number, (file, offset, begin, count, order) in enumerate(job.chunks):
+            done(number / len(job.chunks))
             if count == 0:
                 continue
             ids = job.spooled(begin, count)

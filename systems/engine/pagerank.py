@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
+from systems.interface import Progress, silent
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DatasetError
 from workloads.units import format_bytes
@@ -63,6 +64,7 @@ def reverse_pagerank(
     budget_bytes: int | None = None,
     threads: int | None = None,
     facts: PageRankFacts | None = None,
+    progress: Progress = silent,
 ) -> Doubles:
     """The score of every node.
 
@@ -71,6 +73,7 @@ def reverse_pagerank(
         iterations: so many; None: until the scores change by less than `tolerance` in all (100 at most).
         budget_bytes: bytes that this may hold; what is left over keeps edges in memory. None: all of them.
         facts: filled when given.
+        progress: told which share of a pass over the graph is done.
 
     Returns:
         float64 [N].
@@ -85,7 +88,7 @@ def reverse_pagerank(
     entries = int(_native.binned_entries(num_nodes))
     held = 8 * num_nodes * (2 if iterations is None else 1) + 8 * entries
     threads = threads or len(os.sched_getaffinity(0))
-    graph = _Graph(workload, _share(workload, held, budget_bytes), threads, facts)
+    graph = _Graph(workload, _share(workload, held, budget_bytes), threads, facts, progress)
     scores = np.full(num_nodes, 1.0 / num_nodes)
     if weighted:
         train = workload.dataset.load("train")
@@ -156,8 +159,12 @@ class _Kept:
 class _Graph:
     """The graph as a stream of edges; a prefix of it is kept after the first pass."""
 
-    def __init__(self, workload: Workload, share: _Share, threads: int, facts: PageRankFacts) -> None:
+    def __init__(
+        self, workload: Workload, share: _Share, threads: int, facts: PageRankFacts, progress: Progress
+    ) -> None:
         self._dataset = workload.dataset
+        self._facts = facts
+        self._progress = progress
         self._share = share
         self._threads = threads
         self._reads = facts.reads
@@ -193,9 +200,14 @@ class _Graph:
                     self._add(room, sources, indptr, first, begin, scores, sums)
                 if own is not None:
                     waiting.append(own)
+                self._tell(int(indptr[-1]))
         _native.add_along([*waiting, self._group], scores, sums, self._threads)
         self._group.clear()
         self._keeping = False
+        self._tell(self._dataset.num_edges)
+
+    def _tell(self, edges: int) -> None:
+        self._progress(f"PageRank, pass {self._facts.iterations + 1}", edges / max(1, self._dataset.num_edges))
 
     def _add(
         self,

@@ -1,18 +1,16 @@
 """A dataset cut into partitions of nodes and buckets of edges, each in one piece on disk (MariusGNN's layout).
 
-Partition k holds `size` nodes by ascending id. `features.bin` has their rows one partition after another;
-`topology.bin` has for each partition its node ids, the lengths of their neighbour lists and the list order (one byte an
-in-edge: the partition it comes from), then the edge buckets row by row: bucket (i, j) holds the source ids of the edges
-from j to i. So the graph among any set of partitions is read without an edge that leaves the set, by large reads in
-place, and every list comes back in its own order.
+Partition k holds `size` nodes by ascending id. `features.bin` has their rows one partition after another, each from a
+page on; `topology.bin` has for each partition its node ids, the lengths of their neighbour lists and the list order
+(one byte an in-edge: the partition it comes from), then the edge buckets row by row: bucket (i, j) holds the source ids
+of the edges from j to i. So the graph among any set of partitions is read without an edge that leaves the set, by large
+reads in place, and every list comes back in its own order. `partition_writer.py` writes them.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.gather import gather
 from systems.engine.memory import aligned_empty
+from systems.engine.ordered_stream import OrderedReads, ordered_stream
 from systems.engine.reader import RowReader
 from systems.engine.topology import row_bytes
 from workloads.dataset import Part
 from workloads.errors import DatasetError, InputError
 from workloads.workload import Workload
 
-SECTOR = 512
-#: Bytes of each of the two files that may wait in memory to be written out.
-WAITING_BYTES = 8 << 20
+SECTOR, PAGE = 512, 4096
 FEATURES, TOPOLOGY, COUNTS = "features.bin", "topology.bin", "counts.npy"
+
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 64 << 10, 4 << 20
 
 Ids = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -41,6 +39,11 @@ Bytes = npt.NDArray[np.uint8]
 def sectors(nbytes: Any) -> Any:
     """Bytes rounded up to whole sectors."""
     return -(-nbytes // SECTOR) * SECTOR
+
+
+def pages(nbytes: Any) -> Any:
+    """Bytes rounded up to whole pages."""
+    return -(-nbytes // PAGE) * PAGE
 
 
 @dataclass(frozen=True)
@@ -118,22 +121,31 @@ class Layout:
         self.order_bytes = sectors(in_edges)
         self.list_bytes: Ids = self.ids_bytes + self.degree_bytes + self.order_bytes
         self.list_at: Ids = np.cumsum(self.list_bytes) - self.list_bytes
-        #: Bytes of the buckets, in whole sectors, and where they begin.
+        #: Bytes of the buckets, in whole sectors, and where they begin: row by row, behind the lists, from a page on.
         self.bucket_bytes: Ids = sectors(counts * parts.index_dtype.itemsize)
         flat = self.bucket_bytes.reshape(-1)
-        self.bucket_at: Ids = (int(self.list_bytes.sum()) + np.cumsum(flat) - flat).reshape(counts.shape)
-        self.feature_at: Ids = np.arange(parts.count, dtype=np.int64) * parts.slot_bytes
+        self.buckets_begin = int(pages(self.list_bytes.sum()))
+        self.bucket_at: Ids = (self.buckets_begin + np.cumsum(flat) - flat).reshape(counts.shape)
         self.feature_bytes: Ids = sectors(nodes * parts.row_bytes)
+        self.feature_at: Ids = np.cumsum(pages(self.feature_bytes)) - pages(self.feature_bytes)
 
     @property
     def topology_file_bytes(self) -> int:
         """Bytes of `topology.bin`."""
-        return int(self.list_bytes.sum() + self.bucket_bytes.sum())
+        return int(pages(self.buckets_begin + self.bucket_bytes.sum()))
 
     @property
     def feature_file_bytes(self) -> int:
         """Bytes of `features.bin`."""
-        return int(self.feature_at[-1] + self.feature_bytes[-1])
+        return int(pages(self.feature_bytes).sum())
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes on disk at most while the files are made: `topology.bin` and first its scratch file, then the rows."""
+        rows = pages(self.counts.sum(axis=1) * self.parts.index_dtype.itemsize)
+        # A row that memory cannot hold is split once more.
+        scratch = int(rows.sum() + rows.max(initial=0)) + PAGE * self.parts.count
+        return self.topology_file_bytes + max(scratch, self.feature_file_bytes)
 
     def save(self, folder: Path) -> None:
         """Keep what a later run needs to find its way."""
@@ -151,71 +163,50 @@ def read_part(workload: Workload, part: Part) -> npt.NDArray[Any]:
     entry = dataset.manifest.files[part]
     count = int(np.prod(entry.shape, dtype=np.int64))
     out = aligned_empty(count * np.dtype(entry.dtype).itemsize)
-    with _reader(dataset.file(part)) as reader:
+    with RowReader(
+        dataset.file(part), data_offset=0, num_rows=0, row_bytes=4096, depth=16, max_request_bytes=1 << 20,
+        register_buffers=False,
+    ) as reader:  # fmt: skip
         reader.read_range(entry.data_offset, out.nbytes, out)
     return out.view(entry.dtype)[:count]
-
-
-def _reader(path: Path) -> RowReader:
-    return RowReader(
-        path, data_offset=0, num_rows=0, row_bytes=4096, depth=16, max_request_bytes=1 << 20, register_buffers=False
-    )
-
-
-def read_ahead(path: Path, offset: int, total_bytes: int, chunk_bytes: int) -> Iterator[tuple[int, Bytes]]:
-    """Chunks `(first byte, bytes)` of a file's range in order; the next is read while the caller works on one.
-
-    Holds two chunks; a chunk is valid until the next is asked for.
-    """
-    starts = range(0, total_bytes, chunk_bytes)
-    buffers = [aligned_empty(min(chunk_bytes, total_bytes)) for _ in range(min(2, len(starts)))]
-    with _reader(path) as reader, ThreadPoolExecutor(1, "read-ahead") as pool:
-
-        def read(index: int) -> Bytes:
-            nbytes = min(chunk_bytes, total_bytes - starts[index])
-            reader.read_range(offset + starts[index], nbytes, buffers[index % 2])
-            return buffers[index % 2][:nbytes]
-
-        pending = pool.submit(read, 0) if starts else None
-        for index, start in enumerate(starts):
-            assert pending is not None
-            chunk = pending.result()
-            pending = pool.submit(read, index + 1) if index + 1 < len(starts) else None
-            yield start, chunk
 
 
 def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *, memory_bytes: int = 64 << 20) -> Ids:
     """int64 [count, count]: edges from nodes of partition j to nodes of partition i, at [i, j].
 
-    Reads `indices` once, in chunks of which two take `memory_bytes`, and `indptr` whole.
+    Reads `indices` once, in pieces that take `memory_bytes` together, and `indptr` whole.
     """
     counts = np.zeros(parts.count * parts.count, dtype=np.int64)
     indptr = read_part(workload, "indptr")
-    for run in _edge_runs(workload, indptr, max(4096, memory_bytes // 2 // parts.index_dtype.itemsize)):
-        with _told(workload):
+    for run in edge_runs(workload, indptr, piece_bytes(memory_bytes // 8)):
+        with told(workload):
             _native.count_buckets(*run, partition_of, parts.count, counts)
     return counts.reshape(parts.count, parts.count)
 
 
-def _edge_runs(
-    workload: Workload, indptr: Ids, num_edges: int
+def piece_bytes(wanted: int) -> int:
+    """Whole pages of a streamed piece, near `wanted`: long enough for a disk, short enough to be heard between two."""
+    return min(max(wanted, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES) // PAGE * PAGE
+
+
+def edge_runs(
+    workload: Workload, indptr: Ids, piece: int, reads: OrderedReads | None = None
 ) -> Iterator[tuple[Ids, int, int, npt.NDArray[np.integer[Any]]]]:
-    """Chunks of about `num_edges` edges: bounds of the lists they lie in, first node, first edge, sources."""
+    """Pieces of the edges: bounds of the lists they lie in, first node, first edge, sources."""
     dataset = workload.dataset
-    itemsize = dataset.index_dtype.itemsize
-    step = max(1, num_edges // 1024) * 1024 * itemsize  # whole pages, so that reads need no copy
-    for start, chunk in read_ahead(
-        dataset.file("indices"), dataset.data_offset("indices"), dataset.topology_bytes, step
+    data = dataset.data_offset("indices")
+    for at, found in ordered_stream(
+        dataset.file("indices"), data, dataset.topology_bytes, piece_bytes=piece, reads=reads
     ):
-        first = start // itemsize
-        sources = chunk.view(dataset.index_dtype)
-        # The first list that reaches into the chunk and the last that begins before its end.
+        first = (at - data) // dataset.index_dtype.itemsize
+        sources = found.view(dataset.index_dtype)
+        # The first list that reaches into the piece and the last that begins before its end.
         low = int(np.searchsorted(indptr, first, side="right")) - 1
         high = int(np.searchsorted(indptr, first + len(sources), side="left"))
         yield indptr[low : high + 1], low, first, sources
 
 
-class _told:
+class told:
     """What the native code found wrong with the graph, as a DatasetError."""
 
     def __init__(self, workload: Workload) -> None:
@@ -227,131 +218,3 @@ class _told:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, IndexError):
             raise DatasetError(f"{self._name}: {error}", "check the dataset with `outcore data verify`") from None
-
-
-def write_partitions(
-    workload: Workload, layout: Layout, partition_of: Bytes, folder: Path, *, memory_bytes: int, threads: int = 1
-) -> None:
-    """Write both files: one pass over the features and one over the edges, within `memory_bytes` beside `indptr`.
-
-    Raises:
-        DataIOError: a file of the dataset is truncated or cannot be read.
-        OSError: the disk is full (before anything is written, where the file system can reserve).
-        DatasetError: the graph's arrays contradict each other.
-    """
-    indptr = read_part(workload, "indptr")
-    with _File(folder / TOPOLOGY, layout.topology_file_bytes) as topology:
-        with _File(folder / FEATURES, layout.feature_file_bytes) as features:
-            _write_nodes(workload, layout, partition_of, indptr, features, topology, memory_bytes, threads)
-        _write_edges(workload, layout, partition_of, indptr, topology, memory_bytes)
-    layout.save(folder)
-
-
-def _write_nodes(
-    workload: Workload, layout: Layout, partition_of: Bytes, indptr: Ids, features: _File, topology: _File,
-    memory_bytes: int, threads: int,
-) -> None:  # fmt: skip
-    """Feature rows, node ids and list lengths, each in the order of its partition."""
-    dataset, parts = workload.dataset, layout.parts
-    # In pieces: the differences of all are as large as `indptr` itself.
-    pieces = range(0, parts.num_nodes, 1 << 20)
-    if any(int(np.diff(indptr[at : at + (1 << 20) + 1]).max()) >= 1 << 32 for at in pieces):
-        raise DatasetError(f"{dataset.name} has a node with 2^32 in-neighbours or more", "partition another graph")
-    # Two chunks of rows are read, one is put in order, and beside a row stand its id, place and degree.
-    unit = SECTOR // math.gcd(parts.row_bytes, SECTOR)
-    rows = max(1, memory_bytes // (3 * parts.row_bytes + 40) // unit) * unit
-    sorted_rows = np.empty((min(rows, parts.num_nodes), parts.row_bytes), dtype=np.uint8)
-    written = np.zeros(parts.count, dtype=np.int64)  # nodes of each partition so far
-    for start, chunk in read_ahead(
-        dataset.file("features"), dataset.data_offset("features"), dataset.feature_bytes, rows * parts.row_bytes
-    ):
-        first = start // parts.row_bytes
-        table = chunk.reshape(-1, parts.row_bytes)
-        members = partition_of[first : first + len(table)]
-        order = np.argsort(members, kind="stable")
-        gather(table, order, sorted_rows, threads)
-        degrees = np.diff(indptr[first : first + len(table) + 1]).astype(np.uint32)[order]
-        order += first
-        ends = np.cumsum(np.bincount(members, minlength=parts.count))
-        begin = 0
-        for k, end in enumerate(ends.tolist()):
-            at = int(written[k])
-            features.write(sorted_rows[begin:end], int(layout.feature_at[k]) + at * parts.row_bytes)
-            topology.write(order[begin:end], int(layout.list_at[k]) + 8 * at)
-            topology.write(degrees[begin:end], int(layout.list_at[k] + layout.ids_bytes[k]) + 4 * at)
-            written[k] += end - begin
-            begin = end
-
-
-def _write_edges(
-    workload: Workload, layout: Layout, partition_of: Bytes, indptr: Ids, topology: _File, memory_bytes: int
-) -> None:
-    """List orders and edge buckets."""
-    parts = layout.parts
-    itemsize = parts.index_dtype.itemsize
-    num_edges = max(4096, memory_bytes // (3 * itemsize + 1))
-    room = min(-(-num_edges // 1024) * 1024, max(1, workload.dataset.num_edges))
-    order, sources = np.empty(room, dtype=np.uint8), np.empty(room, dtype=parts.index_dtype)
-    counts = np.empty(parts.count * parts.count, dtype=np.int64)
-    order_at = (layout.list_at + layout.ids_bytes + layout.degree_bytes).tolist()
-    bucket_at = layout.bucket_at.reshape(-1).copy()
-    for run in _edge_runs(workload, indptr, num_edges):
-        with _told(workload):
-            _native.split_edges(*run, partition_of, parts.count, counts, order, sources)
-        begin = 0
-        for row, length in enumerate(counts.reshape(parts.count, -1).sum(axis=1).tolist()):
-            topology.write(order[begin : begin + length], order_at[row])
-            order_at[row] += length
-            begin += length
-        begin = 0
-        for bucket in np.flatnonzero(counts).tolist():
-            end = begin + int(counts[bucket])
-            topology.write(sources[begin:end], int(bucket_at[bucket]))
-            bucket_at[bucket] += (end - begin) * itemsize
-            begin = end
-
-
-class _File:
-    """A file of known size, written piece by piece at any place; little of it waits in memory to be written out."""
-
-    def __init__(self, path: Path, nbytes: int) -> None:
-        self._path = path
-        self._waiting = 0
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            if nbytes:
-                os.posix_fallocate(self._handle, 0, nbytes)  # a disk that is too small says so at once
-        except BaseException as error:
-            os.close(self._handle)
-            if isinstance(error, OSError):
-                error.filename = str(path)
-            raise
-
-    def write(self, data: npt.NDArray[Any], offset: int) -> None:
-        view = memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
-        while len(view):
-            try:
-                done = os.pwrite(self._handle, view, offset)
-            except OSError as error:
-                error.filename = str(self._path)
-                raise
-            view, offset = view[done:], offset + done
-            self._waiting += done
-            if self._waiting >= WAITING_BYTES:
-                self._write_out()
-
-    def _write_out(self) -> None:
-        # A memory cap counts pages that wait to be written, and where it is small they can fill it.
-        try:
-            os.fdatasync(self._handle)
-        except OSError as error:
-            error.filename = str(self._path)
-            raise
-        os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._waiting = 0
-
-    def __enter__(self) -> _File:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        os.close(self._handle)

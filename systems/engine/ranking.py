@@ -17,6 +17,7 @@ from systems import _native
 from systems.engine.memory import aligned_empty
 from systems.engine.pagerank import reverse_pagerank
 from systems.engine.stream import stream
+from systems.interface import Progress, silent
 from workloads.errors import BudgetError, DatasetError, InputError
 from workloads.mapped import small_maps
 from workloads.units import format_bytes
@@ -59,6 +60,7 @@ def scores(
     budget_bytes: int | None = None,
     threads: int | None = None,
     scratch: Path | None = None,
+    progress: Progress = silent,
 ) -> Scores:
     """The score of every node; the higher, the more it is worth to be cached.
 
@@ -70,6 +72,7 @@ def scores(
         budget_bytes: bytes that it may hold.
         threads: of the computation; None: all cores. The scores are the same for any number.
         scratch: a folder for files of its own; none of the present methods needs one.
+        progress: told which share is done.
 
     Returns:
         float64 [N]; of `out-degree` int32 or int64 [N].
@@ -79,19 +82,21 @@ def scores(
         InputError: no such method.
     """
     if method == "out-degree":
-        return out_degrees(workload, budget_bytes)
+        return out_degrees(workload, budget_bytes, progress)
     if method == "aligraph":
-        return _degree_ratio(workload, budget_bytes)
+        return _degree_ratio(workload, budget_bytes, progress)
     if method == "random":
         return np.random.Generator(np.random.Philox(workload.seed)).random(workload.dataset.num_nodes)
-    if method == "weighted-reverse-pagerank":
-        return reverse_pagerank(workload, weighted=True, budget_bytes=budget_bytes, threads=threads)
-    if method == "reverse-pagerank":
-        return reverse_pagerank(workload, weighted=False, iterations=None, budget_bytes=budget_bytes, threads=threads)
+    if method in ("weighted-reverse-pagerank", "reverse-pagerank"):
+        weighted = method == "weighted-reverse-pagerank"
+        return reverse_pagerank(
+            workload, weighted=weighted, iterations=5 if weighted else None, budget_bytes=budget_bytes,
+            threads=threads, progress=progress,
+        )  # fmt: skip
     raise InputError(f"ranking is {method!r}, which is not known", f"use {', '.join(METHODS)}")
 
 
-def out_degrees(workload: Workload, budget_bytes: int | None = None) -> NDArray[Any]:
+def out_degrees(workload: Workload, budget_bytes: int | None = None, progress: Progress = silent) -> NDArray[Any]:
     """How many nodes each node is an in-neighbour of, counted while `indices` streams by once.
 
     Args:
@@ -116,6 +121,7 @@ def out_degrees(workload: Workload, budget_bytes: int | None = None) -> NDArray[
     ):
         sound = _native.count_ids(piece.data.view(dataset.index_dtype), counts)
         begin = (piece.offset - offset) // dataset.index_dtype.itemsize
+        progress("counting out-degrees", begin / dataset.num_edges)
         piece.release()
         if not sound:
             raise DatasetError(
@@ -125,11 +131,11 @@ def out_degrees(workload: Workload, budget_bytes: int | None = None) -> NDArray[
     return counts
 
 
-def _degree_ratio(workload: Workload, budget_bytes: int | None) -> Scores:
+def _degree_ratio(workload: Workload, budget_bytes: int | None, progress: Progress) -> Scores:
     dataset = workload.dataset
     ratio_bytes = 8 * dataset.num_nodes
     left = None if budget_bytes is None else budget_bytes - ratio_bytes
-    ratio = out_degrees(workload, left).astype(np.float64)
+    ratio = out_degrees(workload, left, progress).astype(np.float64)
     indptr = dataset.memmap("indptr")
     with small_maps(indptr):
         for first in range(0, dataset.num_nodes, _CHUNK_NODES):

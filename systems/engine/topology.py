@@ -29,6 +29,17 @@ def indptr_item(workload: Workload) -> PlanItem:
     return PlanItem("indptr", 8 * (workload.dataset.num_nodes + 1))
 
 
+def map_item(workload: Workload, *, features: bool = False) -> PlanItem:
+    """Page tables of memory maps: a page of them for each 2 MiB that are touched, kept when the pages have gone.
+
+    Args:
+        features: mapped beside `indices` and labels.
+    """
+    dataset = workload.dataset
+    mapped = dataset.topology_bytes + 8 * dataset.num_nodes + (dataset.feature_bytes if features else 0)
+    return PlanItem("page tables of maps", mapped // 512)
+
+
 def mapped_sampler(
     workload: Workload,
     *,
@@ -73,6 +84,7 @@ def sampling_items(bounds: Bounds, *, workers: int, waiting: int, list_threads: 
         PlanItem("sampling workspace", workers * (bounds.scratch_bytes + bounds.sampled_bytes)),
         *([PlanItem("threads that share a mini-batch's lists", helpers)] if helpers else []),
         PlanItem("sampled mini-batches", (waiting + 1) * bounds.sampled_bytes),
+        PlanItem("seed nodes", bounds.seed_bytes),
     )
 
 

@@ -22,6 +22,7 @@ from workloads.feature_table import SplitTable, Table
 from workloads.sampling.batch import SampledBatch
 
 _TOUCH_BYTES = 1 << 20
+_GATHERED_BYTES = 6 << 20
 # Mini-batches whose alias lists are made ahead of training: nothing on the device is held for them.
 _AHEAD = 4
 
@@ -86,7 +87,12 @@ class ZeroCopySystem(CachedSystem):
         return _AHEAD
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
-        return (PlanItem("touched rows", _TOUCH_BYTES),) if self._mapped else ()
+        touched = (PlanItem("touched rows", _TOUCH_BYTES),) if self._mapped else ()
+        # The processor looks at what lies in two places by way of copies: a piece at a time where it only digests it,
+        # all of a mini-batch before it trains on it.
+        largest = self._bounds.max_nodes * self._rows.row_bytes
+        whole = largest if self.runtime.accelerator.kind == "cpu" else 0
+        return (*touched, PlanItem("gathered rows", whole + min(_GATHERED_BYTES, 2 * largest)))
 
     def _make_features(self) -> HostFeatures:
         return HostFeatures(self._rows, self._store, reads_itself=self.runtime.accelerator)

@@ -20,7 +20,7 @@ from systems.engine.gather_loader import Tables, torch_dtype
 from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.engine.row_ring import RowRing
 from systems.ginex.planner import LOADED
-from systems.ginex.policy import Policy
+from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
 from systems.ginex.tally import Tally
 from systems.interface import Batch, StageClock
@@ -97,30 +97,36 @@ class MainLoop:
 
     def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:
         """Feature-cache initialisation: rows in file order, several pieces at once."""
-        done: Channel[None] = pipe.channel(1 << 30)
+        done: Channel[int] = pipe.channel(1 << 30)
 
-        def work(_: int, piece: tuple[int, Callable[[], np.ndarray]]) -> None:
-            slot, nodes = piece[0], piece[1]()
-            tally.filled(self._readers.read(nodes, cache[slot : slot + len(nodes)]))
+        def work(_: int, piece: Callable[[], Piece]) -> int:
+            nodes, slots = piece()
+            tally.filled(self._readers.read(nodes, cache, slots.astype(np.int64)))
+            return len(nodes)
 
         pipe.stage("switch", len(self._readers), work, policy.pieces(superbatch), done)
-        for _ in pipe.results(done):
-            pass
+        filled, planned = sum(pipe.results(done)), superbatch.planned
+        tally.kept(planned.kept)
+        if filled != planned.filled:
+            raise RuntimeError(f"{self._name}: {filled} rows were read into the cache, {planned.filled} were planned")
 
     def run(
-        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally
+        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: Tally
     ) -> Iterator[Batch]:
-        """The superbatch's mini-batches in order; what any thread raises is raised here."""
+        """The superbatch's next `count` mini-batches in order; what any thread raises is raised here.
+
+        Nothing is read ahead of them, so that an epoch that ends within a superbatch ends with its own reads.
+        """
         loaded: Channel[_Loaded] = pipe.channel(LOADED, ordered=True)
         read: Channel[_Loaded] = pipe.channel(max(1, len(self._readers)), ordered=True)
         ready: Channel[Batch] = pipe.channel(1)
         inputs = RowRing(self._inputs)
         pipe.on_stop(inputs.stop)
         turnstile = pipe.turnstile()
-        before = tally.misses
+        before, first = tally.misses, superbatch.done
 
-        def load(i: int, _: int) -> _Loaded:
-            with self._clock.stage("extract", superbatch.start + i):
+        def load(_: int, i: int) -> _Loaded:
+            with self._clock.stage("extract", superbatch.place(i)[1]):
                 sampled = superbatch.batch(i)
                 return _Loaded(sampled, policy.changeset(superbatch, i, sampled))
 
@@ -141,7 +147,7 @@ class MainLoop:
             assert table is not None
             return Batch(batch.sampled, table, on_release=lambda: inputs.give_back(table))
 
-        pipe.stage("load", 1, load, range(len(superbatch)), loaded)
+        pipe.stage("load", 1, load, range(first, first + count), loaded)
         pipe.stage("read", len(self._readers), fetch, loaded, read)
         if self._device:
             gathered: Channel[Batch] = pipe.channel(1)
@@ -151,11 +157,12 @@ class MainLoop:
         else:
             pipe.stage("gather", 1, gather, read, ready)
         yield from pipe.results(ready)
-        executed = tally.misses - before
-        if executed != superbatch.planned.misses:
+        superbatch.done += count
+        superbatch.misses += tally.misses - before
+        if superbatch.done == len(superbatch) and superbatch.misses != superbatch.planned.misses:
             raise RuntimeError(
-                f"{self._name}: superbatch {superbatch.number} read {executed} missing rows, "
-                f"{superbatch.planned.misses} were planned"
+                f"{self._name}: the superbatch from mini-batch {superbatch.start} on read {superbatch.misses} missing "
+                f"rows, {superbatch.planned.misses} were planned"
             )
 
     def _take(self, inputs: RowRing, sampled: SampledBatch) -> Table:

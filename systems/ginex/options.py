@@ -16,11 +16,16 @@ class GinexOptions(Options):
     """Options of `ginex`."""
 
     superbatch: int = Field(
-        0, ge=0, description="mini-batches of a superbatch; 0: as many as the runtime files' budget and memory allow"
+        0,
+        ge=0,
+        description="mini-batches of a superbatch, over the ends of epochs; 0: as many as the runtime files' budget "
+        "and memory allow, at most those of an epoch, so that each epoch inspects as much as it trains",
     )
     runtime_files: str = Field("100GB", description="disk for the runtime files (Section 3.5)")
     neighbour_cache: str = Field(
-        "auto", description="`auto`: all that superbatch sampling leaves; `off`; or a size such as 32MiB"
+        "auto",
+        description="`auto`: all that superbatch sampling leaves; `off`; or a size such as 32MiB; what "
+        "it leaves keeps rows cached from superbatch to superbatch",
     )
     feature_cache: str = Field("auto", description="`auto`: all that the main loop leaves; or a size such as 32MiB")
     policy: Policy = Field(

@@ -16,7 +16,7 @@ from systems.engine.gather_loader import Tables, plan_tables
 from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
 from systems.engine.regions import padded
 from systems.engine.row_reads import reader_arguments
-from systems.engine.topology import indptr_item, list_threads_bytes, row_bytes, sampling_items
+from systems.engine.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
@@ -29,10 +29,8 @@ LOADED = 1
 # A thread's stack and what its allocations leave behind; the loop has two beside the readers, and one that waits.
 _THREAD_BYTES = 512 << 10
 _LOOP_THREADS = 3
-# Main loop: mapped program text and the kernel's own (the paper reserves a region for such fluctuations, Section 3.5).
-_RESERVE_SHARE = 16
-_LEAST_RESERVE = 4 << 20
-_MOST_RESERVE = 128 << 20
+# The node of a row that stays, and of the one that comes in its place.
+_KEPT_ROW_BYTES = 8
 # A superbatch of so many mini-batches is worth more than one more sampler.
 _FEW_BATCHES = 8
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
@@ -43,9 +41,11 @@ class Sizes:
     """What the planner decided.
 
     Attributes:
-        superbatch: mini-batches of a superbatch.
+        num_batches: mini-batches of an epoch.
+        superbatch: mini-batches of a superbatch, of whichever epochs.
         runtime_bytes: that the runtime files of all superbatches on disk at once may take.
         capacity: rows of the feature cache.
+        kept: of these, those that sampling and planning leave room for.
         neighbours: plan of the neighbour cache; empty: none.
         samplers: threads that sample.
         readers: mini-batches read beside each other.
@@ -54,9 +54,11 @@ class Sizes:
         plan: all buffers: those always held, and those of the larger of the two stages.
     """
 
+    num_batches: int
     superbatch: int
     runtime_bytes: int
     capacity: int
+    kept: int
     neighbours: NeighbourCachePlan
     samplers: int
     readers: int
@@ -88,6 +90,8 @@ class _Planner:
         self.bounds = batch_bounds(workload)
         self.num_nodes = workload.dataset.num_nodes
         self.sampling_only = runtime.stages == "sample"
+        #: Mini-batches of the run, as far as it is known.
+        self.run_batches = self.bounds.num_batches * max(1, runtime.epochs)
 
     def sizes(self) -> Sizes:
         disk, per_batch = self._runtime_files()
@@ -114,8 +118,14 @@ class _Planner:
         neighbours = self._neighbours(held, sample)
         if neighbours.nodes:
             sample.append(PlanItem("neighbour cache", neighbours.nbytes))
+        kept = self._kept(capacity, held, sample)
+        if kept:
+            rows = PlanItem("rows that stay cached", kept * (row_bytes(self.workload) + _KEPT_ROW_BYTES))
+            sample.append(rows)
         if capacity:
             loop.append(PlanItem("feature cache", capacity * row_bytes(self.workload)))
+            if kept:
+                loop.append(PlanItem("nodes of rows that stay", _KEPT_ROW_BYTES * kept))
             if self.options.policy == "static":
                 loop.append(PlanItem("feature cache map", 4 * self.num_nodes))
         on_disk = [PlanItem("runtime files", superbatch * per_batch, "disk")]
@@ -123,7 +133,24 @@ class _Planner:
             on_disk.append(PlanItem("neighbour cache file", neighbours.nbytes + (1 << 12), "disk"))
         plans = [self._require([*held, *stage, *on_disk]) for stage in (sample, loop)]
         plan = max(plans, key=lambda found: found.total("host"))
-        return Sizes(superbatch, disk, capacity, neighbours, samplers, readers, input_rows, tables, plan)
+        return Sizes(
+            self.bounds.num_batches,
+            superbatch,
+            disk,
+            capacity,
+            kept,
+            neighbours,
+            samplers,
+            readers,
+            input_rows,
+            tables,
+            plan,
+        )
+
+    def _kept(self, capacity: int, held: list[PlanItem], sample: list[PlanItem]) -> int:
+        """Rows of the feature cache for which there is room beside sampling and planning."""
+        left = self._left(held + sample)
+        return capacity if left is None else min(capacity, max(0, left) // (row_bytes(self.workload) + _KEPT_ROW_BYTES))
 
     def _require(self, items: list[PlanItem], fix: str = "raise memory or lower batch size or fan-out") -> Plan:
         return Plan(tuple(items)).require(self.name, self.budget, fix)
@@ -138,8 +165,8 @@ class _Planner:
         wanted = parse_bytes(self.options.runtime_files, "runtime_files")
         if self.budget.disk is not None:
             wanted = min(wanted, self.budget.disk - self.budget.disk // 4)  # a quarter for the neighbour cache's file
-        per_batch, batches = runtime_batch_bytes(self.workload, self.bounds), self.bounds.num_batches
-        size = min(self.options.superbatch or batches, batches)
+        per_batch, batches = runtime_batch_bytes(self.workload, self.bounds), self.run_batches
+        size = min(self.options.superbatch, batches) or self.bounds.num_batches
         if self.options.pipelined and (size < batches or size * per_batch > wanted):
             # The runtime files of two superbatches are on disk at once (Section 3.1).
             per_batch *= 2
@@ -206,19 +233,17 @@ class _Planner:
         one = runtime_batch_bytes(self.workload, self.bounds) + self.bounds.sampled_bytes
         # Being loaded, loaded, being read, read, and (gathered, transferred), ready, trained.
         under_way = 1 + LOADED + 2 * readers + (5 if self.runtime.accelerator.kind != "cpu" else 3)
-        reserve = 0
-        if self.budget.host is not None:
-            reserve = max(min(self.budget.host // 8, _LEAST_RESERVE), self.budget.host // _RESERVE_SHARE)
         return [
             PlanItem("mini-batches read back", under_way * one),
+            PlanItem("seed nodes", self.bounds.seed_bytes),
             PlanItem("threads of the main loop", (readers + _LOOP_THREADS) * _THREAD_BYTES),
-            PlanItem("reserve", min(reserve, _MOST_RESERVE)),
         ]
 
     def _sample_items(self, samplers: int) -> list[PlanItem]:
         share = self.workload.dataset.topology_bytes if self.budget.host is None else self.budget.host // 8
         return [
             *sampling_items(self.bounds, workers=samplers, waiting=samplers, list_threads=self.options.list_threads),
+            map_item(self.workload),
             PlanItem("runtime-file buffers", 2 * runtime_batch_bytes(self.workload, self.bounds)),
             # `indices` and labels are read through the page cache.
             PlanItem("page cache of indices", min(self.workload.dataset.topology_bytes, share)),
@@ -229,7 +254,7 @@ class _Planner:
         static = self.options.policy == "static"
         if left is not None and static:
             left -= 4 * self.num_nodes
-        fitting = self.num_nodes if left is None else max(0, left) // row
+        fitting = self.num_nodes if left is None else max(0, left) // (row + _KEPT_ROW_BYTES)
         wanted = fitting
         if self.options.feature_cache != "auto":
             wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
@@ -258,9 +283,10 @@ class _Planner:
 
     def _superbatch(self, on_disk: int, capacity: int, held: list[PlanItem], sample: list[PlanItem]) -> tuple[int, int]:
         """Mini-batches of a superbatch, and the bytes of planning its changesets."""
+        # One of several epochs' mini-batches would have its first epoch inspect for all of them.
         most = min(on_disk, self.bounds.num_batches)
         if self.options.superbatch:
-            most = min(self.options.superbatch, self.bounds.num_batches)
+            most = min(self.options.superbatch, self.run_batches)
         if self.options.policy == "static" or self.sampling_only:
             return most, 0
         left = self._left(held + sample)

@@ -1,7 +1,7 @@
 """What the feature cache holds: Belady's changesets, or PaGraph's static ranking (`ginex-pg`).
 
 A policy fills the cache before a superbatch's main loop and says for each mini-batch which rows hit, in which slots,
-and which of the others enter.
+and which of the others enter. Rows that are in memory from the superbatch before are not read again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,29 @@ Stop = Callable[[], bool]
 _PIECE = 1 << 16
 _RANKING_BUFFERS = 4 << 20
 _NONE = np.empty(0, dtype=np.int32)
+#: What to fill the cache with: nodes, ascending, and their slots.
+Piece = tuple[Ids, npt.NDArray[np.int32]]
 
 
 class Policy(ABC):
-    """Decides for the feature cache of `capacity` rows."""
+    """Decides for the feature cache of `capacity` rows, the first `kept` of which stay between superbatches."""
 
-    def __init__(self, workload: Workload, capacity: int, prefill: bool) -> None:
+    def __init__(self, workload: Workload, capacity: int, kept: int, prefill: bool) -> None:
         self.workload = workload
         self.capacity = capacity
+        self.kept = kept
         self.prefill = prefill
 
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:  # noqa: B027 - a static one need not
         """Plan for a sampled superbatch."""
 
     @abstractmethod
-    def pieces(self, superbatch: Superbatch) -> list[tuple[int, Callable[[], Ids]]]:
-        """What to fill the cache with: (first slot, nodes, ascending) of each piece, read when asked for."""
+    def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
+        """What to fill the cache with, in the order of the file, read when asked for."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Nothing is in memory of what the cache held."""
 
     @abstractmethod
     def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
@@ -49,16 +56,24 @@ class Policy(ABC):
 class Belady(Policy):
     """Changesets, precomputed from the whole superbatch."""
 
+    _there = np.empty(0, dtype=np.uint32)
+
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
         """Three passes over the superbatch's ids; initial cache and changesets go to its runtime files."""
         plan = ChangesetPlan(
             superbatch.nodes, superbatch.sizes, num_nodes=self.workload.dataset.num_nodes, capacity=self.capacity,
-            threads=threads, prefill=self.prefill,
+            threads=threads, resident=self._there, prefill=self.prefill,
         )  # fmt: skip
         plan.look_ahead(stop)
-        superbatch.write_initial(plan.initial())
         found = superbatch.planned
-        found.filled = plan.filled
+
+        def initial() -> Any:
+            for nodes, slots in plan.initial():
+                found.filled += len(nodes)
+                yield nodes, slots
+
+        superbatch.write_initial(initial())
+        found.kept = plan.filled - found.filled
 
         def noted() -> Any:
             for change in plan.changesets(stop):
@@ -67,13 +82,18 @@ class Belady(Policy):
                 yield change
 
         superbatch.write_changes(noted())
+        self._there = plan.contents(self.kept)
 
-    def pieces(self, superbatch: Superbatch) -> list[tuple[int, Callable[[], Ids]]]:
-        """The rows used first, as planned."""
+    def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
+        """The rows used first, as planned, but for those that are there."""
         return [
-            (slot, lambda piece=piece: superbatch.initial_nodes(piece))  # type: ignore[misc]
-            for piece, (slot, _) in enumerate(superbatch.initial())
+            lambda piece=piece: superbatch.initial_rows(piece)  # type: ignore[misc]
+            for piece in range(superbatch.initial_pieces)
         ]
+
+    def forget(self) -> None:
+        """Every row is read anew."""
+        self._there = self._there[:0]
 
     def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
         """As planned, from the runtime file."""
@@ -84,6 +104,7 @@ class Static(Policy):
     """The rows of highest out-degree, for every superbatch; nothing enters or leaves."""
 
     _slot_of: npt.NDArray[np.int32] | None = None
+    _filled = False
 
     @staticmethod
     def ranking_bytes(num_nodes: int) -> int:
@@ -97,20 +118,27 @@ class Static(Policy):
         self._slot_of = np.full(num_nodes, -1, dtype=np.int32)
         self._slot_of[np.sort(chosen)] = np.arange(len(chosen), dtype=np.int32)
 
-    def pieces(self, superbatch: Superbatch) -> list[tuple[int, Callable[[], Ids]]]:
-        """The same rows for every superbatch."""
-        slot_of = self._ranked
-        superbatch.planned.filled = 0
+    def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
+        """The same rows for every superbatch; of those that stayed none again."""
+        slot_of, kept = self._ranked, self.kept if self._filled else 0
+        cached = int(np.count_nonzero(slot_of >= 0))
+        superbatch.planned.kept = min(kept, cached)
+        superbatch.planned.filled = cached - superbatch.planned.kept
+        self._filled = True
         found = []
         for begin in range(0, len(slot_of), _PIECE):
-            nodes = begin + np.flatnonzero(slot_of[begin : begin + _PIECE] >= 0)
-            if len(nodes):
-                found.append((int(slot_of[nodes[0]]), lambda begin=begin: self._cached(begin)))
-                superbatch.planned.filled += len(nodes)
+            if int(slot_of[begin : begin + _PIECE].max()) >= kept:
+                found.append(lambda begin=begin: self._cached(begin, kept))
         return found  # type: ignore[return-value]
 
-    def _cached(self, begin: int) -> Ids:
-        return begin + np.flatnonzero(self._ranked[begin : begin + _PIECE] >= 0)
+    def _cached(self, begin: int, kept: int) -> Piece:
+        slots = self._ranked[begin : begin + _PIECE]
+        wanted = np.flatnonzero(slots >= kept)
+        return begin + wanted, slots[wanted]
+
+    def forget(self) -> None:
+        """Every row is read anew."""
+        self._filled = False
 
     @property
     def _ranked(self) -> npt.NDArray[np.int32]:

@@ -18,18 +18,24 @@ from systems.engine.regions import Index, RegionReader, RegionWriter
 from workloads.sampling.batch import SampledBatch
 
 Ids = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
 R = TypeVar("R")
 _FIX = "make room on the disk of the results folder, or lower runtime_files or superbatch"
 
 
 class RuntimeFiles:
-    """Counts what goes to and comes from the runtime files of an epoch; any thread may."""
+    """Counts what goes to and comes from the runtime files in an epoch, whichever epoch it is for; any thread may."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.written = 0
-        self.read = 0
-        self.loads: dict[int, int] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Another epoch begins."""
+        with self._lock:
+            self.written = 0
+            self.read = 0
+            self.loads: dict[int, int] = {}
 
     def wrote(self, nbytes: int) -> None:
         """So many bytes were written."""
@@ -50,27 +56,34 @@ class Planned:
 
     Attributes:
         misses: rows that the main loop will read.
-        filled: rows that the cache begins with.
+        filled: rows that are read for the cache to begin with, and
+        kept: those it begins with that are in memory from the superbatch before.
         evictions: rows evicted that are used again.
     """
 
     misses: int = 0
     filled: int = 0
+    kept: int = 0
     evictions: int = 0
 
 
 class Superbatch:
-    """Mini-batches `start` to `stop - 1` of an epoch.
+    """Mini-batches `start` to `stop - 1`, counted over the epochs of `batches` mini-batches each.
 
-    Its files: `batches` (ids and adj), `changes` (slots, and what enters the cache where), `initial` (nodes that the
-    cache begins with, by slot). Written in that order, each by one thread; read by any number.
+    Its files: `batches` (ids and adj), `changes` (slots, and what enters the cache where), `initial` (rows to be read
+    that the cache begins with). Written in that order, each by one thread; read by any number.
+
+    Attributes:
+        done: of its mini-batches, those trained.
+        misses: rows that the main loop has read.
     """
 
-    def __init__(self, folder: Path, epoch: int, number: int, start: int, stop: int, files: RuntimeFiles) -> None:
-        self.number, self.start, self.stop = number, start, stop
+    def __init__(self, folder: Path, start: int, stop: int, batches: int, files: RuntimeFiles) -> None:
+        self.start, self.stop, self._per_epoch = start, stop, batches
         self.planned = Planned()
+        self.done = self.misses = 0
         self._files = files
-        self._paths = {part: folder / f"{part}-{epoch}-{number}" for part in ("batches", "changes", "initial")}
+        self._paths = {part: folder / f"{part}-{start}" for part in ("batches", "changes", "initial")}
         self._batches: BatchReader | None = None
         self._changes: RegionReader | None = None
         self._initial: RegionReader | None = None
@@ -78,6 +91,10 @@ class Superbatch:
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+    def place(self, i: int) -> tuple[int, int]:
+        """Epoch of its `i`-th mini-batch, and its number there."""
+        return divmod(self.start + i, self._per_epoch)
 
     def begin_sampling(self, budget_bytes: int) -> BatchWriter:
         """Where sampled mini-batches are appended, in order."""
@@ -102,9 +119,9 @@ class Superbatch:
         self._files.loaded(4 * len(nodes), in_loop=False)
         return nodes
 
-    def write_initial(self, pieces: Iterator[Ids]) -> None:
-        """Keep the nodes of the initial cache, by slot."""
-        index = self._write("initial", ((piece.astype(np.uint32), []) for piece in pieces))
+    def write_initial(self, pieces: Iterator[tuple[Ids, Ints]]) -> None:
+        """Keep the rows that are read for the cache to begin with: nodes, and their slots."""
+        index = self._write("initial", ((nodes.astype(np.uint32), [slots]) for nodes, slots in pieces))
         self._initial = RegionReader(self._paths["initial"], index=index, what="initial cache, piece")
 
     def write_changes(self, changes: Iterator[Changeset]) -> None:
@@ -122,16 +139,17 @@ class Superbatch:
         self._files.wrote(writer.nbytes)
         return writer.close(save_index=False, sync=False)
 
-    def initial(self) -> list[tuple[int, int]]:
-        """(first slot, rows) of each piece of the initial cache."""
-        counts = _opened(self._initial).index["head_bytes"] // 4
-        return list(zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True))
+    @property
+    def initial_pieces(self) -> int:
+        """Pieces that `write_initial` was given."""
+        return len(_opened(self._initial))
 
-    def initial_nodes(self, piece: int) -> Ids:
-        """int64, ascending: the nodes of one piece."""
-        nodes = _opened(self._initial).head(piece).view(np.uint32).astype(np.int64)
-        self._files.loaded(4 * len(nodes), in_loop=False)
-        return nodes
+    def initial_rows(self, piece: int) -> tuple[Ids, Ints]:
+        """Nodes of one piece, ascending, and their slots."""
+        reader = _opened(self._initial)
+        head, body = reader.read(piece)
+        self._files.loaded(reader.nbytes_of(piece), in_loop=False)
+        return head.view(np.uint32).astype(np.int64), body.view(np.int32)
 
     def batch(self, i: int) -> SampledBatch:
         """The superbatch's `i`-th mini-batch."""

@@ -1,7 +1,9 @@
 """Ginex's four stages: superbatch sampling, changeset precomputation, feature-cache initialisation, main loop.
 
 The changesets of a superbatch are planned while the next one is sampled; sampling and gathering take turns, each with
-all of the memory (Section 3). Everything a superbatch needs later goes to runtime files.
+all of the memory (Section 3), but for rows that sampling leaves room for: these stay cached. Everything a superbatch
+needs later goes to runtime files. A superbatch goes on over the ends of epochs, as far as the run has any: its stages
+are on the clock of the epoch in which they happen, and between two epochs nothing does.
 """
 
 from __future__ import annotations
@@ -13,21 +15,20 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from systems.engine import RowReader
 from systems.engine.bounds import batch_bounds
-from systems.engine.gather_loader import torch_dtype
-from systems.engine.memory import aligned_empty, give_back_free_memory
+from systems.engine.memory import give_back_free_memory
 from systems.engine.neighbour_cache import NeighbourCache
 from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.row_reads import reader_arguments
-from systems.engine.topology import DatasetFiles, row_bytes
+from systems.engine.topology import DatasetFiles
+from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.loop import MainLoop, Readers
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import Sizes, plan_sizes, runtime_batch_bytes
 from systems.ginex.policy import Belady, Policy, Static
-from systems.ginex.superbatch import Superbatch
+from systems.ginex.superbatch import RuntimeFiles, Superbatch
 from systems.ginex.tally import Tally
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from workloads.sampling.batch import SampledBatch
@@ -50,12 +51,19 @@ class Ginex(System):
     )
     options: GinexOptions
 
+    _current: Superbatch | None = None
+    _following: Superbatch | None = None
+    _follows: int | None = None  # the mini-batch that the cache and the superbatches are ready for, over all epochs
+    _turn = 0
+    _seeds: tuple[int, list[Seeds]] = (-1, [])
+    _cache: FeatureCache | None = None
     _loop: MainLoop | None = None
     _readers: Readers | None = None
     _policy: Policy | None = None
     _pipeline: Pipeline | None = None
     _neighbours: NeighbourCache | None = None
     _indptr: npt.NDArray[np.int64] | None = None
+    _files: RuntimeFiles
     _tally: Tally | None = None
     _mode = "not prepared"
 
@@ -77,15 +85,17 @@ class Ginex(System):
             self._neighbours = NeighbourCache(self.workload, self.runtime.artefacts, indptr=self._indptr)
             self._neighbours.prepare(sizes.neighbours)
         self.runtime.scratch.mkdir(parents=True, exist_ok=True)
+        self._files = RuntimeFiles()
         if self.runtime.stages == "sample":
             return
         if options.policy == "static":
-            self._policy = Static(self.workload, sizes.capacity, True)
+            self._policy = Static(self.workload, sizes.capacity, sizes.kept, True)
             self._policy.rank()
         else:
-            self._policy = Belady(self.workload, sizes.capacity, options.prefill)
+            self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
         self._readers = Readers(self._make_reader, sizes.readers)
         self._mode = self._readers.mode
+        self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
         self._loop = MainLoop(
             self.info.name, self.runtime.accelerator, self.clock, self._readers, sizes.input_rows,
             sizes.tables,
@@ -96,36 +106,86 @@ class Ginex(System):
         return RowReader(self.workload.dataset.file("features"), **reader_arguments(self.workload, self.options))
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, in the seed plan's order, superbatch by superbatch."""
+        """The mini-batches of epoch `k`, in the seed plan's order, superbatch by superbatch.
+
+        Epochs asked for one after the other share superbatches; any other begins one.
+        """
         if self._indptr is None:
             raise RuntimeError("prepare() comes before epoch()")
-        self._tally = Tally(self.options.io_depth * self._sizes.readers)
-        return self._run(k, make_seed_plan(self.workload).batches(k), self._tally)
+        self._files.restart()
+        self._tally = Tally(self.options.io_depth * self._sizes.readers, self._files)
+        return self._run(k, self._tally)
 
-    def _run(self, epoch: int, seeds: list[Seeds], tally: Tally) -> Iterator[Batch]:
-        size = self._sizes.superbatch
-        superbatches = [
-            Superbatch(self.runtime.scratch, epoch, number, start, min(start + size, len(seeds)), tally.files)
-            for number, start in enumerate(range(0, len(seeds), size))
-        ]
-        planning = self._policy is not None
+    def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
+        batches = self._sizes.num_batches
+        at, end = epoch * batches, (epoch + 1) * batches
+        # Of a run whose length is not known nobody knows whether there is another epoch.
+        last = max(end, self.runtime.epochs * batches)
+        if self._follows != at:
+            self._drop()
+        self._turn += 1
+        turn, self._follows = self._turn, None
         try:
-            for number, superbatch in enumerate(superbatches):
-                following = superbatches[number + 1 : number + 2]
-                if number == 0 or not self.options.pipelined:
-                    self._inspect(epoch, seeds, superbatch, None, tally)
-                    following = following if self.options.pipelined else []
-                if planning or following:
-                    self._inspect(epoch, seeds, following[0] if following else None, superbatch, tally)
-                yield from self._train(superbatch, tally)
-                superbatch.discard()
-        finally:
-            for superbatch in superbatches:
-                superbatch.discard()
+            while at < end:
+                superbatch = self._current or self._next_superbatch(at, last, tally)
+                count = min(end - at, len(superbatch) - superbatch.done)
+                yield from self._train(superbatch, count, tally)
+                at += count
+                if superbatch.done == len(superbatch):
+                    tally.superbatch(superbatch.planned.evictions)
+                    superbatch.discard()
+                    self._current = None
+        except BaseException:
+            # Abandoned or failed: what slots hold is not what was planned.
+            if turn == self._turn:
+                self._drop()
+            raise
+        self._follows = at
+        if at == last:
+            self._shrink()
 
-    def _inspect(
-        self, epoch: int, seeds: list[Seeds], sampling: Superbatch | None, planning: Superbatch | None, tally: Tally
-    ) -> None:
+    def _next_superbatch(self, start: int, last: int, tally: Tally) -> Superbatch:
+        """The superbatch that begins with the next mini-batch: sampled, planned, and the cache filled for it."""
+        self._shrink()
+        sampled, self._following = self._following, None
+        current = self._current = sampled or self._superbatch(start, last)
+        if sampled is None:
+            self._inspect(current, None, tally)
+        if self.options.pipelined and current.stop < last:
+            self._following = self._superbatch(current.stop, last)
+        if self._policy is not None or self._following is not None:
+            self._inspect(self._following, current, tally)
+        if self._loop is not None and self._policy is not None and self._cache is not None:
+            with self._pipe("switch") as pipe, self.clock.stage("switch"):
+                self._loop.fill(pipe, self._cache.rows, self._policy, current, tally)
+        return current
+
+    def _superbatch(self, start: int, last: int) -> Superbatch:
+        stop = min(start + self._sizes.superbatch, last)
+        return Superbatch(self.runtime.scratch, start, stop, self._sizes.num_batches, self._files)
+
+    def _shrink(self) -> None:
+        """Give sampling and planning the cache's memory but for the rows that stay."""
+        if self._cache is not None:
+            self._cache.shrink()
+            give_back_free_memory()
+
+    def _drop(self) -> None:
+        """Forget every superbatch, and what slots hold."""
+        for superbatch in (self._current, self._following):
+            if superbatch is not None:
+                superbatch.discard()
+        self._current = self._following = self._follows = None
+        self._shrink()
+        if self._policy is not None:
+            self._policy.forget()
+
+    def _epoch_seeds(self, epoch: int) -> list[Seeds]:
+        if self._seeds[0] != epoch:
+            self._seeds = (epoch, make_seed_plan(self.workload).batches(epoch))
+        return self._seeds[1]
+
+    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
         with self._pipe("inspect") as pipe, self.clock.stage("inspect"):
             planned: Channel[None] = pipe.channel(1)
@@ -144,13 +204,13 @@ class Ginex(System):
             if sampling is not None:
                 if planning is not None and policy is not None:
                     tally.overlapped()
-                self._sample(pipe, epoch, seeds, sampling, tally)
+                self._sample(pipe, sampling, tally)
             for _ in pipe.results(planned):
                 pass
         # What sampling and planning had is the feature cache's now.
         give_back_free_memory()
 
-    def _sample(self, pipe: Pipeline, epoch: int, seeds: list[Seeds], superbatch: Superbatch, tally: Tally) -> None:
+    def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
         sampler = self._sampler()
         writer = superbatch.begin_sampling(
             len(superbatch) * runtime_batch_bytes(self.workload, batch_bounds(self.workload))
@@ -159,15 +219,20 @@ class Ginex(System):
         sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
         written: Channel[None] = pipe.channel(len(superbatch))
 
-        def sample(i: int, nodes: Seeds) -> SampledBatch:
+        def places() -> Iterator[tuple[int, int, Seeds]]:
+            for i in range(len(superbatch)):
+                epoch, index = superbatch.place(i)
+                yield epoch, index, self._epoch_seeds(epoch)[index]
+
+        def sample(_: int, place: tuple[int, int, Seeds]) -> SampledBatch:
             self._topology.check()
-            index = superbatch.start + i
+            epoch, index, nodes = place
             with self.clock.stage("sample", index):
                 batch = sampler.sample(epoch, index, nodes)
             tally.sampled(batch.list_reads, batch.list_hits)
             return batch
 
-        pipe.stage("sample", workers, sample, seeds[superbatch.start : superbatch.stop], sampled)
+        pipe.stage("sample", workers, sample, places(), sampled)
         pipe.stage("write", 1, lambda _, batch: writer.append(batch), sampled, written)
         for _ in pipe.results(written):
             pass
@@ -186,22 +251,15 @@ class Ginex(System):
             threads=self.options.list_threads,
         )  # fmt: skip
 
-    def _train(self, superbatch: Superbatch, tally: Tally) -> Iterator[Batch]:
-        if self._loop is None or self._policy is None:
-            for i in range(len(superbatch)):
+    def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
+        """The superbatch's next `count` mini-batches."""
+        if self._loop is None or self._policy is None or self._cache is None:
+            for i in range(superbatch.done, superbatch.done + count):
                 yield Batch(superbatch.batch(i), None)
+            superbatch.done += count
             return
-        dataset, capacity = self.workload.dataset, self._sizes.capacity
-        # Memory of this superbatch alone: sampling the next one has it back.
-        memory = torch.from_numpy(aligned_empty(capacity * row_bytes(self.workload)))
-        cache = memory.view(torch_dtype(dataset.feature_dtype)).view(capacity, dataset.dim)
-        with self._pipe("switch") as pipe, self.clock.stage("switch"):
-            self._loop.fill(pipe, cache, self._policy, superbatch, tally)
         with self._pipe("loop") as pipe:
-            yield from self._loop.run(pipe, cache, self._policy, superbatch, tally)
-        del cache, memory
-        give_back_free_memory()
-        tally.superbatch(superbatch.planned.evictions)
+            yield from self._loop.run(pipe, self._cache.rows, self._policy, superbatch, count, tally)
 
     def _pipe(self, stage: str) -> Pipeline:
         self._pipeline = Pipeline(f"{self.info.name}-{stage}")
@@ -223,6 +281,7 @@ class Ginex(System):
             "io": self._mode,
             "superbatch": f"{sizes.superbatch} mini-batches",
             "feature_cache": f"{sizes.capacity} rows, {self.options.policy}",
+            "kept_rows": f"{sizes.kept} stay cached while the next superbatch is sampled",
             "neighbour_cache": "off",
             "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, {sizes.tables.device} device tables",
             "reads_in": "switch+extract",
@@ -244,5 +303,7 @@ class Ginex(System):
         if self._loop is not None:
             self._loop.close()
             self._loop = None
+        self._drop()
+        self._cache = None
         self._policy = None
         self._indptr = None

@@ -12,18 +12,19 @@ from systems.interface import Counters
 class Tally:
     """Added to by all threads of an epoch."""
 
-    def __init__(self, depth: int) -> None:
-        self.files = RuntimeFiles()
+    def __init__(self, depth: int, files: RuntimeFiles) -> None:
+        self.files = files
         self._lock = threading.Lock()
         self._depth = depth
         self._reads = ReadStats()
         self._rows = self._hits = self._misses = 0
-        self._filled = self._updated = self._evicted = self._superbatches = self._overlapped = 0
-        self._lists = self._list_hits = 0
+        self._filled = self._kept = self._updated = self._evicted = self._superbatches = self._overlapped = 0
+        self._lists = self._list_hits = self._inspected = 0
 
     def sampled(self, lists: int, hits: int) -> None:
         """A mini-batch looked at `lists` neighbour lists, `hits` of them in the neighbour cache."""
         with self._lock:
+            self._inspected += 1
             self._lists += lists
             self._list_hits += hits
 
@@ -32,6 +33,11 @@ class Tally:
         with self._lock:
             self._filled += stats.rows
             self._reads.add(stats)
+
+    def kept(self, rows: int) -> None:
+        """So many rows of the initial cache were in memory."""
+        with self._lock:
+            self._kept += rows
 
     def missed(self, stats: ReadStats) -> None:
         """The misses of a mini-batch were read."""
@@ -82,7 +88,9 @@ class Tally:
                 observed={
                     "superbatches": float(self._superbatches),
                     "overlapped_superbatches": float(self._overlapped),
+                    "sampled_batches": float(self._inspected),
                     "initial_rows": float(self._filled),
+                    "kept_rows": float(self._kept),
                     "cache_updates": float(self._updated),
                     "evictions": float(self._evicted),
                     "neighbour_lists": float(self._lists),

@@ -6,20 +6,26 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from systems.interface import Options
+from systems.interface import Options, auto
 from workloads.units import parse_bytes
 
 
 class GnnDriveOptions(Options):
     """Options of `gnndrive`."""
 
-    samplers: int = Field(4, ge=1, le=256, description="threads that sample, a mini-batch each")
+    extracting_queue: int = auto(6, most=1024, description="sampled mini-batches that wait for an extractor")
+    training_queue: int = auto(4, most=1024, description="extracted mini-batches that wait for training")
+    samplers: int = auto(4, most=256, description="threads that sample, a mini-batch each")
+    io_depth: int = Field(
+        128,
+        ge=1,
+        le=4096,
+        description="reads in flight for each extractor; more only makes sampling wait behind them",
+    )
+    extractors: int = auto(4, most=256, description="threads that extract, a mini-batch each")
     list_threads: int = Field(
         1, ge=1, le=256, description="threads that share each of them and wait for pages of neighbour lists"
     )
-    extractors: int = Field(4, ge=1, le=256, description="threads that extract, a mini-batch each")
-    extracting_queue: int = Field(6, ge=1, le=1024, description="sampled mini-batches that wait for an extractor")
-    training_queue: int = Field(4, ge=1, le=1024, description="extracted mini-batches that wait for training")
     keep_order: bool = Field(False, description="train in the seed plan's order instead of as extraction finishes")
     feature_buffer: str = Field(
         "auto",
@@ -28,12 +34,6 @@ class GnnDriveOptions(Options):
     )
     feature_buffer_scale: float = Field(1.0, gt=0, le=64, description="times the `auto` size (Fig. 12: 1 to 8)")
     direct: bool = Field(True, description="direct I/O; False reads through the page cache (Section 4.4)")
-    io_depth: int = Field(
-        128,
-        ge=1,
-        le=4096,
-        description="reads in flight for each extractor; more only makes sampling wait behind them",
-    )
     io_granularity: Literal["logical", "4096"] = Field(
         "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
     )

@@ -12,10 +12,11 @@ from systems.engine import FeatureBuffer, RowReader
 from systems.engine.bounds import Bounds, batch_bounds
 from systems.engine.row_reads import reader_arguments
 from systems.engine.shared_staging import SharedStaging
-from systems.engine.topology import indptr_item, row_bytes, sampling_items
+from systems.engine.topology import indptr_item, map_item, row_bytes, sampling_items
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
+from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
@@ -60,7 +61,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     bounds = _joint_bounds(batch_bounds(workload), runtime)
     on_device = runtime.accelerator.kind != "cpu"
     sharing = 1 if on_device else runtime.world
-    topology = [_part(indptr_item(workload), runtime.world), *_sampling(bounds, options)]
+    topology = [_part(indptr_item(workload), runtime.world), *_sampling(bounds, options), map_item(workload)]
     if runtime.stages == "sample":
         return Sizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(topology)).require(NAME, budget))
     staging = _staging_bytes(workload, bounds, options, on_device)
@@ -81,7 +82,9 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     host.append(_part(_page_cache(workload, budget, runtime.world), runtime.world))
     Plan(tuple(host)).require(NAME, budget)  # names what is too large before the feature buffer gets what is left
     if on_device:
-        slots = _slots(workload, options, bounds, _device_bytes(runtime, budget), 0, "device", 1)
+        slots = _slots(
+            workload, options, bounds, _device_bytes(runtime, budget), 0, "device", 1, runtime.accelerator.keeps_rows
+        )
     else:
         left = None if budget.host is None else (budget.host - sum(item.bytes for item in host)) * sharing
         slots = _slots(workload, options, bounds, left, 1, "host", sharing)
@@ -152,14 +155,20 @@ def _slots(
     mapped: int,
     tier: str,
     sharing: int,
+    keeps_rows: bool = True,
 ) -> int:
-    """Slots of the feature buffer: as many as wanted, or as `left` bytes hold, with their mapping table if `mapped`."""
+    """Slots of the feature buffer: as many as wanted, or as `left` bytes hold, with their mapping table if `mapped`.
+
+    Where the tier keeps no rows, no more than the mini-batches under way have.
+    """
     row = row_bytes(workload)
     least = sharing * options.extractors * bounds.max_nodes
     fitting = workload.dataset.num_nodes if left is None else _fitting(left, row, mapped)
+    under_way = sharing * (options.extractors + options.training_queue) * bounds.max_nodes
+    if not keeps_rows:
+        fitting = min(fitting, under_way)
     if options.feature_buffer == "auto":
-        queued = options.extractors + options.training_queue
-        rule = sharing * queued * bounds.max_nodes * options.feature_buffer_scale
+        rule = under_way * options.feature_buffer_scale
         wanted = max(least, int(rule))
     elif options.feature_buffer == "max":
         wanted = fitting
@@ -169,7 +178,7 @@ def _slots(
             raise BudgetError(
                 f"{NAME}: feature buffer of {options.feature_buffer} does not fit, {format_bytes(max(0, left))} is "
                 f"left of the {tier} budget",
-                "lower feature_buffer or raise memory",
+                "lower feature_buffer or raise memory" if keeps_rows else NO_ROWS,
             )
     # More slots than nodes are never used; then every extractor's batch finds room whatever its size.
     slots = min(wanted, fitting, workload.dataset.num_nodes)

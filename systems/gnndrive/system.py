@@ -73,7 +73,7 @@ class GnnDrive(System):
 
     @cached_property
     def _sizes(self) -> Sizes:
-        return plan_sizes(self.workload, self.runtime, self.budget, self.options)
+        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
 
     @property
     def _in_order(self) -> bool:
@@ -168,9 +168,16 @@ class GnnDrive(System):
             yield from self._extract_all(pipe, extracting, self._fresh_buffer(pipe), tally)
 
     def _fresh_buffer(self, pipe: Pipeline) -> FeatureBuffer:
-        """The feature buffer, kept from epoch to epoch; an epoch that stops early wakes its waiters by closing it."""
+        """The feature buffer, kept from epoch to epoch where its tier keeps rows; an epoch that stops early wakes its
+        waiters by closing it.
+        """
         buffer = self._buffer
         assert buffer is not None
+        if not self.runtime.accelerator.keeps_rows:
+            slots, self._buffer = buffer.num_slots, None
+            del buffer
+            buffer = self._buffer = FeatureBuffer(slots)
+            self._evicted_before = 0
 
         def replace() -> None:
             # All threads of this pipeline are told to end and none of its batches is used again, so starting from an

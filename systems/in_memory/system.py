@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,25 +12,24 @@ from pydantic import Field
 
 from systems.engine import gather
 from systems.engine.bounds import batch_bounds
-from systems.engine.gather_loader import GatherLoader, Tables, fill_by, plan_tables
+from systems.engine.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
 from systems.engine.topology import DatasetFiles, indptr_item, sampling_items
-from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
+from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo, auto
 from workloads.sampling.make import make_sampler, make_seed_plan
 
 
 class InMemoryOptions(Options):
     """Options of `in-memory`."""
 
-    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
+    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
+    sampling_workers: int = auto(most=256, description="threads that sample")
     gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
-    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
 
 
 class InMemory(System):
     """Everything in RAM. Under a cap that is too small it runs out of memory, which is its right answer.
 
-    Its plan states what it needs, but the host budget is not held against it: the kernel is to say no (status `oom`),
-    as the papers' tables have it.
+    Its plan refuses a budget that does not hold the tables, and the run ends as `oom`, as the papers' tables have it.
     """
 
     info: ClassVar[SystemInfo] = SystemInfo(
@@ -43,7 +41,6 @@ class InMemory(System):
         options=InMemoryOptions,
     )
     options: InMemoryOptions
-    ignores_host_budget: ClassVar[bool] = True
 
     _rows = 0
     _loader: GatherLoader | None = None
@@ -66,19 +63,27 @@ class InMemory(System):
             host=2, device=2, device_budget=self.budget.device,
         )  # fmt: skip
 
+    @classmethod
+    def loads_everything(cls, options: Options) -> bool:
+        """Always."""
+        return True
+
     def plan(self) -> Plan:
         """Everything it loads and the tables that mini-batches are gathered into."""
+        return self.fit(self._plan)
+
+    def _plan(self) -> Plan:
         dataset = self.workload.dataset
         bounds = batch_bounds(self.workload)
         items = (
             indptr_item(self.workload),
             PlanItem("indices", dataset.topology_bytes),
             PlanItem("labels", 8 * dataset.num_nodes),
-            *sampling_items(bounds, workers=self._workers, waiting=self._waiting),
+            *sampling_items(bounds, workers=self._workers, waiting=self._waiting + BETWEEN),
         )
         if self.runtime.stages != "sample":
             items += (PlanItem("features", dataset.feature_bytes), *self._tables.items())
-        return Plan(items).require(self.info.name, replace(self.budget, host=None))
+        return Plan(items).require(self.info.name, self.budget, "raise memory, or use a system that reads from disk")
 
     def prepare(self) -> None:
         """Load all parts."""

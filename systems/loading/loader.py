@@ -24,9 +24,11 @@ from systems.interface import (
     MemoryBudget,
     Options,
     Plan,
+    PlanItem,
     Runtime,
     StageClock,
     System,
+    reserve_bytes,
     wall_seconds,
 )
 from systems.loading.batches import Edges, Form, handed_out_items, resolve_form
@@ -139,7 +141,8 @@ class Loader:
         bounds = batch_bounds(self.workload)
         row_bytes = dataset.dim * dataset.feature_dtype.itemsize
         on_device = device != "cpu"
-        own = Plan(handed_out_items(bounds, row_bytes, on_device))
+        reserve = () if self._host is None else (PlanItem("reserve", reserve_bytes(self._host)),)
+        own = Plan((*reserve, *handed_out_items(bounds, row_bytes, on_device)))
         whole = MemoryBudget(self._host, _device_bytes(device, device_memory))
         own.require("the loader", whole, "raise memory, or lower batch_size or fanout")
         budget = MemoryBudget(
@@ -155,9 +158,6 @@ class Loader:
         runtime.scratch.mkdir()
         self._system = self._held.system = self._class(self.workload, runtime, budget, options, self._clock)
         plan = self._system.plan()
-        if getattr(self._system, "ignores_host_budget", False):
-            # Below the harness a cap stops such a system; here nothing but its plan can.
-            plan.require(self._class.info.name, budget, _mapped(options))
         #: Every buffer that the loader and its system hold.
         self.plan = Plan((*own.items, *plan.items))
         self._bounds = bounds
@@ -313,9 +313,3 @@ def _device_bytes(device: str, device_memory: str | int | None) -> int | None:
     free = accelerator.memory_bytes
     accelerator.close()
     return None if free is None else free // 2
-
-
-def _mapped(options: Options) -> str:
-    if "host_store" in type(options).model_fields:
-        return "raise memory, or give options={'host_store': 'mapped'}, which leaves graph and features to page cache"
-    return "raise memory, or use a system that reads from disk"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from systems.interface import Options
+from systems.interface import Options, auto
 
 Ordering = Literal["random", "rotation", "sequential", "fixed"]
 
@@ -28,13 +28,13 @@ class MariusOptions(Options):
         "`rotation` takes the next ones, so that all have their turn soonest; `sequential` moves on by one, which "
         "reads least; `fixed` never changes them",
     )
-    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
-    gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
-    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
-    request_bytes: int = Field(1 << 20, ge=4096, le=1 << 24, description="bytes of one read of a partition or buckets")
+    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
+    sampling_workers: int = auto(most=256, description="threads that sample")
     io_depth: int = Field(
         32, ge=2, le=1024, description="reads kept in flight: three of four for rows, the others for edge buckets"
     )
+    gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
+    request_bytes: int = Field(1 << 20, ge=4096, le=1 << 24, description="bytes of one read of a partition or buckets")
     batch_slack: float = Field(
         1.25,
         ge=1,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.bounds import Bounds, batch_bounds
-from systems.engine.gather_loader import Tables, plan_tables
+from systems.engine.gather_loader import BETWEEN, Tables, plan_tables
 from systems.engine.partitioned import Layout
 from systems.engine.reader import RowReader
 from systems.engine.topology import indptr_item, sampling_items
@@ -23,6 +23,8 @@ from workloads.workload import Workload
 NAME = "mariusgnn"
 _PAGE_CACHE_BYTES = 2 << 20
 _PARTITIONS, _MOST_PARTITIONS = 32, 256
+#: Bytes a node that cutting the graph holds: `indptr`, its partition, and what is derived from them piece by piece.
+HELD_BYTES = 12
 _UNIT_BYTES = 8 << 20  # topology is read in units of this much, or of one partition's if that is more
 
 
@@ -170,16 +172,14 @@ def _sizes(
         PlanItem("buffered edges", edges * (parts.index_dtype.itemsize + 1)),
         PlanItem("buffered node ids", 8 * capacity * parts.size),
         PlanItem("read buffer", unit + reader_bytes(options)),
-        *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers),
+        *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers + BETWEEN),
         # Labels are read through the page cache, and training's peak differs from step to step: a buffer that took
         # the last page of the cap would be ended by the kernel.
         PlanItem("page cache", _PAGE_CACHE_BYTES),
     ]
     if runtime.stages != "sample":
         items += [*tables.items(), PlanItem("buffered features", capacity * parts.slot_bytes)]
-    items.append(
-        PlanItem("partitions and edge buckets", layout.feature_file_bytes + layout.topology_file_bytes, "disk")
-    )
+    items.append(PlanItem("partitions and edge buckets", layout.disk_bytes, "disk"))
     return Sizes(capacity, edges, unit, tables, Plan(tuple(items)))
 
 

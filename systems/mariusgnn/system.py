@@ -20,14 +20,15 @@ from systems.engine import artefacts
 from systems.engine.gather import gather
 from systems.engine.gather_loader import GatherLoader, fill_by
 from systems.engine.memory import give_back_free_memory
-from systems.engine.partitioned import WAITING_BYTES, Layout, Partitions, count_buckets, write_partitions
+from systems.engine.partition_writer import write_partitions
+from systems.engine.partitioned import Layout, Partitions, count_buckets
 from systems.engine.reader import ReadStats
 from systems.engine.topology import DatasetFiles
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
 from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.ordering import buffered
-from systems.mariusgnn.planner import NAME, Sizes, partitions_for, plan_sizes
+from systems.mariusgnn.planner import HELD_BYTES, NAME, Sizes, partitions_for, plan_sizes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
@@ -77,7 +78,7 @@ class MariusGnn(System):
         # Not of the sampler: the same partitions serve any.
         return {
             "dataset": self.workload.dataset.fingerprint, "seed": self.workload.seed, "size": self._parts.size,
-            "format": 1,
+            "format": 2,
         }  # fmt: skip
 
     @cached_property
@@ -95,7 +96,8 @@ class MariusGnn(System):
 
     @cached_property
     def _sizes(self) -> Sizes:
-        return plan_sizes(self.workload, self.runtime, self.budget, self.options, self._layout)
+        layout = self._layout
+        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, layout))
 
     def plan(self) -> Plan:
         """All buffers; see `planner.py`. The edges of each bucket are counted, since the buffers follow from them."""
@@ -122,14 +124,18 @@ class MariusGnn(System):
             workers=workers, waiting=self.options.prefetch * workers, around_sample=self._sample,
         )  # fmt: skip
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path) -> dict[str, int]:
         # The buffers are not there yet: what the plan gives them can be worked with.
         nodes = self.workload.dataset.num_nodes
-        memory = max(1 << 20, self._sizes.plan.total("host") - 12 * nodes - 2 * WAITING_BYTES)
-        write_partitions(
+        memory = self._sizes.plan.total("host") - HELD_BYTES * nodes
+        moved = write_partitions(
             self.workload, self._layout, self._assign(), folder, memory_bytes=min(memory, _WRITE_BYTES),
             threads=self.runtime.cores,
         )  # fmt: skip
+        return {
+            "reads": moved.reads.requests, "bytes_read": moved.reads.bytes_read,
+            "writes": moved.writes, "bytes_written": moved.bytes_written,
+        }  # fmt: skip
 
     def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
         self._label_file.check()

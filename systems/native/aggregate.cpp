@@ -36,6 +36,7 @@ bool count_by_piece(std::span<const Id> sources, std::uint64_t num_nodes, std::u
     using Unsigned = std::make_unsigned_t<Id>;
     Unsigned top = 0;
     for (const Id id : sources) top = std::max(top, static_cast<Unsigned>(id));
+    if (piece_rows == 0) return false;
     if (!sources.empty() && (top >= num_nodes || top / piece_rows >= counts.size())) return false;
     for (const Id id : sources) ++counts[static_cast<Unsigned>(id) / piece_rows];
     return true;
@@ -44,6 +45,7 @@ bool count_by_piece(std::span<const Id> sources, std::uint64_t num_nodes, std::u
 template <class Id>
 bool place_by_piece(std::span<const Id> sources, std::span<const std::int64_t> indptr, std::int64_t first_edge,
                     std::uint64_t piece_rows, std::span<std::int64_t> next, std::span<PieceEdge> out) {
+    if (piece_rows == 0) return false;
     return walk(sources, indptr, first_edge, [&](std::uint64_t source, std::size_t target) {
         const std::uint64_t piece = source / piece_rows;
         if (piece >= next.size()) return false;
@@ -77,11 +79,12 @@ template bool count_loops(std::span<const std::int64_t>, std::span<const std::in
 
 bool add_rows(std::span<const PieceEdge> edges, const RowSums& sums, unsigned threads) {
     if (edges.empty()) return true;
+    if (sums.dim == 0) return false;
     const std::uint64_t dim = sums.dim;
     const std::uint64_t rows = sums.rows.size() / dim;
     const std::uint64_t targets = sums.sums.size() / dim;
     // Slices end where a target does, so that no two of them add to the same sum.
-    const std::size_t slices = std::min<std::size_t>(edges.size(), std::size_t{threads} * 8);
+    const std::size_t slices = std::min<std::size_t>(edges.size(), std::max<std::size_t>(threads, 1) * 8);
     std::vector<std::size_t> begins{0};
     for (std::size_t slice = 1; slice < slices; ++slice) {
         std::size_t at = std::max(begins.back(), edges.size() * slice / slices);

@@ -7,14 +7,7 @@
 namespace outcore {
 namespace {
 
-using IntsIn = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-auto to_numpy(std::vector<T> values) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner);
-}
+using IntsIn = In<std::int32_t>;
 
 }  // namespace
 
@@ -43,7 +36,14 @@ void bind_changeset(nb::module_& m) {
                 return self.fill(batch, span_of(nodes));
             },
             nb::arg("batch"), nb::arg("nodes"))
-        .def("begin", &ChangesetPlanner::begin, nb::call_guard<nb::gil_scoped_release>())
+        .def("begin", [](ChangesetPlanner& self) { self.begin(); }, nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "begin",
+            [](ChangesetPlanner& self, const In<std::uint32_t>& resident) {
+                const nb::gil_scoped_release release;
+                self.begin(span_of(resident));
+            },
+            nb::arg("resident"))
         .def("held",
              [](const ChangesetPlanner& self, std::uint64_t begin, std::uint64_t end) {
                  return to_numpy(self.held(begin, end));

@@ -19,13 +19,6 @@
 namespace outcore {
 namespace {
 
-template <class T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy_of(std::vector<T>&& values) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner);
-}
-
 struct StopFlag {
     std::atomic<bool> value{false};
 };
@@ -46,14 +39,15 @@ nb::dict dict_of(const PieceReads& reads) {
     return result;
 }
 
-using Nodes = nb::ndarray<std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Chunks = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // [n, 3]: offset, begin, end
+using Nodes = Out<std::uint32_t>;
+// With the nodes of the mini-batches that were planned last.
+using Planner = Holding<SlotPlanner, In<std::uint32_t>>;
 
 nb::tuple distribute_rows(const std::string& path, std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes,
                           const std::string& file, const Chunks& chunks, const In<std::uint32_t>& ids, std::uint32_t region_bytes,
                           std::uint32_t regions, std::uint32_t depth, std::uint64_t gap_bytes, std::uint32_t buffer_bytes,
                           std::uint32_t writers, const std::string& mode, const StopFlag& stop) {
-    if (chunks.shape(1) != 3) throw std::invalid_argument("chunks have three columns");
+    if (chunks.shape(1) != 3) throw std::invalid_argument("chunks have three columns: offset, begin, end");
     std::vector<DistributeChunk> list(chunks.shape(0));
     for (std::size_t i = 0; i < list.size(); ++i) {
         const std::int64_t* row = chunks.data() + 3 * i;
@@ -62,14 +56,14 @@ nb::tuple distribute_rows(const std::string& path, std::uint64_t data_offset, st
     DistributeResult result;
     try {
         const nb::gil_scoped_release release;
-        result = distribute({path, data_offset, num_rows, row_bytes}, file, list, in(ids),
+        result = distribute({path, data_offset, num_rows, row_bytes}, file, list, span_of(ids),
                             distribute_options(region_bytes, regions, depth, gap_bytes, buffer_bytes, writers, mode), stop.value);
     } catch (const std::system_error& error) {
         raise_os_error(error, path);
     }
     std::optional<std::tuple<int, bool, std::uint64_t>> failure;
     if (result.failure) failure = std::tuple{result.failure->code, result.failure->writing, result.failure->offset};
-    return nb::make_tuple(dict_of(result.reads), result.writes, result.bytes_written, numpy_of(std::move(result.digests)), failure);
+    return nb::make_tuple(dict_of(result.reads), result.writes, result.bytes_written, to_numpy(std::move(result.digests)), failure);
 }
 
 }  // namespace
@@ -122,13 +116,13 @@ void bind_external(nb::module_& m) {
                 std::vector<std::int64_t> sizes;
                 {
                     const nb::gil_scoped_release release;
-                    std::span<std::byte> room(reinterpret_cast<std::byte*>(to.data()), to.size());
+                    std::span<std::byte> room = bytes_of(to);
                     std::optional<std::span<std::uint32_t>> places;
                     if (nodes) places = {nodes->data(), nodes->size()};
                     for (const auto& made : self.lay_out(begin, span_of(labels), span_of(offsets), room, places))
                         for (const auto size : {made.head_bytes, made.body_bytes, made.nodes}) sizes.push_back(static_cast<std::int64_t>(size));
                 }
-                return numpy_of(std::move(sizes));
+                return to_numpy(std::move(sizes));
             },
             nb::arg("begin"), nb::arg("labels"), nb::arg("offsets"), nb::arg("to"), nb::arg("nodes").none())
         .def(
@@ -149,73 +143,84 @@ void bind_external(nb::module_& m) {
         "distribute_bytes",
         [](std::uint64_t row_bytes, std::uint64_t chunks, std::uint32_t region_bytes, std::uint32_t regions, std::uint32_t buffer_bytes,
            std::uint32_t writers) {
+            if (row_bytes == 0) throw std::invalid_argument("row_bytes must be positive");
             return distribute_bytes(distribute_options(region_bytes, regions, 1, 0, buffer_bytes, writers, "auto"), row_bytes, chunks);
         },
         nb::kw_only(), nb::arg("row_bytes"), nb::arg("chunks"), nb::arg("region_bytes"), nb::arg("regions"), nb::arg("buffer_bytes"),
         nb::arg("writers"));
-    nb::class_<SlotPlanner>(m, "SlotPlanner")
-        .def(nb::init<std::uint32_t, std::uint32_t, bool, std::uint32_t>(), nb::arg("slots"), nb::arg("window"), nb::arg("keep"),
-             nb::arg("threads") = 1)
+    nb::class_<Planner>(m, "SlotPlanner")
+        .def(
+            "__init__",
+            [](Planner* self, std::uint32_t slots, std::uint32_t window, bool keep, std::uint32_t threads) {
+                new (self) Planner([&] { return SlotPlanner(slots, window, keep, threads); }, {});
+            },
+            nb::arg("slots"), nb::arg("window"), nb::arg("keep"), nb::arg("threads") = 1)
         .def(
             "plan",
-            [](SlotPlanner& self, const In<std::uint32_t>& nodes, const Ids& offsets, const Ids& seeds) {
+            [](Planner& self, const In<std::uint32_t>& nodes, const Ids& offsets, const Ids& seeds) {
+                self->clear();
+                self.hold(nodes);
                 const nb::gil_scoped_release release;
-                self.plan(in(nodes), span_of(offsets), span_of(seeds));
+                self->plan(span_of(nodes), span_of(offsets), span_of(seeds));
             },
             nb::arg("nodes"), nb::arg("offsets"), nb::arg("seeds"))
         .def(
             "misses",
-            [](const SlotPlanner& self, std::size_t i) {
+            [](const Planner& self, std::size_t i) {
                 SlotMisses found;
                 {
                     const nb::gil_scoped_release release;
-                    found = self.misses(i);
+                    found = self->misses(i);
                 }
-                return nb::make_tuple(numpy_of(std::move(found.ids)), numpy_of(std::move(found.slots)));
+                return nb::make_tuple(to_numpy(std::move(found.ids)), to_numpy(std::move(found.slots)));
             },
             nb::arg("i"))
-        .def("slots", [](const SlotPlanner& self, std::size_t i) { return numpy_of(self.slots(i)); }, nb::arg("i"))
-        .def("miss_counts", [](const SlotPlanner& self) { return numpy_of(self.miss_counts()); })
+        .def("slots", [](const Planner& self, std::size_t i) { return to_numpy(self->slots(i)); }, nb::arg("i"))
+        .def("miss_counts", [](const Planner& self) { return to_numpy(self->miss_counts()); })
         .def(
             "copy_misses",
-            [](const SlotPlanner& self, const Nodes& to) {
+            [](const Planner& self, const Nodes& to) {
                 const nb::gil_scoped_release release;
-                self.copy_misses({to.data(), to.size()});
+                self->copy_misses({to.data(), to.size()});
             },
             nb::arg("to"))
         .def(
             "sampled_misses",
-            [](const SlotPlanner& self, std::uint64_t region_rows, std::uint64_t every) {
+            [](const Planner& self, std::uint64_t region_rows, std::uint64_t every) {
                 std::vector<std::int64_t> found;
                 {
                     const nb::gil_scoped_release release;
-                    found = self.sampled_misses(region_rows, every);
+                    found = self->sampled_misses(region_rows, every);
                 }
-                return numpy_of(std::move(found));
+                return to_numpy(std::move(found));
             },
             nb::arg("region_rows"), nb::arg("every"))
-        .def("list_bytes", &SlotPlanner::list_bytes, nb::arg("i"))
+        .def("list_bytes", [](const Planner& self, std::size_t i) { return self->list_bytes(i); }, nb::arg("i"))
         // As many lists from `begin` on as `to` has room for: which is next, bytes of each, XXH3 of each.
         .def(
             "write_lists",
-            [](const SlotPlanner& self, std::size_t begin, const FlatBytes& to) {
+            [](const Planner& self, std::size_t begin, const FlatBytes& to) {
                 std::vector<std::int64_t> sizes;
                 std::vector<std::uint64_t> digests;
                 {
                     const nb::gil_scoped_release release;
-                    std::span<std::byte> room(reinterpret_cast<std::byte*>(to.data()), to.size());
-                    for (; begin < self.batches() && self.list_bytes(begin) <= room.size(); ++begin) {
-                        digests.push_back(self.write_list(begin, room));
-                        sizes.push_back(static_cast<std::int64_t>(self.list_bytes(begin)));
+                    std::span<std::byte> room = bytes_of(to);
+                    for (; begin < self->batches() && self->list_bytes(begin) <= room.size(); ++begin) {
+                        digests.push_back(self->write_list(begin, room));
+                        sizes.push_back(static_cast<std::int64_t>(self->list_bytes(begin)));
                         room = room.subspan(static_cast<std::size_t>(sizes.back()));
                     }
                 }
-                return nb::make_tuple(begin, numpy_of(std::move(sizes)), numpy_of(std::move(digests)));
+                return nb::make_tuple(begin, to_numpy(std::move(sizes)), to_numpy(std::move(digests)));
             },
             nb::arg("begin"), nb::arg("to"))
-        .def("clear", &SlotPlanner::clear)
-        .def_prop_ro("hits", &SlotPlanner::hits)
-        .def_prop_ro("carried", &SlotPlanner::carried)
+        .def("clear",
+             [](Planner& self) {
+                 self->clear();
+                 self.hold({});
+             })
+        .def_prop_ro("hits", [](const Planner& self) { return self->hits(); })
+        .def_prop_ro("carried", [](const Planner& self) { return self->carried(); })
         .def_static("bytes", &SlotPlanner::bytes, nb::arg("slots"), nb::arg("batches"), nb::arg("accesses"),
                     nb::arg("threads") = 1);
 }

@@ -28,14 +28,14 @@ auto with_os_error(const std::string& path, Call&& call) {
 void bind_memory(nb::module_& m) {
     m.def(
         "gather",
-        [](const ReadOnlyBytes& table, const Ids& rows, const Bytes& out, unsigned threads) {
+        [](const ReadOnlyBytes& table, const Ids& rows, const Bytes& out, unsigned threads, bool in_order) {
             if (out.shape(1) != table.shape(1)) throw std::invalid_argument("out's rows have another size than the table's");
             if (out.shape(0) < rows.size()) throw std::out_of_range("out has fewer rows than asked for");
             const nb::gil_scoped_release release;
             const Table source{reinterpret_cast<const std::byte*>(table.data()), table.shape(0), table.shape(1)};
-            return gather(source, span_of(rows), reinterpret_cast<std::byte*>(out.data()), threads);
+            return gather(source, span_of(rows), reinterpret_cast<std::byte*>(out.data()), threads, in_order);
         },
-        nb::arg("table"), nb::arg("rows"), nb::arg("out"), nb::arg("threads"));
+        nb::arg("table"), nb::arg("rows"), nb::arg("out"), nb::arg("threads"), nb::arg("in_order") = false);
     m.def(
         "resident_bytes", [](const std::string& path) { return with_os_error(path, [&] { return resident_bytes(path); }); },
         nb::arg("path"));
@@ -43,13 +43,13 @@ void bind_memory(nb::module_& m) {
         "evict", [](const std::string& path) { return with_os_error(path, [&] { return evict(path); }); }, nb::arg("path"));
     m.def(
         "advise",
-        [](const nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& data, int advice) {
+        [](const In<std::uint8_t>& data, int advice) {
             with_os_error("madvise", [&] {
                 advise(data.data(), data.size(), advice);
                 return 0;
             });
         },
-        nb::arg("data"), nb::arg("advice"));
+        nb::arg("data").noconvert(), nb::arg("advice"));
 }
 
 }  // namespace outcore

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <list>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -19,36 +20,71 @@
 namespace outcore {
 namespace {
 
-using Ids32 = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Chunks = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // [n, 4]: file, offset, begin, end
-using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// A queue and the memory of the ranges that were not yet waited for.
+class HeldQueue {
+public:
+    HeldQueue(const std::string& path, const RangeQueueOptions& options) : queue_(path, options) {}
 
-template <class T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> array_of(std::vector<T> values) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner);
-}
+    RangeQueue* operator->() { return &queue_; }
+    const RangeQueue* operator->() const { return &queue_; }
+
+    RangeQueue::Ticket submit(std::uint64_t offset, std::uint64_t need, const FlatBytes& out) {
+        held_.push_back({0, out});  // before anything writes to it
+        try {
+            return held_.back().ticket = queue_.submit(offset, need, bytes_of(out));
+        } catch (...) {
+            held_.pop_back();
+            throw;
+        }
+    }
+
+    // Both with the GIL, which is given up while they wait.
+    RangeQueue::Arrival wait(RangeQueue::Ticket ticket) {
+        RangeQueue::Arrival arrival;
+        {
+            const nb::gil_scoped_release release;
+            arrival = queue_.wait(ticket);
+        }
+        held_.remove_if([&](const Held& one) { return one.ticket == ticket; });
+        return arrival;
+    }
+    void close() {
+        {
+            const nb::gil_scoped_release release;
+            queue_.close();
+        }
+        held_.clear();
+    }
+
+private:
+    struct Held {
+        RangeQueue::Ticket ticket;
+        FlatBytes memory;
+    };
+    std::list<Held> held_;
+    RangeQueue queue_;  // ends before the memory goes
+};
 
 RangeQueueOptions queue_options(std::uint32_t depth, std::uint32_t request_bytes, const std::string& mode) {
     return {depth, request_bytes, mode != "pread", mode == "io_uring"};
 }
 
 nb::tuple pack(const std::string& path, std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes,
-               const std::vector<std::string>& files, const Chunks& chunks, const Ids32& ids,
+               const std::vector<std::string>& files, const Chunks& chunks, const In<std::uint32_t>& ids,
                std::uint64_t partition_rows, std::uint32_t buffers, std::uint64_t write_bytes, bool hold, std::uint32_t threads, std::uint32_t depth,
                std::uint32_t request_bytes, const std::string& mode) {
-    if (chunks.shape(1) != 4) throw std::invalid_argument("chunks have four columns");
+    if (chunks.shape(1) != 4) throw std::invalid_argument("chunks have four columns: file, offset, begin, end");
     std::vector<PackChunk> list(chunks.shape(0));
     for (std::size_t i = 0; i < list.size(); ++i) {
         const std::int64_t* row = chunks.data() + 4 * i;
+        if (row[0] < 0 || static_cast<std::size_t>(row[0]) >= files.size()) throw std::invalid_argument("a chunk lies outside its files");
         list[i] = {static_cast<std::uint32_t>(row[0]), static_cast<std::uint64_t>(row[1]),
                    static_cast<std::uint64_t>(row[2]), static_cast<std::uint64_t>(row[3])};
     }
     PackResult result;
     try {
         const nb::gil_scoped_release release;
-        result = pack_pass({path, data_offset, num_rows, row_bytes}, files, list, {ids.data(), ids.size()},
+        result = pack_pass({path, data_offset, num_rows, row_bytes}, files, list, span_of(ids),
                            {partition_rows, buffers, write_bytes, hold, threads, queue_options(depth, request_bytes, mode)});
     } catch (const std::system_error& error) {
         raise_os_error(error, path);
@@ -63,39 +99,35 @@ nb::tuple pack(const std::string& path, std::uint64_t data_offset, std::uint64_t
     if (result.failure) {
         failure = std::tuple{result.failure->code, result.failure->writing, result.failure->file, result.failure->offset};
     }
-    return nb::make_tuple(counts, array_of(std::move(result.digests)), failure);
+    return nb::make_tuple(counts, to_numpy(std::move(result.digests)), failure);
 }
 
 }  // namespace
 
 void bind_packing(nb::module_& m) {
-    nb::class_<RangeQueue>(m, "RangeQueue")
+    nb::class_<HeldQueue>(m, "RangeQueue")
         .def(
             "__init__",
-            [](RangeQueue* self, const std::string& path, std::uint32_t depth, std::uint32_t request_bytes,
+            [](HeldQueue* self, const std::string& path, std::uint32_t depth, std::uint32_t request_bytes,
                const std::string& mode) {
                 try {
-                    new (self) RangeQueue(path, queue_options(depth, request_bytes, mode));
+                    new (self) HeldQueue(path, queue_options(depth, request_bytes, mode));
                 } catch (const std::system_error& error) {
                     raise_os_error(error, path);
                 }
             },
             nb::arg("path"), nb::kw_only(), nb::arg("depth"), nb::arg("request_bytes"), nb::arg("mode"))
-        .def_prop_ro("mode", &RangeQueue::mode)
-        .def_prop_ro("block_bytes", &RangeQueue::block_bytes)
-        .def("submit",
-             [](RangeQueue& self, std::uint64_t offset, std::uint64_t need, const FlatBytes& out) {
-                 return self.submit(offset, need, {reinterpret_cast<std::byte*>(out.data()), out.size()});
-             },
-             nb::arg("offset"), nb::arg("need"), nb::arg("out"))
+        .def_prop_ro("mode", [](const HeldQueue& self) { return self->mode(); })
+        .def_prop_ro("block_bytes", [](const HeldQueue& self) { return self->block_bytes(); })
+        // The memory is held until its ticket was waited for, or the queue is closed.
+        .def("submit", &HeldQueue::submit, nb::arg("offset"), nb::arg("need"), nb::arg("out"))
         .def("wait",
-             [](RangeQueue& self, std::uint64_t ticket) {
-                 const nb::gil_scoped_release release;
+             [](HeldQueue& self, std::uint64_t ticket) {
                  const RangeQueue::Arrival arrival = self.wait(ticket);
                  return std::make_tuple(pair_of(arrival.failure), arrival.seconds);
              },
              nb::arg("ticket"))
-        .def("close", &RangeQueue::close, nb::call_guard<nb::gil_scoped_release>());
+        .def("close", &HeldQueue::close);
 
     m.def("pack_pass", &pack, nb::arg("path"), nb::kw_only(), nb::arg("data_offset"), nb::arg("num_rows"),
           nb::arg("row_bytes"), nb::arg("files"), nb::arg("chunks"), nb::arg("ids"), nb::arg("partition_rows"),
@@ -109,7 +141,7 @@ void bind_packing(nb::module_& m) {
                 const nb::gil_scoped_release release;
                 result = ascending(span_of(ids));
             }
-            return nb::make_tuple(array_of(std::move(result.sorted)), array_of(std::move(result.from)));
+            return nb::make_tuple(to_numpy(std::move(result.sorted)), to_numpy(std::move(result.from)));
         },
         nb::arg("ids"));
     m.def(
@@ -129,6 +161,8 @@ void bind_packing(nb::module_& m) {
         [](const Ids& ids, std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes,
            std::uint64_t file_bytes, std::uint32_t block_bytes, bool merge, std::uint64_t max_request_bytes,
            std::uint64_t merge_gap_bytes) {
+            check_table(data_offset, num_rows, row_bytes);
+            if (block_bytes == 0) throw std::invalid_argument("block_bytes must be positive");
             ReadPlan plan;
             {
                 const nb::gil_scoped_release release;
@@ -144,7 +178,7 @@ void bind_packing(nb::module_& m) {
     // XXH3-64 of bytes whose length is a positive multiple of 1024.
     m.def(
         "xxh3",
-        [](const ConstBytes& data) {
+        [](const In<std::uint8_t>& data) {
             if (data.size() == 0 || data.size() % Xxh3Stream::block_bytes != 0) {
                 throw std::invalid_argument("the length is not a positive multiple of 1024");
             }

@@ -5,14 +5,13 @@
 namespace outcore {
 namespace {
 
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Words = nb::ndarray<std::uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Words = Written<std::uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class Id>
 CscView<Id> graph_of(const Ids& indptr, const In<Id>& indices, const Words& members) {
     if (indptr.size() == 0) throw std::invalid_argument("indptr is empty");
     if (indptr.size() - 1 > (std::uint64_t{1} << 32)) throw std::invalid_argument("more than 2^32 nodes");
+    if (members.shape(0) == 0) throw std::invalid_argument("there are no partitions");
     if (members.shape(1) * 64 < indptr.size() - 1) throw std::out_of_range("members has too few words");
     return {span_of(indptr), std::span<const Id>(indices.data(), indices.size())};
 }

@@ -14,7 +14,7 @@ void bind_count(nb::module_& m) {
         "count_ids",
         [](const In<Id>& ids, const Out<Count>& counts) {
             const nb::gil_scoped_release release;
-            return count_ids(in(ids), out(counts));
+            return count_ids(span_of(ids), span_of(counts));
         },
         nb::arg("ids").noconvert(), nb::arg("counts").noconvert());
 }
@@ -26,7 +26,7 @@ void bind_append(nb::class_<BinnedEdges>& binned) {
         [](BinnedEdges& self, const In<Id>& sources, const In<std::int64_t>& indptr, std::int64_t first_target,
            std::int64_t first_edge, unsigned threads) {
             const nb::gil_scoped_release release;
-            return self.append(in(sources), in(indptr), first_target, first_edge, threads);
+            return self.append(span_of(sources), span_of(indptr), first_target, first_edge, threads);
         },
         nb::arg("sources").noconvert(), nb::arg("indptr").noconvert(), nb::arg("first_target"), nb::arg("first_edge"),
         nb::arg("threads"));
@@ -53,10 +53,12 @@ void bind_ranking(nb::module_& m) {
         "binned_entries", [](std::uint64_t num_nodes) { return Binning(num_nodes).entries(); }, nb::arg("num_nodes"));
     m.def(
         "add_along",
-        [](const std::vector<BinnedEdges*>& chunks, const In<double>& values, const Out<double>& sums, unsigned threads) {
+        [](const std::vector<nb::object>& chunks, const In<double>& values, const Out<double>& sums, unsigned threads) {
+            std::vector<const BinnedEdges*> edges;  // `chunks` keeps them, whatever becomes of the caller's sequence
+            for (const nb::object& chunk : chunks) edges.push_back(&nb::cast<const BinnedEdges&>(chunk));
             if (sums.size() < Binning(values.size()).entries()) throw std::out_of_range("sums has too few entries");
             const nb::gil_scoped_release release;
-            add_along(std::span<const BinnedEdges* const>(chunks.data(), chunks.size()), in(values), out(sums), threads);
+            add_along(edges, span_of(values), span_of(sums), threads);
         },
         nb::arg("chunks"), nb::arg("values").noconvert(), nb::arg("sums").noconvert(), nb::arg("threads"));
     m.def(
@@ -66,7 +68,7 @@ void bind_ranking(nb::module_& m) {
             if (sums.size() < Binning(scores.size()).entries()) throw std::out_of_range("sums has too few entries");
             if (before.size() != 0 && before.size() != scores.size()) throw std::out_of_range("before has another size");
             const nb::gil_scoped_release release;
-            return pagerank_step(out(scores), out(sums), in(before), base, damping, threads);
+            return pagerank_step(span_of(scores), span_of(sums), span_of(before), base, damping, threads);
         },
         nb::arg("scores").noconvert(), nb::arg("sums").noconvert(), nb::arg("before").noconvert(), nb::arg("base"),
         nb::arg("damping"), nb::arg("threads"));
@@ -75,7 +77,7 @@ void bind_ranking(nb::module_& m) {
         [](const Out<double>& scores, const In<std::int64_t>& indptr, unsigned threads) {
             if (indptr.size() != scores.size() + 1) throw std::out_of_range("indptr has another size");
             const nb::gil_scoped_release release;
-            return divide_by_degrees(out(scores), in(indptr), threads);
+            return divide_by_degrees(span_of(scores), span_of(indptr), threads);
         },
         nb::arg("scores").noconvert(), nb::arg("indptr").noconvert(), nb::arg("threads"));
 }

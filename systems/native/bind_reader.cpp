@@ -21,6 +21,9 @@ nb::tuple tuple_of(const ReadResult& result) {
     return nb::make_tuple(dict_of(result.counts), pair_of(result.failure));
 }
 
+// With its staging buffer, which is written to until it is closed.
+using Staged = Holding<GroupRead, FlatBytes>;
+
 }  // namespace
 
 void bind_reader(nb::module_& m) {
@@ -86,7 +89,7 @@ void bind_reader(nb::module_& m) {
                  ReadResult result;
                  {
                      const nb::gil_scoped_release release;
-                     result = self.read_range(offset, {reinterpret_cast<std::byte*>(out.data()), out.size()}, request_bytes);
+                     result = self.read_range(offset, bytes_of(out), request_bytes);
                  }
                  return tuple_of(result);
              },
@@ -117,26 +120,25 @@ void bind_reader(nb::module_& m) {
              },
              nb::arg("offsets"), nb::arg("sizes"), nb::arg("positions"), nb::arg("out"), nb::arg("request_bytes"));
 
-    nb::class_<GroupRead>(m, "GroupRead")
+    nb::class_<Staged>(m, "GroupRead")
         .def(
             "__init__",
-            [](GroupRead* self, Reader& reader, const Ids& ids, const FlatBytes& staging, std::uint32_t group_rows,
+            [](Staged* self, Reader& reader, const Ids& ids, const FlatBytes& staging, std::uint32_t group_rows,
                bool own_slices) {
                 const nb::gil_scoped_release release;
-                new (self) GroupRead(reader, span_of(ids), {reinterpret_cast<std::byte*>(staging.data()), staging.size()},
-                                     group_rows, own_slices);
+                new (self) Staged([&] { return GroupRead(reader, span_of(ids), bytes_of(staging), group_rows, own_slices); }, staging);
             },
             nb::arg("reader"), nb::arg("ids"), nb::arg("staging"), nb::arg("group_rows"), nb::arg("own_slices") = true,
-            nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
+            nb::keep_alive<1, 2>())
         // (slice, positions) of a group, None at the end, or a str: "starved" | "failed".
         .def("next",
-             [](GroupRead& self) -> nb::object {
+             [](Staged& self) -> nb::object {
                  GroupRead::Group group{};
                  GroupRead::State state{};
                  std::vector<std::int64_t> positions;
                  {
                      const nb::gil_scoped_release release;
-                     state = self.next(group);
+                     state = self->next(group);
                      positions.reserve(group.rows.size());
                      for (const RowRef& row : group.rows) positions.push_back(row.position);
                  }
@@ -148,15 +150,17 @@ void bind_reader(nb::module_& m) {
                      default: return nb::none();
                  }
              })
-        .def("give_back", &GroupRead::give_back, nb::arg("slice"))
-        .def("close", &GroupRead::close, nb::call_guard<nb::gil_scoped_release>())
-        .def_prop_ro("counts", [](const GroupRead& self) { return dict_of(self.counts()); })
-        .def_prop_ro("failure", [](const GroupRead& self) { return pair_of(self.failure()); });
+        .def("give_back", [](Staged& self, std::uint32_t slice) { self->give_back(slice); }, nb::arg("slice"))
+        .def("close", [](Staged& self) { self->close(); }, nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("counts", [](const Staged& self) { return dict_of(self->counts()); })
+        .def_prop_ro("failure", [](const Staged& self) { return pair_of(self->failure()); });
 
     m.def(
         "reader_buffer_bytes",
         [](std::uint64_t data_offset, std::uint64_t row_bytes, std::uint32_t block_bytes,
            std::uint64_t max_request_bytes, std::uint32_t depth) {
+            check_table(data_offset, 0, row_bytes);
+            if (block_bytes == 0) throw std::invalid_argument("block_bytes must be positive");
             const std::uint64_t covering = ReadPlan::covering_bytes({data_offset, 0, row_bytes, 0, block_bytes});
             return (Reader::default_buffer_bytes(covering, max_request_bytes, depth, block_bytes) + 4095) / 4096 * 4096;
         },

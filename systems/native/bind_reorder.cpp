@@ -13,7 +13,7 @@ void bind_ids(nb::module_& m) {
            const Ids& new_indptr, std::int64_t first, const Out<Id>& out, unsigned threads) {
             if (new_indptr.size() != places.size() + 1) throw std::out_of_range("new_indptr is of another graph");
             const nb::gil_scoped_release release;
-            return relocate_edges(in(sources), span_of(indptr), first_target, first_edge, span_of(places),
+            return relocate_edges(span_of(sources), span_of(indptr), first_target, first_edge, span_of(places),
                                   span_of(new_indptr), first, std::span<Id>(out.data(), out.size()), threads);
         },
         nb::arg("sources").noconvert(), nb::arg("indptr").noconvert(), nb::arg("first_target"), nb::arg("first_edge"),

@@ -5,69 +5,66 @@
 namespace outcore {
 namespace {
 
-std::span<std::byte> bytes_of(const FlatBytes& memory) {
-    return {reinterpret_cast<std::byte*>(memory.data()), memory.size()};
-}
+// With the memory that processes share.
+using Pool = Holding<SegmentPool, FlatBytes>;
 
 }  // namespace
 
 void bind_segment_pool(nb::module_& m) {
-    nb::class_<SegmentPool>(m, "SegmentPool")
-        // The memory is kept alive.
+    nb::class_<Pool>(m, "SegmentPool")
         .def("__init__",
-             [](SegmentPool* self, std::uint32_t parties, std::uint32_t portion, std::uint32_t segment_rows,
+             [](Pool* self, std::uint32_t parties, std::uint32_t portion, std::uint32_t segment_rows,
                 const FlatBytes& memory, bool create) {
-                 new (self) SegmentPool(parties, portion, segment_rows, bytes_of(memory), create);
+                 new (self) Pool([&] { return SegmentPool(parties, portion, segment_rows, bytes_of(memory), create); }, memory);
              },
-             nb::arg("parties"), nb::arg("portion"), nb::arg("segment_rows"), nb::arg("memory"), nb::arg("create"),
-             nb::keep_alive<1, 5>())
+             nb::arg("parties"), nb::arg("portion"), nb::arg("segment_rows"), nb::arg("memory"), nb::arg("create"))
         .def_static("bytes", &SegmentPool::bytes, nb::arg("parties"), nb::arg("portion"), nb::arg("segment_rows"))
         // The segment, or -1 where there is none now, or -2 where the pool was closed.
         .def("acquire",
-             [](SegmentPool& self, std::uint32_t party, bool borrow, bool block) -> std::int64_t {
+             [](Pool& self, std::uint32_t party, bool borrow, bool block) -> std::int64_t {
                  const nb::gil_scoped_release release;
                  std::uint32_t segment = 0;
-                 switch (self.acquire(party, borrow, block, segment)) {
+                 switch (self->acquire(party, borrow, block, segment)) {
                      case SegmentPool::State::ok: return segment;
                      case SegmentPool::State::none: return -1;
                      default: return -2;
                  }
              },
              nb::arg("party"), nb::arg("borrow"), nb::arg("block"))
-        .def("release", &SegmentPool::release, nb::arg("party"), nb::arg("segment"),
-             nb::call_guard<nb::gil_scoped_release>())
+        .def("release", [](Pool& self, std::uint32_t party, std::uint32_t segment) { self->release(party, segment); },
+             nb::arg("party"), nb::arg("segment"), nb::call_guard<nb::gil_scoped_release>())
         .def("publish",
-             [](SegmentPool& self, std::uint32_t segment, const Ids& nodes) {
+             [](Pool& self, std::uint32_t segment, const Ids& nodes) {
                  const nb::gil_scoped_release release;
-                 self.publish(segment, span_of(nodes));
+                 self->publish(segment, span_of(nodes));
              },
              nb::arg("segment"), nb::arg("nodes"))
         .def("present",
-             [](SegmentPool& self, const Ids& nodes) {
+             [](Pool& self, const Ids& nodes) {
                  std::vector<std::int64_t> positions;
                  {
                      const nb::gil_scoped_release release;
-                     positions = self.present(span_of(nodes));
+                     positions = self->present(span_of(nodes));
                  }
                  return to_numpy(std::move(positions));
              },
              nb::arg("nodes"))
         .def("fetch",
-             [](SegmentPool& self, std::uint32_t party, std::uint32_t segment, const Ids& nodes,
+             [](Pool& self, std::uint32_t party, std::uint32_t segment, const Ids& nodes,
                 const FlatBytes& staging, std::uint64_t row_bytes) {
                  std::vector<std::int64_t> positions;
                  {
                      const nb::gil_scoped_release release;
-                     positions = self.fetch(party, segment, span_of(nodes), bytes_of(staging), row_bytes);
+                     positions = self->fetch(party, segment, span_of(nodes), bytes_of(staging), row_bytes);
                  }
                  return to_numpy(std::move(positions));
              },
              nb::arg("party"), nb::arg("segment"), nb::arg("nodes"), nb::arg("staging"), nb::arg("row_bytes"))
-        .def("close", &SegmentPool::close, nb::call_guard<nb::gil_scoped_release>())
+        .def("close", [](Pool& self) { self->close(); }, nb::call_guard<nb::gil_scoped_release>())
         // (borrowed segments, rows found)
         .def("counts",
-             [](SegmentPool& self, std::uint32_t party) {
-                 const SegmentCounts counts = self.counts(party);
+             [](Pool& self, std::uint32_t party) {
+                 const SegmentCounts counts = self->counts(party);
                  return nb::make_tuple(counts.borrowed, counts.found);
              },
              nb::arg("party"));

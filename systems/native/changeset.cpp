@@ -34,6 +34,7 @@ ChangesetPlanner::ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capaci
         if (size < 0 || static_cast<std::uint64_t>(size) > num_nodes) throw std::invalid_argument("a batch has a size that cannot be");
         starts_.push_back(starts_.back() + static_cast<std::uint64_t>(size));
     }
+    digests_.assign(batch_sizes.size(), 0);
     if (narrow_) {
         next_narrow_ = PageArray<std::uint16_t>(starts_.back());
     } else {
@@ -54,7 +55,7 @@ ChangesetPlanner::ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capaci
 std::uint64_t ChangesetPlanner::bytes(std::uint64_t num_nodes, std::uint64_t capacity, std::uint64_t accesses,
                                       std::uint64_t batches) {
     return 4 * num_nodes + 12 * std::min(capacity, num_nodes) + (fits_narrow(batches) ? 2 : 4) * accesses +
-           (8 + 12 * lane_count) * (batches + 1);
+           (16 + 12 * lane_count) * (batches + 1);
 }
 
 std::uint64_t ChangesetPlanner::memory_bytes() const {
@@ -63,7 +64,7 @@ std::uint64_t ChangesetPlanner::memory_bytes() const {
         lanes += 4 * (lane.bucket.capacity() + lane.present.capacity() + lane.arriving.capacity() + lane.incoming.capacity() + lane.freed.capacity());
     }
     return next_narrow_.bytes() + next_wide_.bytes() + of_node_.bytes() + node_in_.bytes() + link_.bytes() + free_.bytes() +
-           8 * starts_.capacity() + lanes;
+           8 * (starts_.capacity() + digests_.capacity()) + lanes;
 }
 
 std::uint32_t ChangesetPlanner::next_use(std::uint64_t access) const {
@@ -83,6 +84,26 @@ void ChangesetPlanner::set_next_use(std::uint64_t access, std::uint32_t batch) {
 void ChangesetPlanner::check(Phase phase, std::uint32_t batch, std::span<const std::int64_t> nodes) const {
     if (phase != phase_ || batch != due_ || batch + 1 >= starts_.size()) throw std::invalid_argument("a batch out of turn");
     if (nodes.size() != starts_[batch + 1] - starts_[batch]) throw std::invalid_argument("a batch of another size than announced");
+}
+
+// A later pass follows links that an earlier one set: with other nodes it would leave the arrays.
+void ChangesetPlanner::check_again(Phase phase, std::uint32_t batch, std::span<const std::int64_t> nodes) const {
+    check(phase, batch, nodes);
+    if (digest(nodes) != digests_[batch]) throw std::invalid_argument("a batch of other nodes than were looked back at");
+}
+
+std::uint64_t ChangesetPlanner::digest(std::span<const std::int64_t> nodes) const {
+    std::atomic<std::uint64_t> sum{0};
+    TaskPool::shared().run(nodes.size(), chunk, threads_, [&](std::size_t begin, std::size_t end) {
+        std::uint64_t part = 0;
+        for (std::size_t i = begin; i < end; ++i) {
+            std::uint64_t mixed = (static_cast<std::uint64_t>(nodes[i]) + i * 0x9e3779b97f4a7c15) * 0xd6e8feb86659fd93;
+            mixed ^= mixed >> 32;
+            part += mixed * 0xd6e8feb86659fd93;
+        }
+        sum += part;
+    });
+    return sum;
 }
 
 void ChangesetPlanner::look_back(std::uint32_t batch, std::span<const std::int64_t> nodes) {
@@ -113,18 +134,15 @@ void ChangesetPlanner::look_back(std::uint32_t batch, std::span<const std::int64
     });
     if (wrong == 1) throw std::out_of_range("a node that is not in the graph");
     if (wrong == 2) throw std::invalid_argument("a node is twice in a batch");
+    digests_[batch] = digest(nodes);
     if (due_ == 0) phase_ = Phase::fill;
 }
 
 bool ChangesetPlanner::fill(std::uint32_t batch, std::span<const std::int64_t> nodes) {
-    check(Phase::fill, batch, nodes);
+    check_again(Phase::fill, batch, nodes);
     for (std::size_t i = 0; i < nodes.size() && filled_ < capacity_; ++i) {
-        if (i + ahead < nodes.size()) {
-            const auto soon = static_cast<std::uint64_t>(nodes[i + ahead]);
-            if (soon < num_nodes_) __builtin_prefetch(&of_node_[soon], 1);
-        }
+        if (i + ahead < nodes.size()) __builtin_prefetch(&of_node_[static_cast<std::uint64_t>(nodes[i + ahead])], 1);
         const auto node = static_cast<std::uint64_t>(nodes[i]);
-        if (node >= num_nodes_) throw std::out_of_range("a node that is not in the graph");
         if (of_node_[node] != batch) continue;  // an earlier batch brought it
         of_node_[node] |= in_cache;
         ++filled_;
@@ -133,32 +151,44 @@ bool ChangesetPlanner::fill(std::uint32_t batch, std::span<const std::int64_t> n
     return filled_ == capacity_ || due_ + 1 == starts_.size();
 }
 
-void ChangesetPlanner::begin() {
+void ChangesetPlanner::begin(std::span<const std::uint32_t> resident) {
     if (phase_ != Phase::fill) throw std::invalid_argument("begin out of turn");
+    if (resident.size() > capacity_) throw std::invalid_argument("more rows are there than the cache has slots");
     node_in_ = PageArray<std::uint32_t>(capacity_);
     link_ = PageArray<std::int32_t>(capacity_);
     free_ = PageArray<std::int32_t>(capacity_);
-    std::int32_t slot = 0;
-    for (std::uint64_t node = 0; node < num_nodes_; ++node) {
-        const std::uint32_t first = of_node_[node];
-        of_node_[node] = none;
-        if (first == none || (first & in_cache) == 0) continue;
+    std::fill(node_in_.begin(), node_in_.end(), none);
+    const auto wanted = [&](std::uint64_t node) { return of_node_[node] != none && (of_node_[node] & in_cache) != 0; };
+    const auto place = [&](std::uint32_t node, std::size_t slot) {
+        const std::uint32_t first = of_node_[node] & ~in_cache;
         of_node_[node] = static_cast<std::uint32_t>(slot);
-        node_in_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(node);
-        link(lanes_[0], slot, first & ~in_cache);
-        ++slot;
+        node_in_[slot] = node;
+        link(lanes_[0], static_cast<std::int32_t>(slot), first);
+    };
+    for (std::uint64_t node = 0; node < num_nodes_; ++node)
+        if (!wanted(node)) of_node_[node] = none;
+    for (std::size_t slot = 0; slot < resident.size(); ++slot)
+        if (resident[slot] < num_nodes_ && wanted(resident[slot])) place(resident[slot], slot);
+    std::size_t next = 0;
+    for (std::uint64_t node = 0; node < num_nodes_; ++node) {
+        if (!wanted(node)) continue;
+        while (node_in_[next] != none) ++next;
+        place(static_cast<std::uint32_t>(node), next);
     }
     held_ = filled_;
-    for (std::uint64_t empty = capacity_; empty-- > filled_;) free_[num_free_++] = static_cast<std::int32_t>(empty);
+    for (std::uint64_t slot = capacity_; slot-- > 0;)
+        if (node_in_[slot] == none) free_[num_free_++] = static_cast<std::int32_t>(slot);
     phase_ = Phase::forward;
     due_ = 0;
 }
 
 std::vector<std::int64_t> ChangesetPlanner::held(std::uint64_t begin, std::uint64_t end) const {
-    if (phase_ != Phase::forward || due_ != 0) throw std::invalid_argument("held out of turn");
-    end = std::min(end, filled_);
-    if (begin >= end) return {};
-    return {node_in_.begin() + begin, node_in_.begin() + end};
+    if (phase_ != Phase::forward || (due_ != 0 && due_ + 1 != starts_.size())) throw std::invalid_argument("held out of turn");
+    end = std::min(end, capacity_);
+    std::vector<std::int64_t> found;
+    for (std::uint64_t slot = begin; slot < end; ++slot)
+        found.push_back(node_in_[slot] == none ? -1 : static_cast<std::int64_t>(node_in_[slot]));
+    return found;
 }
 
 void ChangesetPlanner::link(Lane& lane, std::int32_t slot, std::uint32_t next) {
@@ -169,18 +199,13 @@ void ChangesetPlanner::link(Lane& lane, std::int32_t slot, std::uint32_t next) {
 }
 
 // Hits and misses of a lane's part of a batch; hits move to the bucket of their next use.
-bool ChangesetPlanner::look_up(Lane& lane, std::uint64_t first, std::span<const std::int64_t> nodes, std::size_t begin,
+void ChangesetPlanner::look_up(Lane& lane, std::uint64_t first, std::span<const std::int64_t> nodes, std::size_t begin,
                                std::size_t end, std::span<std::int32_t> slots) {
     for (std::size_t block = begin; block < end; block += 4 * ahead) {
         const std::size_t stop = std::min(end, block + 4 * ahead);
         for (std::size_t i = block; i < stop; ++i) {
-            if (i + ahead < end) {
-                const auto soon = static_cast<std::uint64_t>(nodes[i + ahead]);
-                if (soon < num_nodes_) __builtin_prefetch(&of_node_[soon], 1);
-            }
-            const auto node = static_cast<std::uint64_t>(nodes[i]);
-            if (node >= num_nodes_) return false;
-            const auto slot = static_cast<std::int32_t>(of_node_[node]);  // `none` is -1
+            if (i + ahead < end) __builtin_prefetch(&of_node_[static_cast<std::uint64_t>(nodes[i + ahead])], 1);
+            const auto slot = static_cast<std::int32_t>(of_node_[static_cast<std::uint64_t>(nodes[i])]);  // `none` is -1
             slots[i] = slot;
             if (slot >= 0) __builtin_prefetch(&link_[static_cast<std::size_t>(slot)], 1);
         }
@@ -204,11 +229,10 @@ bool ChangesetPlanner::look_up(Lane& lane, std::uint64_t first, std::span<const 
             }
         }
     }
-    return true;
 }
 
 Changeset ChangesetPlanner::advance(std::uint32_t batch, std::span<const std::int64_t> nodes) {
-    check(Phase::forward, batch, nodes);
+    check_again(Phase::forward, batch, nodes);
     Changeset result;
     result.slots.resize(nodes.size());
     // All that this batch was the next to use is in it, and moves to the bucket of its next use.
@@ -220,12 +244,10 @@ Changeset ChangesetPlanner::advance(std::uint32_t batch, std::span<const std::in
         lane.freed.clear();
         lane.hits = lane.kept = 0;
     }
-    std::atomic<bool> wrong{false};
     const std::size_t part = std::max((nodes.size() + lane_count - 1) / lane_count, chunk / 4);
     TaskPool::shared().run(nodes.size(), part, threads_, [&](std::size_t begin, std::size_t end) {
-        if (!look_up(lanes_[begin / part], starts_[batch], nodes, begin, end, result.slots)) wrong = true;
+        look_up(lanes_[begin / part], starts_[batch], nodes, begin, end, result.slots);
     });
-    if (wrong) throw std::out_of_range("a node that is not in the graph");
     for (const Lane& lane : lanes_) {
         result.hits += lane.hits;
         held_ += lane.kept;

@@ -44,8 +44,11 @@ struct Changeset {
 // Three passes over the mini-batches, which the caller streams in, so that no access need stay in memory:
 //   look_back(b)  for b from the last to the first: when each access is followed by the next of the same node;
 //   fill(b)       from the first on, until it says that the cache is full: who is in it at the start (none: an empty one);
-//   begin(), then held(): the nodes of the initial cache by slot, ascending, so that their rows are read in file order;
-//   advance(b)    from the first to the last: hits, misses and updates.
+//   begin(), then held(): the nodes of the initial cache by slot, -1 where there is none. What `resident` has in the
+//                 first slots, left by an earlier plan, stays where it is; the others take the slots that are left,
+//                 ascending, so that their rows are read in file order;
+//   advance(b)    from the first to the last: hits, misses and updates. After the last, held() says whose row each slot
+//                 has, used again or not.
 // After `advance(b)` the cache holds, of what it held and what b brought, the rows used again soonest; a row that is not
 // among them never enters (bypass). Among rows used next by the same mini-batch those already cached stay, since they
 // cost no copy. Node ids are unique within a mini-batch. One thread at a time calls; each call uses `threads`.
@@ -55,11 +58,11 @@ public:
     ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capacity, std::span<const std::int64_t> batch_sizes,
                      unsigned threads);
 
-    // Each throws std::invalid_argument: out of turn, or another size than announced; std::out_of_range: no such node,
-    // which leaves the planner unusable.
+    // Each throws std::invalid_argument: out of turn, another size than announced, other nodes than looked back at;
+    // look_back throws std::out_of_range for no such node, and is unusable after a throw.
     void look_back(std::uint32_t batch, std::span<const std::int64_t> nodes);
     bool fill(std::uint32_t batch, std::span<const std::int64_t> nodes);
-    void begin();
+    void begin(std::span<const std::uint32_t> resident = {});
     std::vector<std::int64_t> held(std::uint64_t begin, std::uint64_t end) const;
     Changeset advance(std::uint32_t batch, std::span<const std::int64_t> nodes);
 
@@ -87,10 +90,12 @@ private:
     static constexpr std::size_t lane_count = 4;
 
     void check(Phase phase, std::uint32_t batch, std::span<const std::int64_t> nodes) const;
+    void check_again(Phase phase, std::uint32_t batch, std::span<const std::int64_t> nodes) const;
+    std::uint64_t digest(std::span<const std::int64_t> nodes) const;
     void link(Lane& lane, std::int32_t slot, std::uint32_t next);
     std::uint32_t next_use(std::uint64_t access) const;
     void set_next_use(std::uint64_t access, std::uint32_t batch);
-    bool look_up(Lane& lane, std::uint64_t first, std::span<const std::int64_t> nodes, std::size_t begin,
+    void look_up(Lane& lane, std::uint64_t first, std::span<const std::int64_t> nodes, std::size_t begin,
                  std::size_t end, std::span<std::int32_t> slots);
     void choose(std::span<const std::int64_t> nodes, std::uint32_t batch, Changeset& result);
     void evict(std::uint32_t next, std::uint64_t count, Changeset& result);
@@ -103,6 +108,7 @@ private:
     std::uint32_t due_;
     std::uint64_t filled_ = 0;
     std::vector<std::uint64_t> starts_;          // first access of each batch
+    std::vector<std::uint64_t> digests_;         // of each batch's nodes in their order: what is linked holds for these
     PageArray<std::uint16_t> next_narrow_;     // by access: the batch that uses the node next
     PageArray<std::uint32_t> next_wide_;
     PageArray<std::uint32_t> of_node_;         // pass 1 and 2: the first batch that uses it; pass 3: its slot

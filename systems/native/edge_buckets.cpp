@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "task_pool.hpp"
 
 namespace outcore {
 namespace {
@@ -37,28 +39,6 @@ private:
 
     std::uint64_t state_;
 };
-
-// Calls visit(destination partition, source partition, source) for each edge of the run, in order.
-template <class Index, class Visit>
-void for_each_edge(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, const Visit& visit) {
-    const auto end = run.first_edge + static_cast<std::int64_t>(run.sources.size());
-    if (run.indptr.empty() || run.first_node < 0 ||
-        static_cast<std::uint64_t>(run.first_node) + run.indptr.size() - 1 > partition_of.size())
-        throw std::out_of_range("the run has nodes that the graph has not");
-    if (run.indptr.front() > run.first_edge || run.indptr.back() < end)
-        throw std::out_of_range("the run has edges outside its nodes' lists");
-    for (std::size_t i = 0; i + 1 < run.indptr.size(); ++i) {
-        const std::size_t row = partition_of[static_cast<std::size_t>(run.first_node) + i];
-        const std::int64_t from = std::max(run.indptr[i], run.first_edge), to = std::min(run.indptr[i + 1], end);
-        for (std::int64_t e = from; e < to; ++e) {
-            const Index source = run.sources[static_cast<std::size_t>(e - run.first_edge)];
-            if (static_cast<std::uint64_t>(source) >= partition_of.size())
-                throw std::out_of_range("edge " + std::to_string(e) + " comes from node " + std::to_string(source) +
-                                        ", which is not one of " + std::to_string(partition_of.size()));
-            visit(row, std::size_t{partition_of[static_cast<std::size_t>(source)]}, source);
-        }
-    }
-}
 
 }  // namespace
 
@@ -90,23 +70,55 @@ void assign_partitions(std::span<const std::int64_t> first, std::uint64_t size, 
 template <class Index>
 void count_buckets(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
                    std::span<std::int64_t> counts) {
-    for_each_edge(run, partition_of, [&](std::size_t row, std::size_t column, Index) { ++counts[row * partitions + column]; });
+    std::int64_t edge = run.first_edge;
+    for_each_list(run, partition_of.size(), [&](std::size_t node, std::span<const Index> sources) {
+        if (partition_of[node] >= partitions)
+            throw std::out_of_range("a node is in partition " + std::to_string(partition_of[node]) + " of " + std::to_string(partitions));
+        std::int64_t* row = counts.data() + partition_of[node] * partitions;
+        for (const Index source : sources) {
+            if (static_cast<std::uint64_t>(source) >= partition_of.size())
+                throw std::out_of_range("edge " + std::to_string(edge) + " comes from node " + std::to_string(source) +
+                                        ", which is not one of " + std::to_string(partition_of.size()));
+            const std::uint8_t column = partition_of[static_cast<std::size_t>(source)];
+            if (column >= partitions)
+                throw std::out_of_range("a node is in partition " + std::to_string(column) + " of " + std::to_string(partitions));
+            ++row[column];
+            ++edge;
+        }
+    });
 }
 
 template <class Index>
-void split_edges(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
-                 std::span<std::int64_t> counts, std::span<std::uint8_t> order, std::span<Index> sources) {
-    if (order.size() < run.sources.size() || sources.size() < run.sources.size())
-        throw std::out_of_range("no room for the run's edges");
-    std::fill(counts.begin(), counts.end(), 0);
-    count_buckets(run, partition_of, partitions, counts);
-    std::vector<std::int64_t> bucket_at(counts.size()), row_at(partitions);
-    std::exclusive_scan(counts.begin(), counts.end(), bucket_at.begin(), std::int64_t{0});
-    for (std::size_t row = 0; row < partitions; ++row) row_at[row] = bucket_at[row * partitions];
-    for_each_edge(run, partition_of, [&](std::size_t row, std::size_t column, Index source) {
-        order[static_cast<std::size_t>(row_at[row]++)] = static_cast<std::uint8_t>(column);
-        sources[static_cast<std::size_t>(bucket_at[row * partitions + column]++)] = source;
+void partitions_of(std::span<const Index> sources, std::span<const std::uint8_t> partition_of, std::span<std::uint8_t> order,
+                   unsigned threads) {
+    if (order.size() < sources.size()) throw std::out_of_range("no room for the order");
+    std::atomic<bool> wrong{false};
+    TaskPool::shared().run(sources.size(), std::size_t{1} << 16, threads, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+            const auto source = static_cast<std::uint64_t>(sources[i]);
+            if (source >= partition_of.size()) {
+                wrong = true;
+                return;
+            }
+            order[i] = partition_of[source];
+        }
     });
+    if (wrong) throw std::out_of_range("an edge comes from a node that the graph has not");
+}
+
+template <class Index>
+void place_edges(std::span<const Index> sources, std::span<const std::uint8_t> order, std::span<std::int64_t> next,
+                 std::span<Index> out) {
+    if (order.size() < sources.size() || next.size() > max_partitions) throw std::out_of_range("no order for the edges");
+    std::array<std::int64_t, max_partitions> at;
+    at.fill(-1);
+    std::copy(next.begin(), next.end(), at.begin());
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        const std::int64_t place = at[order[i]]++;
+        if (static_cast<std::uint64_t>(place) >= out.size()) throw std::out_of_range("more edges than were counted");
+        out[static_cast<std::size_t>(place)] = sources[i];
+    }
+    std::copy_n(at.begin(), next.size(), next.begin());
 }
 
 std::size_t count_kept(const PartitionLists& lists, std::span<const std::int16_t> slot_of,
@@ -119,7 +131,7 @@ std::size_t count_kept(const PartitionLists& lists, std::span<const std::int16_t
     for (std::size_t i = 0; i < lists.nodes.size(); ++i) {
         const auto node = static_cast<std::uint64_t>(lists.nodes[i]);
         const std::size_t end = edge + lists.degrees[i], before = at;
-        if (node + 1 >= indptr.size() || end > lists.order.size())
+        if (indptr.empty() || node >= indptr.size() - 1 || end > lists.order.size())
             throw std::out_of_range("the lists of the partition are longer than its order, or of no node");
         if (kept.size() - at >= end - edge) {
             // There is room for all of them: a byte is written before it is known whether the edge stays.
@@ -151,7 +163,7 @@ void fill_lists(std::span<const std::int64_t> nodes, std::span<const std::uint8_
     std::array<std::int64_t, max_partitions> used{};
     for (std::size_t slot = 0; slot < starts.size(); ++slot) {
         if (starts[slot] < 0 || lengths[slot] < 0 ||
-            static_cast<std::uint64_t>(starts[slot] + lengths[slot]) > buckets.size())
+            static_cast<std::uint64_t>(starts[slot]) + static_cast<std::uint64_t>(lengths[slot]) > buckets.size())
             throw std::out_of_range("a bucket lies outside what was read");
         next[slot] = starts[slot];
         left[slot] = lengths[slot];
@@ -165,7 +177,7 @@ void fill_lists(std::span<const std::int64_t> nodes, std::span<const std::uint8_
     std::size_t edge = 0;
     for (const std::int64_t node : nodes) {
         const auto index = static_cast<std::size_t>(node);
-        if (index + 1 >= indptr.size()) throw std::out_of_range("a node that the graph has not");
+        if (indptr.empty() || index >= indptr.size() - 1) throw std::out_of_range("a node that the graph has not");
         const std::int64_t begin = indptr[index], end = indptr[index + 1];
         if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > indices.size() ||
             edge + static_cast<std::size_t>(end - begin) > kept.size())
@@ -178,10 +190,12 @@ void fill_lists(std::span<const std::int64_t> nodes, std::span<const std::uint8_
 
 template void count_buckets(const EdgeRun<std::int32_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>);
 template void count_buckets(const EdgeRun<std::int64_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>);
-template void split_edges(const EdgeRun<std::int32_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>,
-                          std::span<std::uint8_t>, std::span<std::int32_t>);
-template void split_edges(const EdgeRun<std::int64_t>&, std::span<const std::uint8_t>, std::size_t, std::span<std::int64_t>,
-                          std::span<std::uint8_t>, std::span<std::int64_t>);
+template void partitions_of(std::span<const std::int32_t>, std::span<const std::uint8_t>, std::span<std::uint8_t>, unsigned);
+template void partitions_of(std::span<const std::int64_t>, std::span<const std::uint8_t>, std::span<std::uint8_t>, unsigned);
+template void place_edges(std::span<const std::int32_t>, std::span<const std::uint8_t>, std::span<std::int64_t>,
+                          std::span<std::int32_t>);
+template void place_edges(std::span<const std::int64_t>, std::span<const std::uint8_t>, std::span<std::int64_t>,
+                          std::span<std::int64_t>);
 template void fill_lists(std::span<const std::int64_t>, std::span<const std::uint8_t>, std::span<const std::int64_t>,
                          std::span<const std::int32_t>, std::span<const std::int64_t>, std::span<const std::int64_t>,
                          std::span<std::int32_t>);

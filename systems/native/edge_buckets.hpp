@@ -6,8 +6,11 @@
 // destination.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 
 namespace outcore {
 
@@ -22,6 +25,25 @@ struct EdgeRun {
     std::span<const Index> sources;
 };
 
+// Calls visit(node, the part of its list that is in the run), node after node.
+// Throws std::out_of_range where the run does not fit a graph of `nodes` nodes.
+template <class Index, class Visit>
+void for_each_list(const EdgeRun<Index>& run, std::size_t nodes, const Visit& visit) {
+    const auto end = run.first_edge + static_cast<std::int64_t>(run.sources.size());
+    if (run.indptr.empty() || run.first_node < 0 || static_cast<std::uint64_t>(run.first_node) + run.indptr.size() - 1 > nodes)
+        throw std::out_of_range("the run has nodes that the graph has not");
+    if (run.indptr.front() > run.first_edge || run.indptr.back() < end)
+        throw std::out_of_range("the run has edges outside its nodes' lists");
+    for (std::size_t i = 0; i + 1 < run.indptr.size(); ++i) {
+        if (run.indptr[i + 1] < run.indptr[i])
+            throw std::out_of_range("neighbour lists do not follow one another: indptr descends");
+        const std::int64_t from = std::max(run.indptr[i], run.first_edge), to = std::min(run.indptr[i + 1], end);
+        if (from < to)
+            visit(static_cast<std::size_t>(run.first_node) + i,
+                  run.sources.subspan(static_cast<std::size_t>(from - run.first_edge), static_cast<std::size_t>(to - from)));
+    }
+}
+
 // Nodes in `first`, in that order, fill the first partitions of `size` nodes; the others are dealt out at random, every
 // deal equally likely, as a function of the seed. Throws std::out_of_range for an id that is no node or stands twice.
 void assign_partitions(std::span<const std::int64_t> first, std::uint64_t size, std::uint64_t seed,
@@ -32,12 +54,16 @@ template <class Index>
 void count_buckets(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
                    std::span<std::int64_t> counts);
 
-// Sorts the run's edges by bucket, keeping their order within each.
-// counts: int64 [partitions^2], filled; order: uint8 [edges], source partitions by destination partition; sources:
-// [edges], by bucket.
+// The partition of each source, its list order. Throws std::out_of_range for a source that is no node.
 template <class Index>
-void split_edges(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
-                 std::span<std::int64_t> counts, std::span<std::uint8_t> order, std::span<Index> sources);
+void partitions_of(std::span<const Index> sources, std::span<const std::uint8_t> partition_of, std::span<std::uint8_t> order,
+                   unsigned threads);
+
+// Puts the edges of one destination partition into its buckets: the next of partition j at out[next[j]++].
+// Throws std::out_of_range where that is outside `out`.
+template <class Index>
+void place_edges(std::span<const Index> sources, std::span<const std::uint8_t> order, std::span<std::int64_t> next,
+                 std::span<Index> out);
 
 // One partition as a destination: its nodes, the lengths of their lists, and the list order.
 struct PartitionLists {

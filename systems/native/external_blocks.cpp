@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "external_parts.hpp"
+#include "offsets.hpp"
 
 namespace outcore {
 namespace {
@@ -88,7 +89,8 @@ LaidOut ExternalSampler::laid_out(std::size_t i, std::uint64_t labels) const {
 std::vector<LaidOut> ExternalSampler::lay_out(std::size_t begin, std::span<const std::int64_t> labels,
                                               std::span<const std::int64_t> offsets, std::span<std::byte> to,
                                               std::optional<std::span<std::uint32_t>> nodes) {
-    if (offsets.size() != finished_.size() + 1 || labels.size() != static_cast<std::size_t>(offsets.back()))
+    check_offsets(offsets, labels.size(), "the seed nodes' labels");
+    if (offsets.size() != finished_.size() + 1)
         throw std::invalid_argument("labels are those of the seed nodes of the group that was finished");
     if (begin >= finished_.size() || finished_[begin].taken) throw std::invalid_argument("this mini-batch is not there");
     check_stop();

@@ -3,6 +3,7 @@
 // far as its pages are wanted, and its neighbours go to where their mini-batches want them. Nothing is sorted: each
 // mini-batch's nodes are a few ascending runs.
 #include "external_parts.hpp"
+#include "offsets.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,8 @@ namespace outcore {
 namespace {
 
 constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
+constexpr std::uint32_t most_piece_bytes = 1U << 29;
+constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 61;
 constexpr std::size_t most_wants = 8192;  // of one piece, before it is read
 // Below so many, waking another thread takes longer than what it would do.
 constexpr std::uint64_t least_shared = 512;
@@ -48,6 +51,10 @@ struct ExternalSampler::Flight {
 ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
     : indptr_(indptr), indices_(indices), options_(std::move(options)), num_nodes_(indptr.items - 1) {
     if (num_nodes_ >= nobody) throw std::invalid_argument("graphs of 2^32 - 1 nodes or more are not sampled out of core");
+    if (options_.piece_bytes > most_piece_bytes) throw std::invalid_argument("pieces have at most 512 MiB");
+    for (const GraphFile& file : {indptr_, indices_})
+        if (file.offset > most_file_bytes || file.items > most_file_bytes / 8)
+            throw std::invalid_argument(file.path + " cannot hold " + std::to_string(file.items) + " items from byte " + std::to_string(file.offset) + " on");
     if (options_.piece_bytes % page_bytes != 0 || options_.piece_bytes == 0 || options_.pieces < 2 || options_.group_nodes == 0 || options_.threads == 0)
         throw std::invalid_argument("pieces are whole pages, and at least two of them are in memory");
     if (indptr_.item_bytes != 8 || (indices_.item_bytes != 4 && indices_.item_bytes != 8) || indptr_.offset % 8 != 0 ||
@@ -72,6 +79,7 @@ std::uint64_t ExternalSampler::memory_bytes() const {
 
 void ExternalSampler::begin(std::uint64_t epoch, std::span<const std::int64_t> numbers, std::span<const std::int64_t> seeds,
                             std::span<const std::int64_t> offsets) {
+    check_offsets(offsets, seeds.size(), "the mini-batches' seed nodes");
     if (offsets.size() != numbers.size() + 1) throw std::invalid_argument("one offset more than mini-batches is wanted");
     std::vector<Part> parts(numbers.size());
     for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -94,6 +102,7 @@ void ExternalSampler::begin(std::uint64_t epoch, std::span<const std::int64_t> n
             if (part.node(0, i - 1) == part.node(0, i)) throw std::invalid_argument("seed node " + std::to_string(part.node(0, i)) + " stands twice in one batch");
         }
     }
+    parts_.reserve(parts_.size() + parts.size());
     begun_.push_back({parts.size()});
     std::move(parts.begin(), parts.end(), std::back_inserter(parts_));
 }

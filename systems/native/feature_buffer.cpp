@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 #include <unordered_set>
 
 namespace outcore {
@@ -22,7 +23,42 @@ Clock::time_point deadline_of(double timeout_s) {
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// Wakes the waiters however the scope is left: what was done before an exception may be what they wait for.
+class Notify {
+public:
+    explicit Notify(SharedCondition& condition) : condition_(condition) {}
+    Notify(const Notify&) = delete;
+    Notify& operator=(const Notify&) = delete;
+    ~Notify() { condition_.notify_all(); }
+
+private:
+    SharedCondition& condition_;
+};
+
 }  // namespace
+
+// A place in the queue for slots, left however the scope is left; then the next in the queue may go.
+class FeatureBuffer::Turn {
+public:
+    Turn(FeatureBuffer& buffer, std::unique_lock<SharedMutex>& lock) : buffer_(buffer), lock_(lock), ticket_(buffer.enqueue()) {}
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() {
+        try {
+            if (!lock_.owns_lock()) lock_.lock();
+            buffer_.dequeue(ticket_);
+        } catch (const std::system_error&) {  // the mutex is beyond repair, so nobody waits for a turn
+        }
+        buffer_.head_->slots_free.notify_all();
+    }
+
+    bool come() const { return buffer_.head_->queue[0] == ticket_; }
+
+private:
+    FeatureBuffer& buffer_;
+    std::unique_lock<SharedMutex>& lock_;
+    std::uint64_t ticket_;
+};
 
 FeatureBuffer::FeatureBuffer(std::uint32_t num_slots) : num_slots_(num_slots) {
     if (num_slots == 0) throw std::invalid_argument("a feature buffer needs at least one slot");
@@ -129,7 +165,8 @@ void FeatureBuffer::standby_remove(std::uint32_t slot) {
     --head_->standby;
 }
 
-// Slots that this mini-batch takes from the standby list: rows that lie there, and rows to load.
+// Slots that this mini-batch takes from the standby list: rows that lie there, and rows to load. Throws std::bad_alloc before
+// anything has changed that others see.
 std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std::uint64_t& unique) {
     ++head_->stamp;
     std::uint64_t in_standby = 0;
@@ -157,7 +194,8 @@ std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std
     return in_standby + absent;
 }
 
-void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) {
+// `result` has room: half of a mini-batch's slots taken would never come back.
+void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) noexcept {
     result.alias.assign(ids.size(), -1);
     ++head_->stamp;
     // First the rows that are there: they leave the standby list before anything is evicted from it.
@@ -204,28 +242,26 @@ BufferState FeatureBuffer::acquire(std::span<const std::int64_t> ids, double tim
     for (const auto id : ids) {
         if (id < 0) throw std::out_of_range("a node id is negative");
     }
+    result = {};
+    result.alias.reserve(ids.size());
+    result.load.reserve(ids.size());
+    result.waiting.reserve(ids.size());
     std::unique_lock lock(head_->mutex);
-    const std::uint64_t ticket = enqueue();
-    const auto leave = [&](BufferState state) {
-        dequeue(ticket);
-        head_->slots_free.notify_all();  // the next in the queue may go
-        return state;
-    };
-    const auto my_turn = [&] { return closed() || head_->queue[0] == ticket; };
+    const Turn turn(*this, lock);
+    if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || turn.come(); })) return BufferState::timeout;
     for (;;) {
-        if (!head_->slots_free.wait_until(lock, deadline, my_turn)) return leave(BufferState::timeout);
-        if (closed()) return leave(BufferState::closed);
+        if (closed()) return BufferState::closed;
         const std::uint64_t wanted = slots_wanted(ids, needed);
-        if (wanted > head_->standby && needed > num_slots_) return leave(BufferState::too_small);
         if (wanted <= head_->standby) break;
+        if (needed > num_slots_) return BufferState::too_small;
         const std::uint64_t before = head_->standby;
         // Our own place at the head is kept; only a release can change what we wait for.
         if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || head_->standby != before; })) {
-            return leave(BufferState::timeout);
+            return BufferState::timeout;
         }
     }
     take(ids, result);
-    return leave(BufferState::ok);
+    return BufferState::ok;
 }
 
 std::uint32_t FeatureBuffer::checked(std::int64_t slot) const {
@@ -234,6 +270,7 @@ std::uint32_t FeatureBuffer::checked(std::int64_t slot) const {
 }
 
 void FeatureBuffer::publish(std::span<const std::int64_t> slots) {
+    const Notify notify(head_->rows_there);
     {
         const std::lock_guard lock(head_->mutex);
         for (const auto slot : slots) {
@@ -241,10 +278,10 @@ void FeatureBuffer::publish(std::span<const std::int64_t> slots) {
         }
         for (const auto slot : slots) state_[static_cast<std::size_t>(slot)] = Slot::valid;
     }
-    head_->rows_there.notify_all();
 }
 
 void FeatureBuffer::fail(std::span<const std::int64_t> slots, const std::string& error) {
+    const Notify notify(head_->rows_there);
     {
         const std::lock_guard lock(head_->mutex);
         for (const auto slot : slots) {
@@ -257,7 +294,6 @@ void FeatureBuffer::fail(std::span<const std::int64_t> slots, const std::string&
             error.copy(failure.text.data(), failure.text.size() - 1);
         }
     }
-    head_->rows_there.notify_all();
 }
 
 BufferState FeatureBuffer::wait(std::span<const std::int64_t> slots, double timeout_s, std::string& error) {
@@ -277,6 +313,7 @@ BufferState FeatureBuffer::wait(std::span<const std::int64_t> slots, double time
 }
 
 void FeatureBuffer::release(std::span<const std::int64_t> slots) {
+    const Notify notify(head_->slots_free);
     {
         const std::lock_guard lock(head_->mutex);
         for (const auto one : slots) {
@@ -296,7 +333,6 @@ void FeatureBuffer::release(std::span<const std::int64_t> slots) {
             standby_push_front(slot);
         }
     }
-    head_->slots_free.notify_all();
 }
 
 std::vector<std::int64_t> FeatureBuffer::slots_of(std::span<const std::int64_t> ids) {

@@ -42,7 +42,7 @@ public:
 
     // All slots that a mini-batch needs, or none: an extractor never holds a part while it waits for the rest, so
     // that extractors cannot block each other. First come, first served. Each occurrence of an id counts one reference.
-    // `needed` is set to the unique rows of the mini-batch where it is too_small.
+    // `needed` is set to the unique rows of the mini-batch where it is too_small. An exception leaves the buffer as it was.
     BufferState acquire(std::span<const std::int64_t> ids, double timeout_s, Acquired& result, std::uint64_t& needed);
 
     // The bytes of these slots are there. Throws std::logic_error for a slot that is not in loading.
@@ -66,12 +66,13 @@ public:
 private:
     enum class Slot : std::uint8_t { empty, loading, valid, failed };
     static constexpr std::uint32_t nil = NodeTable::nil;
+    class Turn;
 
     void standby_push_back(std::uint32_t slot);
     void standby_push_front(std::uint32_t slot);
     void standby_remove(std::uint32_t slot);
     std::uint64_t slots_wanted(std::span<const std::int64_t> ids, std::uint64_t& unique);
-    void take(std::span<const std::int64_t> ids, Acquired& result);
+    void take(std::span<const std::int64_t> ids, Acquired& result) noexcept;
     std::uint32_t checked(std::int64_t slot) const;
 
     // Everything beside the arrays; it lies before them in one piece of memory.

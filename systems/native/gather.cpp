@@ -8,8 +8,10 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "task_pool.hpp"
 
@@ -57,8 +59,16 @@ void install_guard() {
 constexpr std::size_t ahead = 4;  // rows whose first lines are prefetched; a prefetch never faults
 
 // Out of line, as is its caller: what lives across the jump must not sit in a register.
-[[gnu::noinline]] void copy_rows(const Table& table, std::span<const std::int64_t> rows, std::byte* out,
-                                 std::size_t begin, std::size_t end) {
+[[gnu::noinline]] void copy_rows(const Table& table, std::span<const std::int64_t> rows,
+                                 std::span<const std::uint32_t> order, std::byte* out, std::size_t begin, std::size_t end) {
+    if (!order.empty()) {
+        for (std::size_t at = begin; at < end; ++at) {
+            const std::size_t i = order[at];
+            std::memcpy(out + i * table.row_bytes, table.data + static_cast<std::uint64_t>(rows[i]) * table.row_bytes,
+                        table.row_bytes);
+        }
+        return;
+    }
     for (std::size_t i = begin; i < end; ++i) {
         if (i + ahead < end) {
             const std::byte* soon = table.data + static_cast<std::uint64_t>(rows[i + ahead]) * table.row_bytes;
@@ -70,8 +80,8 @@ constexpr std::size_t ahead = 4;  // rows whose first lines are prefetched; a pr
     }
 }
 
-[[gnu::noinline]] bool copy_guarded(const Table& table, std::span<const std::int64_t> rows, std::byte* out,
-                                    std::size_t begin, std::size_t end) {
+[[gnu::noinline]] bool copy_guarded(const Table& table, std::span<const std::int64_t> rows,
+                                    std::span<const std::uint32_t> order, std::byte* out, std::size_t begin, std::size_t end) {
     sigjmp_buf back;
     if (sigsetjmp(back, 0) != 0) {
         guard.back = nullptr;
@@ -80,26 +90,32 @@ constexpr std::size_t ahead = 4;  // rows whose first lines are prefetched; a pr
     guard.begin = table.data;
     guard.end = table.data + table.num_rows * table.row_bytes;
     guard.back = &back;
-    copy_rows(table, rows, out, begin, end);
+    copy_rows(table, rows, order, out, begin, end);
     guard.back = nullptr;
     return true;
 }
 
 }  // namespace
 
-std::int64_t gather(const Table& table, std::span<const std::int64_t> rows, std::byte* out, unsigned threads) {
+std::int64_t gather(const Table& table, std::span<const std::int64_t> rows, std::byte* out, unsigned threads, bool in_order) {
     for (const auto row : rows) {
         if (static_cast<std::uint64_t>(row) >= table.num_rows) {
             throw std::out_of_range("row " + std::to_string(row) + " of a table of " + std::to_string(table.num_rows) + " rows");
         }
     }
     install_guard();
+    std::vector<std::uint32_t> order;
+    if (in_order && rows.size() <= UINT32_MAX) {
+        order.resize(rows.size());
+        std::iota(order.begin(), order.end(), 0U);
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return rows[a] < rows[b]; });
+    }
     std::atomic<std::int64_t> fault{-1};
     // Small chunks: a thread that waits for a page must not hold many rows that others could fetch.
     const std::size_t chunk = std::clamp<std::size_t>(rows.size() / (std::max(threads, 1U) * 16ULL), 1, 64);
     TaskPool::shared().run(rows.size(), chunk, threads, [&](std::size_t begin, std::size_t end) {
         if (fault.load(std::memory_order_relaxed) >= 0) return;
-        if (!copy_guarded(table, rows, out, begin, end)) fault.store(guard.fault - table.data);
+        if (!copy_guarded(table, rows, order, out, begin, end)) fault.store(guard.fault - table.data);
     });
     return fault.load();
 }

@@ -15,6 +15,10 @@ struct Table {
 
 // Row rows[i] of `table` to out + i * row_bytes. Returns the byte of the table at which the kernel raised SIGBUS (the
 // mapped file was cut, or its device failed), or -1. Throws std::out_of_range.
-std::int64_t gather(const Table& table, std::span<const std::int64_t> rows, std::byte* out, unsigned threads);
+//
+// in_order: ask for the rows in the order of the table, whatever that of `rows`: for a mapped file, where rows of one page
+// are then one thread's, which faults once, and neighbouring pages are mapped together.
+std::int64_t gather(const Table& table, std::span<const std::int64_t> rows, std::byte* out, unsigned threads,
+                    bool in_order = false);
 
 }  // namespace outcore

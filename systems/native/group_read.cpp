@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 namespace outcore {
 namespace {
@@ -13,12 +14,13 @@ GroupRead::GroupRead(Reader& reader, std::span<const std::int64_t> ids, std::spa
                      std::uint32_t group_rows, bool own_slices)
     : reader_(reader), claim_(std::in_place, reader), staging_(staging), group_rows_(group_rows) {
     if (group_rows == 0) throw std::invalid_argument("group_rows must be positive");
-    const std::uint64_t slices = staging.size() / (group_rows * reader.layout_.row_bytes);
+    const std::uint64_t slices = slices_ = staging.size() / reader.layout_.row_bytes / group_rows;
     if (slices == 0) throw std::invalid_argument("the staging buffer holds less than one group");
     reader.plan_.build(ids, reader.layout_, reader.options_.rule, group_rows);
     const std::size_t groups = (ids.size() + group_rows - 1) / group_rows;
     slice_of_group_.assign(groups, no_slice);
     rows_left_.assign(groups, group_rows);
+    ready_.reserve(groups);
     if (ids.size() % group_rows != 0) rows_left_.back() = static_cast<std::uint32_t>(ids.size() % group_rows);
     for (std::uint64_t i = own_slices ? slices : 0; i > 0; --i) free_slices_.push_back(static_cast<std::uint32_t>(i - 1));
     reader.window_->begin(reader.plan_.requests());
@@ -64,9 +66,9 @@ GroupRead::State GroupRead::next(Group& group) {
     const auto deliver_one = [this](const Request& request, const std::byte* bytes) { deliver(request, bytes); };
     // Even with a group in hand, refill the queue first, so that the device works while the caller copies.
     if (!window.finished()) window.step(false, admit_one, deliver_one);
-    while (ready_.empty() && !window.finished()) {
+    while (none_ready() && !window.finished()) {
         window.step(true, admit_one, deliver_one);
-        if (ready_.empty() && window.idle() && !window.finished()) {
+        if (none_ready() && window.idle() && !window.finished()) {
             // Nothing in flight is no reason yet: the next request's group may have its slice.
             const std::uint32_t group_after = window.upcoming().first_row / group_rows_;
             if (slice_of_group_[group_after] == no_slice && free_slices_.empty()) return State::starved;
@@ -76,13 +78,17 @@ GroupRead::State GroupRead::next(Group& group) {
         while (!window.finished()) window.step(true, admit_one, deliver_one);
         return State::failed;
     }
-    if (ready_.empty()) return State::finished;
-    const std::uint32_t index = ready_.front();
-    ready_.pop_front();
+    if (none_ready()) return State::finished;
+    const std::uint32_t index = ready_[handed_out_++];
     const auto rows = reader_.plan_.rows();
     const std::size_t first = static_cast<std::size_t>(index) * group_rows_;
     group = {slice_of_group_[index], rows.subspan(first, std::min<std::size_t>(group_rows_, rows.size() - first))};
     return State::group;
+}
+
+void GroupRead::give_back(std::uint32_t slice) {
+    if (slice >= slices_) throw std::out_of_range("slice " + std::to_string(slice) + " of a staging buffer of " + std::to_string(slices_));
+    free_slices_.push_back(slice);
 }
 
 void GroupRead::close() {

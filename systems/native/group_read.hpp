@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,7 +29,8 @@ public:
 
     // Waits for the next complete group, in whatever order they complete.
     State next(Group& group);
-    void give_back(std::uint32_t slice) { free_slices_.push_back(slice); }
+    // Throws std::out_of_range for a slice that the staging buffer has not.
+    void give_back(std::uint32_t slice);
     // Waits for what is in flight; afterwards nothing writes to the staging buffer.
     void close();
 
@@ -41,6 +41,7 @@ private:
     Target admit(const Request& request);
     void deliver(const Request& request, const std::byte* bytes);
     std::byte* staging_row(std::uint32_t index) const;
+    bool none_ready() const { return handed_out_ == ready_.size(); }
 
     Reader& reader_;
     std::optional<Reader::Claim> claim_;
@@ -49,7 +50,9 @@ private:
     std::vector<std::uint32_t> slice_of_group_;
     std::vector<std::uint32_t> rows_left_;
     std::vector<std::uint32_t> free_slices_;
-    std::deque<std::uint32_t> ready_;
+    std::uint64_t slices_;
+    std::vector<std::uint32_t> ready_;  // complete groups in order; there is room for all of them
+    std::size_t handed_out_ = 0;        // of those
 };
 
 }  // namespace outcore

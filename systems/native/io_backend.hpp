@@ -28,7 +28,11 @@ public:
     virtual void queue(const Io& io) = 0;
     // Hands all that is queued to the kernel, waits until at least `at_least` have completed, and returns the completions
     // that there are, up to out.size(). Nothing waits when `at_least` is 0.
+    // Throws std::system_error where the kernel refuses; what it took before is under way all the same.
     virtual std::size_t wait(std::span<Completion> out, std::uint32_t at_least) = 0;
+    // After a failure: drops what the kernel has not been given and waits for the rest, so that afterwards no destination is
+    // written to any more. Nothing may be queued or waited for later.
+    virtual void abandon() noexcept = 0;
 };
 
 }  // namespace outcore

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
+#include "offsets.hpp"
 #include "packing.hpp"
 
 namespace outcore {
@@ -30,10 +30,7 @@ std::vector<std::uint32_t> permutation(std::size_t count, std::uint64_t& state) 
 
 std::vector<std::int64_t> minhash_order(std::span<const std::int64_t> ids, std::span<const std::int64_t> offsets,
                                         std::uint32_t hashes, std::uint64_t seed) {
-    if (offsets.empty() || offsets.front() != 0 || offsets.back() != static_cast<std::int64_t>(ids.size()) ||
-        !std::is_sorted(offsets.begin(), offsets.end())) {
-        throw std::invalid_argument("the offsets do not cut the ids into lists");
-    }
+    check_offsets(offsets, ids.size(), "the lists of ids");
     const std::size_t num_lists = offsets.size() - 1;
     auto [sorted, list_of] = ascending(ids);
     {

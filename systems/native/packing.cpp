@@ -14,15 +14,20 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
 
 #include "aligned_memory.hpp"
+#include "first_error.hpp"
+#include "read_plan.hpp"
 #include "xxh3.hpp"
 
 namespace outcore {
 namespace {
+
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62;  // of memory or of a file
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + pack_page - 1) / pack_page * pack_page; }
 
@@ -76,6 +81,7 @@ public:
         for (std::size_t c = 0; c < chunks.size(); ++c) {
             State& state = states_[c];
             const std::uint64_t bytes = padded((chunks[c].end - chunks[c].begin) * source.row_bytes);
+            if (held > most_bytes) throw std::bad_alloc();
             state.cursor = chunks[c].begin;
             state.at = chunks[c].offset;
             if (bytes > 0) state.digest = Xxh3Stream(bytes);
@@ -90,6 +96,7 @@ public:
         std::byte* next = held_.data();
         for (State& state : states_) next = (state.held = next) + state.held_bytes;
         const std::uint64_t one = partition_buffer_bytes(options.partition_rows, source.row_bytes);
+        if (held > most_bytes || one > most_bytes / options.buffers) throw std::bad_alloc();
         memory_ = AlignedMemory(options.buffers * one);
         partition_bytes_ = one;
         left_ = std::vector<std::atomic<std::size_t>>(wanted_.size());
@@ -97,27 +104,18 @@ public:
         tickets_.resize(wanted_.size());
     }
 
+    // Where a thread throws, the others still take their turns, without packing.
     PackResult run() {
         for (std::uint32_t i = 0; i < options_.buffers; ++i) ask();
         std::vector<std::thread> threads;
-        for (std::uint32_t i = 0; i < options_.threads; ++i) threads.emplace_back([this] { work(); });
-        for (std::size_t p = 0; p < wanted_.size(); ++p) {
-            {
-                std::unique_lock lock(mutex_);
-                changed_.wait(lock, [&] { return asked_ > p || failed_.load(); });
-                if (failed_) break;
-            }
-            const auto failure = queue_.wait(tickets_[p]).failure;
-            if (failure) {
-                fail({failure->code, false, 0, failure->offset});
-                break;
-            }
-            const std::lock_guard lock(mutex_);
-            ready_ = p + 1;
-            changed_.notify_all();
-        }
+        attempt([&] {
+            if (start_threads(threads, options_.threads, [this](std::size_t) { work(); }) == 0)
+                throw std::system_error(EAGAIN, std::generic_category(), "a thread to pack with");
+            for (std::size_t p = 0; p < wanted_.size() && wait_for(p); ++p) {}
+        });
         for (auto& thread : threads) thread.join();
         queue_.close();
+        error_.rethrow();
         result_.partitions = wanted_.size();
         result_.writes = writes_;
         result_.bytes_written = bytes_written_;
@@ -186,10 +184,11 @@ private:
     void ask() {
         const std::lock_guard lock(mutex_);
         if (asked_ == wanted_.size()) return;
-        const std::size_t p = asked_++;
+        const std::size_t p = asked_;
         const std::uint64_t begin = read_offset(p);
         const std::uint64_t need = row_offset(wanted_[p].last_row + 1) - begin;
         tickets_[p] = queue_.submit(begin, need, {partition_memory(p), partition_bytes_});
+        ++asked_;
         const std::uint64_t block = queue_.block_bytes();
         result_.reads += (need + queue_.request_bytes() - 1) / queue_.request_bytes();
         result_.bytes_read += (need + block - 1) / block * block;
@@ -203,8 +202,36 @@ private:
         changed_.notify_all();
     }
 
-    void work() {
-        const AlignedMemory staging(options_.hold ? 0 : options_.write_bytes);
+    // Waits until partition p is in memory; false where packing has failed.
+    bool wait_for(std::size_t p) {
+        {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [&] { return asked_ > p || failed_.load(); });
+            if (failed_) return false;
+        }
+        const auto failure = queue_.wait(tickets_[p]).failure;
+        if (failure) {
+            fail({failure->code, false, 0, failure->offset});
+            return false;
+        }
+        const std::lock_guard lock(mutex_);
+        ready_ = p + 1;
+        changed_.notify_all();
+        return true;
+    }
+
+    // Runs a thread's step; what it throws is `run`'s to throw.
+    template <class Step>
+    void attempt(const Step& step) noexcept {
+        if (error_.attempt(step)) return;
+        const std::lock_guard lock(mutex_);
+        failed_ = true;
+        changed_.notify_all();
+    }
+
+    void work() noexcept {
+        AlignedMemory staging;
+        attempt([&] { staging = AlignedMemory(options_.hold ? 0 : options_.write_bytes); });
         const std::size_t items = wanted_.size() * chunks_.size();
         std::size_t ready = 0;
         for (;;) {
@@ -223,10 +250,10 @@ private:
                  done = state.done.load(std::memory_order_acquire)) {
                 state.done.wait(done, std::memory_order_acquire);
             }
-            if (!failed_) pack(p, c, state, staging);
+            if (!failed_) attempt([&] { pack(p, c, state, staging); });
             state.done.store(p + 1, std::memory_order_release);
             state.done.notify_all();
-            if (left_[p].fetch_sub(1, std::memory_order_acq_rel) == 1 && !failed_) ask();
+            if (left_[p].fetch_sub(1, std::memory_order_acq_rel) == 1 && !failed_) attempt([&] { ask(); });
         }
     }
 
@@ -312,6 +339,7 @@ private:
     std::size_t asked_ = 0;  // partitions given to the queue
     std::size_t ready_ = 0;  // partitions in memory
     PackResult result_;
+    FirstError error_;
 };
 
 }  // namespace
@@ -324,12 +352,15 @@ PackResult pack_pass(const PackSource& source, std::span<const std::string> file
                      std::span<const std::uint32_t> ids, const PackOptions& options) {
     if (options.partition_rows == 0 || options.threads == 0 || options.buffers == 0) throw std::invalid_argument("no rows, threads or buffers");
     if (options.write_bytes == 0 || options.write_bytes % pack_page != 0) throw std::invalid_argument("write_bytes is not a multiple of a page");
+    check_table(source.data_offset, source.num_rows, source.row_bytes);
     for (const auto& chunk : chunks) {
-        if (chunk.begin > chunk.end || chunk.end > ids.size() || chunk.file >= files.size() || chunk.offset % pack_page != 0) {
+        if (chunk.offset > most_bytes || ids.size() > most_bytes / source.row_bytes || chunk.begin > chunk.end || chunk.end > ids.size() || chunk.file >= files.size() || chunk.offset % pack_page != 0) {
             throw std::invalid_argument("a chunk lies outside its ids or files, or is not aligned");
         }
     }
-    return Pass(source, files, chunks, ids, options).run();
+    PackOptions fitting = options;
+    fitting.partition_rows = std::min(options.partition_rows, std::max<std::uint64_t>(source.num_rows, 1));
+    return Pass(source, files, chunks, ids, fitting).run();
 }
 
 Ascending ascending(std::span<const std::int64_t> ids) {

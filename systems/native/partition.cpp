@@ -131,7 +131,7 @@ Accesses count_accesses(const CscView<Id>& graph, std::span<const std::int64_t> 
     Accesses counts;
     for_each_in_order(graph, train, hops, threads, [&](std::size_t i, const std::vector<std::uint32_t>& found) {
         const auto partition = static_cast<std::uint64_t>(partition_of[i]);
-        if ((partition + 1) * members.stride > members.words.size()) throw std::invalid_argument("a partition does not exist");
+        if (members.stride == 0 || partition >= members.words.size() / members.stride) throw std::invalid_argument("a partition does not exist");
         counts.all += found.size();
         for (const std::uint32_t node : found) counts.outside += !members.has(partition, node);
     });

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
-#include <exception>
-#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
+
+#include "offsets.hpp"
+#include "parallel.hpp"
 
 namespace outcore {
 namespace {
@@ -157,10 +156,7 @@ DenseRows dense_rows(std::span<const std::int64_t> ids, std::uint64_t num_nodes)
 
 void check(const AccessTrace& trace) {
     const auto& begins = trace.begins;
-    if (begins.empty() || begins.front() != 0 || static_cast<std::size_t>(begins.back()) != trace.rows.size() ||
-        !std::ranges::is_sorted(begins)) {
-        throw std::invalid_argument("the mini-batches do not cover the accesses");
-    }
+    check_offsets(begins, trace.rows.size(), "the mini-batches' accesses");
     if (begins.size() >= none || trace.num_rows == none) throw std::invalid_argument("the trace is too large");
     if (std::ranges::any_of(trace.rows, [&](std::uint32_t row) { return row >= trace.num_rows; })) {
         throw std::invalid_argument("a row is out of range");
@@ -267,26 +263,13 @@ std::vector<std::int64_t> policy_misses(Policy policy, const AccessTrace& trace,
         }
         return misses;
     }
-    std::atomic<std::size_t> taken{0};
-    std::mutex guard;
-    std::exception_ptr failure;
-    const auto work = [&] {
-        try {
-            for (std::size_t i = taken++; i < sizes.size(); i = taken++) {
-                const auto size = static_cast<std::uint64_t>(std::max<std::int64_t>(0, sizes[i]));
-                misses[i] = static_cast<std::int64_t>(demand_misses(policy, trace, size));
-            }
-        } catch (...) {  // no memory: the caller is to hear of it, not the runtime
-            const std::scoped_lock lock(guard);
-            failure = std::current_exception();
+    const auto workers = static_cast<int>(std::min<std::size_t>(threads, sizes.size()));
+    parallel_for(static_cast<std::int64_t>(sizes.size()), 1, workers, [&](std::int64_t begin, std::int64_t end, int) {
+        for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+            const auto size = static_cast<std::uint64_t>(std::max<std::int64_t>(0, sizes[i]));
+            misses[i] = static_cast<std::int64_t>(demand_misses(policy, trace, size));
         }
-    };
-    {
-        std::vector<std::jthread> others;
-        for (unsigned t = 1; t < std::min<std::size_t>(threads, sizes.size()); ++t) others.emplace_back(work);
-        work();
-    }
-    if (failure) std::rethrow_exception(failure);
+    });
     return misses;
 }
 

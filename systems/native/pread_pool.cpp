@@ -5,27 +5,33 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
+
+#include "first_error.hpp"
 
 namespace outcore {
 
-PreadPool::PreadPool(std::uint32_t threads, int fd) : fd_(fd) {
-    threads_.reserve(threads);
-    for (std::uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+PreadPool::PreadPool(std::uint32_t threads, std::uint32_t depth, int fd) : fd_(fd), waiting_(depth) {
+    staged_.reserve(depth);
+    done_.reserve(depth);
+    if (start_threads(threads_, threads, [this](std::size_t) { work(); }) == 0)
+        throw std::system_error(EAGAIN, std::generic_category(), "a thread to read with");
 }
 
-PreadPool::~PreadPool() {
+void PreadPool::abandon() noexcept {
     {
         const std::lock_guard lock(mutex_);
         closing_ = true;
     }
     work_there_.notify_all();
     for (auto& thread : threads_) thread.join();
+    threads_.clear();
 }
 
 std::size_t PreadPool::wait(std::span<Completion> out, std::uint32_t at_least) {
     std::unique_lock lock(mutex_);
     const std::size_t added = staged_.size();
-    waiting_.insert(waiting_.end(), staged_.begin(), staged_.end());
+    for (const Io& io : staged_) waiting_[(first_waiting_ + num_waiting_++) % waiting_.size()] = io;
     staged_.clear();
     if (added > 1) {
         work_there_.notify_all();
@@ -41,13 +47,14 @@ std::size_t PreadPool::wait(std::span<Completion> out, std::uint32_t at_least) {
     return count;
 }
 
-void PreadPool::work() {
+void PreadPool::work() noexcept {
     std::unique_lock lock(mutex_);
     for (;;) {
-        work_there_.wait(lock, [&] { return closing_ || !waiting_.empty(); });
+        work_there_.wait(lock, [&] { return closing_ || num_waiting_ > 0; });
         if (closing_) return;
-        const Io io = waiting_.front();
-        waiting_.pop_front();
+        const Io io = waiting_[first_waiting_];
+        first_waiting_ = (first_waiting_ + 1) % waiting_.size();
+        --num_waiting_;
         lock.unlock();
         const auto at = static_cast<off_t>(io.offset);
         const ssize_t got = io.write ? pwrite(fd_, io.destination, io.length, at) : pread(fd_, io.destination, io.length, at);

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,24 +13,29 @@ namespace outcore {
 
 class PreadPool final : public IoBackend {
 public:
-    PreadPool(std::uint32_t threads, int fd);
+    // Fewer threads where the host gives no more. Throws std::system_error where it gives none.
+    PreadPool(std::uint32_t threads, std::uint32_t depth, int fd);
     PreadPool(const PreadPool&) = delete;
     PreadPool& operator=(const PreadPool&) = delete;
-    ~PreadPool() override;
+    ~PreadPool() override { abandon(); }
 
     void queue(const Io& io) override { staged_.push_back(io); }
     std::size_t wait(std::span<Completion> out, std::uint32_t at_least) override;
+    void abandon() noexcept override;
 
 private:
-    void work();
+    void work() noexcept;
 
     int fd_;
+    // None of these ever grows beyond `depth`, for which there is room from the start: threads allocate nothing.
     std::vector<Io> staged_;  // queued, not yet given to the threads
+    std::vector<Io> waiting_;  // a ring of `depth` places, `first_waiting_` the next to be begun
+    std::vector<Completion> done_;
+    std::size_t first_waiting_ = 0;
+    std::size_t num_waiting_ = 0;
     std::mutex mutex_;
     std::condition_variable work_there_;
     std::condition_variable enough_done_;
-    std::deque<Io> waiting_;
-    std::deque<Completion> done_;
     std::size_t wanted_ = 0;  // its user sleeps until this many are done
     bool closing_ = false;
     std::vector<std::thread> threads_;

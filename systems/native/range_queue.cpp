@@ -40,11 +40,12 @@ RangeQueue::RangeQueue(const std::string& path, const RangeQueueOptions& options
 #endif
     if (!backend_) {
         if (options.need_ring) throw std::runtime_error(reason);
-        backend_ = std::make_unique<PreadPool>(options.depth, file_.fd());
+        backend_ = std::make_unique<PreadPool>(options.depth, options.depth, file_.fd());
         mode_ = "pread pool (" + reason + ")";
     }
     if (!file_.note().empty()) mode_ += "; " + file_.note();
     flights_.resize(options.depth);
+    completions_.resize(options.depth);
     for (std::uint32_t i = 0; i < options.depth; ++i) free_.push_back(options.depth - 1 - i);
     thread_ = std::thread([this] { run(); });
 }
@@ -54,10 +55,10 @@ RangeQueue::Ticket RangeQueue::submit(std::uint64_t offset, std::uint64_t need, 
     if (offset % block != 0 || reinterpret_cast<std::uintptr_t>(memory.data()) % file_.memory_alignment() != 0) {
         throw std::invalid_argument("the range or its memory is not aligned");
     }
-    if ((need + block - 1) / block * block > memory.size()) throw std::invalid_argument("the memory is too small");
+    if (need > memory.size() || (need + block - 1) / block * block > memory.size()) throw std::invalid_argument("the memory is too small");
     const std::lock_guard lock(mutex_);
     ranges_.push_back({.offset = offset, .need = need, .memory = memory.data(), .failure = {}});
-    if (closing_) ranges_.back().failure = ReadFailure{ECANCELED, offset};
+    if (ended_ != 0) ranges_.back().failure = ReadFailure{ended_, offset};
     asked_.notify_one();
     return first_ + ranges_.size() - 1;
 }
@@ -79,10 +80,11 @@ RangeQueue::Arrival RangeQueue::wait(Ticket ticket) {
 }
 
 void RangeQueue::close() {
+    const std::lock_guard one_at_a_time(closing_);
     {
         const std::lock_guard lock(mutex_);
-        closing_ = true;
-        fail_all(ECANCELED);
+        if (ended_ == 0) ended_ = ECANCELED;
+        fail_all(ended_);
     }
     asked_.notify_all();
     arrived_.notify_all();
@@ -96,14 +98,36 @@ void RangeQueue::fail_all(int code) {
     }
 }
 
-void RangeQueue::run() {
-    std::vector<Completion> completions(options_.depth);
+void RangeQueue::run() noexcept {
     std::unique_lock lock(mutex_);
+    int code = 0;
+    try {
+        serve(lock);
+        return;
+    } catch (const std::system_error& error) {
+        code = error.code().value();
+    } catch (...) {
+        code = ENOMEM;
+    }
+    // Whoever waits is told only when the kernel has done with their memory, which they may use again then.
+    if (lock.owns_lock()) lock.unlock();
+    backend_->abandon();
+    lock.lock();
+    ended_ = code;
+    fail_all(code);
+    for (auto& range : ranges_) {
+        if (range.in_flight > 0 && !range.failure) range.failure = ReadFailure{code, range.offset};
+        range.in_flight = 0;
+    }
+    arrived_.notify_all();
+}
+
+void RangeQueue::serve(std::unique_lock<std::mutex>& lock) {
     for (;;) {
         fill();
         const auto in_flight = static_cast<std::uint32_t>(options_.depth - free_.size());
         if (in_flight == 0) {
-            if (closing_) return;
+            if (ended_ != 0) return;
             asked_.wait(lock);
             continue;
         }
@@ -111,25 +135,9 @@ void RangeQueue::run() {
         // layer. Without, one by one, so that what is asked for meanwhile begins soon.
         const std::uint32_t at_least = free_.empty() ? std::max(1U, options_.depth / 4) : 1;
         lock.unlock();
-        std::size_t count = 0;
-        int code = 0;
-        try {
-            count = backend_->wait(completions, at_least);
-        } catch (const std::system_error& error) {
-            code = error.code().value();
-        }
+        const std::size_t count = backend_->wait(completions_, at_least);
         lock.lock();
-        if (code != 0) {  // the ring itself failed: nothing more will come of it
-            fail_all(code);
-            for (auto& range : ranges_) {
-                if (range.in_flight > 0 && !range.failure) range.failure = ReadFailure{code, range.offset};
-                range.in_flight = 0;
-            }
-            closing_ = true;
-            arrived_.notify_all();
-            return;
-        }
-        for (std::size_t i = 0; i < count; ++i) handle(completions[i]);
+        for (std::size_t i = 0; i < count; ++i) handle(completions_[i]);
     }
 }
 

@@ -46,7 +46,8 @@ public:
         double seconds = 0.0;
     };
 
-    // Waits until the range has arrived; each ticket once. ECANCELED: the queue was closed before.
+    // Waits until the range has arrived or failed, and nothing writes to its memory any more; each ticket once.
+    // ECANCELED: the queue was closed before.
     Arrival wait(Ticket ticket);
     // Drops what has not begun and waits for what is in flight; afterwards nothing writes to any memory.
     void close();
@@ -75,7 +76,8 @@ private:
         Progress progress;
     };
 
-    void run();
+    void run() noexcept;
+    void serve(std::unique_lock<std::mutex>& lock);
     void fill();
     void submit_flight(std::uint32_t tag);
     void handle(const Completion& completion);
@@ -88,6 +90,7 @@ private:
     std::unique_ptr<IoBackend> backend_;
     std::vector<Flight> flights_;
     std::vector<std::uint32_t> free_;
+    std::vector<Completion> completions_;
 
     std::mutex mutex_;
     std::condition_variable asked_;
@@ -95,7 +98,8 @@ private:
     std::deque<Range> ranges_;
     Ticket first_ = 0;   // of ranges_.front()
     Ticket cursor_ = 0;  // the range whose requests are being queued
-    bool closing_ = false;
+    int ended_ = 0;  // errno of every range from now on: ECANCELED, or why the ring failed
+    std::mutex closing_;
     std::thread thread_;
 };
 

@@ -36,6 +36,8 @@ bool BinnedEdges::append(std::span<const Id> sources, std::span<const std::int64
     if (sources.size() > capacity_ - size_) throw std::length_error("more edges than there is room for");
     if (indptr.size() < 2) return false;
     const auto targets = static_cast<std::int64_t>(indptr.size()) - 1;
+    const auto nodes = static_cast<std::int64_t>(num_nodes_);
+    if (first_target < 0 || targets > nodes || first_target > nodes - targets) return false;
     const std::uint64_t bins = binning_.bins();
     const std::size_t old = parts_.size();
     const auto failed = [&] {
@@ -110,6 +112,8 @@ template bool BinnedEdges::append(std::span<const std::int64_t>, std::span<const
 
 void add_along(std::span<const BinnedEdges* const> chunks, std::span<const double> values, std::span<double> sums,
                unsigned threads) {
+    for (const BinnedEdges* chunk : chunks)
+        if (chunk->num_nodes() != values.size()) throw std::out_of_range("edges of a graph of another size");
     if (chunks.empty()) return;
     const Binning binning = chunks.front()->binning_;
     constexpr std::uint32_t low = (std::uint32_t{1} << Binning::local_bits) - 1;

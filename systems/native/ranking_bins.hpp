@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -36,7 +37,7 @@ class BinnedEdges {
 public:
     // Room for `capacity` edges; what append() adds is in order of the calls.
     BinnedEdges(std::uint64_t num_nodes, std::uint64_t capacity)
-        : num_nodes_(num_nodes), binning_(num_nodes), capacity_(capacity),
+        : num_nodes_(num_nodes), binning_(num_nodes), capacity_(checked(capacity)),
           memory_(capacity * sizeof(std::uint32_t)), edges_(reinterpret_cast<std::uint32_t*>(memory_.data())) {}
 
     // Adds the edges from `first_edge` of the graph on, whose sources are given; `indptr` has the index pointers of the
@@ -47,6 +48,7 @@ public:
                 std::int64_t first_edge, unsigned threads);
 
     void clear();
+    std::uint64_t num_nodes() const { return num_nodes_; }
     std::uint64_t size() const { return size_; }  // edges
     std::uint64_t capacity() const { return capacity_; }
 
@@ -69,6 +71,11 @@ private:
     template <class Id>
     bool sort_part(const Part& part, std::uint32_t* begins, std::span<const Id> sources,
                    std::span<const std::int64_t> indptr, std::int64_t first_target, std::int64_t first_edge);
+
+    static std::uint64_t checked(std::uint64_t capacity) {
+        if (capacity > (std::uint64_t{1} << 60)) throw std::bad_alloc();
+        return capacity;
+    }
 
     std::uint64_t num_nodes_;
     Binning binning_;

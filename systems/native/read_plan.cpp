@@ -11,6 +11,15 @@
 
 namespace outcore {
 
+void check_table(std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 62;
+    if (row_bytes == 0) throw std::invalid_argument("row_bytes must be positive");
+    if (row_bytes > (1U << 30)) throw std::invalid_argument("rows of more than 1 GiB");
+    if (data_offset > most || num_rows > (most - data_offset) / row_bytes)
+        throw std::invalid_argument("no file holds " + std::to_string(num_rows) + " rows of " + std::to_string(row_bytes) +
+                                    " bytes from byte " + std::to_string(data_offset) + " on");
+}
+
 std::uint64_t ReadPlan::covering_bytes(const RowLayout& layout) {
     // Rows begin at data_offset + i * row_bytes, so their distance to a block boundary is a multiple of `step` plus
     // the first one's; the worst row begins as late in its block as that allows.

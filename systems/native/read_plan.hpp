@@ -18,6 +18,9 @@ struct RowLayout {
     std::uint64_t row_offset(std::int64_t id) const { return data_offset + static_cast<std::uint64_t>(id) * row_bytes; }
 };
 
+// Throws std::invalid_argument for rows that no file can hold, so that no offset or buffer size overflows behind.
+void check_table(std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes);
+
 struct MergeRule {
     bool merge = true;  // false: one request for each id, duplicates included, in the order given
     std::uint64_t max_request_bytes = 131072;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 
 #include "pread_pool.hpp"
@@ -18,6 +19,7 @@ namespace {
 // Rows from here on are read straight into the caller's table; below, pinning the caller's pages for each read costs
 // more than the copy out of the registered bounce buffer.
 constexpr std::uint64_t direct_from_bytes = 8192;
+constexpr std::uint64_t most_offset = std::uint64_t{1} << 62;
 
 #ifdef OUTCORE_HAS_LIBURING
 std::string memlock_limit() {
@@ -37,7 +39,7 @@ std::uint64_t Reader::default_buffer_bytes(std::uint64_t covering_bytes, std::ui
 
 Reader::Reader(const std::string& path, const ReaderOptions& options) : options_(options), file_(path) {
     if (options.depth == 0 || options.depth > 16384) throw std::invalid_argument("depth must be in [1, 16384]");
-    if (options.row_bytes == 0) throw std::invalid_argument("row_bytes must be positive");
+    check_table(options.data_offset, options.num_rows, options.row_bytes);
     const std::uint32_t block = std::max(file_.block_bytes(), options.granularity);
     layout_ = {options.data_offset, options.num_rows, options.row_bytes, file_.size(), block};
     const std::uint64_t covering = ReadPlan::covering_bytes(layout_);
@@ -76,7 +78,7 @@ Reader::Reader(const std::string& path, const ReaderOptions& options) : options_
 #endif
     if (!backend_) {
         if (options.need_ring) throw std::runtime_error(reason);
-        backend_ = std::make_unique<PreadPool>(std::min(options.threads, options.depth), file_.fd());
+        backend_ = std::make_unique<PreadPool>(std::min(options.threads, options.depth), options.depth, file_.fd());
         mode_ = "pread pool (" + reason + ")";
     }
     if (!file_.note().empty()) mode_ += "; " + file_.note();
@@ -156,6 +158,9 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, std::uint32_t 
     for (std::uint32_t index = 0; index < ranges.size(); ++index) {
         const FileRange& range = ranges[index];
         if (range.bytes == 0) continue;
+        if (range.offset > most_offset || range.bytes > most_offset)
+            throw std::invalid_argument("a range of " + std::to_string(range.bytes) + " bytes from byte " + std::to_string(range.offset) +
+                                        " on lies in no file");
         const bool straight = is_straight(range);
         std::uint64_t piece = std::max<std::uint64_t>(request_bytes / block * block, block);
         if (!straight) piece = std::min(piece, most);

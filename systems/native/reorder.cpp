@@ -37,7 +37,8 @@ bool relocate_edges(std::span<const Id> sources, std::span<const std::int64_t> i
         const Id* source = sources.data() + from;
         for (; edge < stop; ++number) {
             const std::size_t target = static_cast<std::size_t>(first_target) + number;
-            if (number + 1 >= indptr.size() || target >= places.size()) return fail();
+            if (number + 1 >= indptr.size() || target >= places.size() || static_cast<std::uint64_t>(places[target]) >= places.size())
+                return fail();
             const std::int64_t end = std::min(indptr[number + 1], stop);
             if (end <= edge) continue;
             const std::int64_t begin = new_indptr[static_cast<std::size_t>(places[target])] + edge - indptr[number] - first;

@@ -6,9 +6,12 @@
 #include <liburing.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <system_error>
+#include <thread>
 
 #include "io_backend.hpp"
 
@@ -47,6 +50,7 @@ public:
         if (entry == nullptr) {
             submit(0);
             entry = io_uring_get_sqe(&ring_);
+            if (entry == nullptr) throw std::system_error(EBUSY, std::generic_category(), "io_uring_get_sqe");
         }
         const int file = registered_file_ ? 0 : fd_;
         if (io.write) {
@@ -58,10 +62,25 @@ public:
         }
         if (registered_file_) entry->flags |= IOSQE_FIXED_FILE;
         entry->user_data = io.tag;
+        ++open_;
     }
 
     std::size_t wait(std::span<Completion> out, std::uint32_t at_least) override {
         if (io_uring_cq_ready(&ring_) < at_least || io_uring_sq_ready(&ring_) > 0) submit(at_least);
+        return take(out);
+    }
+
+    // Completions are written to memory that the ring shares with the kernel, so they are seen without a call that it could
+    // refuse. Closing the ring would not do: the kernel ends its reads some time after.
+    void abandon() noexcept override {
+        std::array<Completion, 64> completions;
+        while (open_ > io_uring_sq_ready(&ring_)) {
+            if (take(completions) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
+    }
+
+private:
+    std::size_t take(std::span<Completion> out) noexcept {
         unsigned head = 0;
         std::size_t count = 0;
         io_uring_cqe* entry = nullptr;
@@ -70,10 +89,10 @@ public:
             out[count++] = {static_cast<std::uint32_t>(entry->user_data), entry->res};
         }
         io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
+        open_ -= count;
         return count;
     }
 
-private:
     void submit(std::uint32_t at_least) {
         for (;;) {
             const int code = io_uring_submit_and_wait(&ring_, at_least);
@@ -89,6 +108,7 @@ private:
 
     io_uring ring_{};
     int fd_;
+    std::uint64_t open_ = 0;  // queued and not yet taken as completions
     bool registered_file_ = false;
     bool registered_buffer_ = false;
 };

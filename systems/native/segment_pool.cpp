@@ -2,6 +2,7 @@
 // mutex orphaned, which reads as closed.
 #include "segment_pool.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -54,7 +55,7 @@ void SegmentPool::lay_out(std::byte* memory) {
 std::uint64_t SegmentPool::bytes(std::uint32_t parties, std::uint32_t portion, std::uint32_t segment_rows) {
     const std::size_t segments = std::size_t{parties} * portion;
     const std::size_t rows = segments * segment_rows;
-    if (rows >= NodeTable::nil / 2) throw std::invalid_argument("a shared staging buffer has at most 2^31 rows");
+    if (segments >= NodeTable::nil / 2 || rows >= NodeTable::nil / 2) throw std::invalid_argument("a shared staging buffer has at most 2^31 rows");
     return round_up(sizeof(Head)) + round_up(segments * sizeof(Segment)) +
            round_up(NodeTable::entries(static_cast<std::uint32_t>(rows)) * sizeof(std::uint32_t)) +
            round_up(rows * sizeof(std::int64_t));
@@ -90,9 +91,9 @@ SegmentPool::State SegmentPool::acquire(std::uint32_t party, bool borrow, bool b
         return closed() || segment != nobody;
     };
     if (!find(false) && block) {
-        ++own.waiting;
         const auto far = SharedCondition::Clock::now() + std::chrono::hours(24 * 365);
-        head_->changed.wait_until(lock, far, [&] { return find(true); });
+        ++own.waiting;
+        head_->changed.wait_until(lock, far, [&] { return find(true); });  // throws only where the mutex is beyond repair
         --own.waiting;
     }
     if (closed()) return State::closed;
@@ -130,6 +131,7 @@ void SegmentPool::publish(std::uint32_t segment, std::span<const std::int64_t> n
 
 std::vector<std::int64_t> SegmentPool::present(std::span<const std::int64_t> nodes) {
     std::vector<std::int64_t> found;
+    found.reserve(nodes.size());
     const std::lock_guard lock(head_->mutex);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
         if (nodes_.find(nodes[i]) != NodeTable::nil) found.push_back(static_cast<std::int64_t>(i));
@@ -147,6 +149,9 @@ std::vector<std::int64_t> SegmentPool::fetch(std::uint32_t party, std::uint32_t 
     std::vector<std::int64_t> positions;
     std::vector<std::uint32_t> rows;
     std::vector<bool> pinned(segments());
+    // Room before anything is pinned, which nobody would release after an exception.
+    positions.reserve(std::min<std::size_t>(nodes.size(), segment_rows_));
+    rows.reserve(positions.capacity());
     {
         const std::lock_guard lock(head_->mutex);
         for (std::size_t i = 0; i < nodes.size() && rows.size() < segment_rows_; ++i) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "offsets.hpp"
 #include "xxh3.hpp"
 
 namespace outcore {
@@ -22,6 +23,7 @@ constexpr std::ptrdiff_t short_run = 64;
 constexpr std::size_t most_runs = 16;
 constexpr std::uint64_t sampled_uses = 64;  // of so many one, to divide nodes evenly
 constexpr std::size_t least_shared = 1 << 15;
+constexpr std::uint32_t most_window = 1 << 16;
 
 constexpr std::uint64_t array_align = 64, list_align = 4096;
 
@@ -61,7 +63,7 @@ void sort_runs(std::vector<std::uint64_t>& values) {
 SlotPlanner::SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep, std::uint32_t threads)
     : slots_(slots), window_(window), keep_(keep), threads_(threads), held_(slots, none), free_at_(slots, 0) {
     if (threads == 0) throw std::invalid_argument("a plan is made by one thread at least");
-    if (window == 0) throw std::invalid_argument("a window has at least one mini-batch");
+    if (window == 0 || window > most_window) throw std::invalid_argument("a window has 1 to 65,536 mini-batches");
     if (slots >= fresh_bit) throw std::invalid_argument("a table has fewer than 2^31 slots");
 }
 
@@ -81,8 +83,13 @@ std::uint32_t SlotPlanner::batch_of(std::uint32_t access) const {
 
 void SlotPlanner::plan(std::span<const std::uint32_t> nodes, std::span<const std::int64_t> offsets,
                        std::span<const std::int64_t> seeds) {
-    if (offsets.empty() || seeds.size() + 1 != offsets.size() || offsets.back() != static_cast<std::int64_t>(nodes.size()))
-        throw std::invalid_argument("offsets and seed counts do not fit the nodes");
+    check_offsets(offsets, nodes.size(), "the mini-batches' nodes");
+    if (seeds.size() + 1 != offsets.size()) throw std::invalid_argument("there are " + std::to_string(seeds.size()) + " seed counts for " +
+                                                                        std::to_string(offsets.size() - 1) + " mini-batches");
+    for (std::size_t b = 0; b < seeds.size(); ++b)
+        if (seeds[b] < 0 || seeds[b] > offsets[b + 1] - offsets[b])
+            throw std::invalid_argument("mini-batch " + std::to_string(b) + " of " + std::to_string(offsets[b + 1] - offsets[b]) +
+                                        " nodes has " + std::to_string(seeds[b]) + " seed nodes");
     if (nodes.size() >= none - 16) throw std::invalid_argument("too many uses for one plan");
     nodes_ = nodes;
     offsets_.assign(offsets.begin(), offsets.end());
@@ -95,7 +102,7 @@ void SlotPlanner::plan(std::span<const std::uint32_t> nodes, std::span<const std
         while (b + 1 < batches_ && offsets_[b + 1] <= static_cast<std::int64_t>(std::uint64_t{i} << coarse_bits)) ++b;
         coarse_[i] = b;
     }
-    pairs_.assign(static_cast<std::size_t>(batches_ + window_) * columns_, 0);
+    pairs_.assign((std::size_t{batches_} + window_) * columns_, 0);
     next_.assign(nodes.size(), none);
     held_next_.assign(slots_, none);
     place_.assign(nodes.size(), none);
@@ -285,7 +292,7 @@ void SlotPlanner::decide() {
 
 void SlotPlanner::assign() {
     std::vector<std::uint32_t> free;
-    std::vector<std::vector<std::uint32_t>> freed(batches_ + window_);
+    std::vector<std::vector<std::uint32_t>> freed(std::size_t{batches_} + window_);
     std::vector<std::uint32_t> until(std::move(free_at_));
     free_at_.assign(slots_, 0);
     for (std::uint32_t s = 0; s < slots_; ++s)

@@ -28,7 +28,8 @@ public:
 
     // Plans these mini-batches, which follow on those of the call before. `nodes` are those of all of them one after
     // the other, `offsets` where each begins; each is a few ascending runs but for its first `seeds[i]` nodes.
-    // Throws std::invalid_argument where a window's rows do not fit the slots; nothing has changed then.
+    // Throws std::invalid_argument where offsets or seeds contradict the nodes, or a window's rows do not fit the slots; what the
+    // slots hold has not changed then. `nodes` are read by all calls below, until the next plan or `clear`.
     void plan(std::span<const std::uint32_t> nodes, std::span<const std::int64_t> offsets, std::span<const std::int64_t> seeds);
 
     // Rows that have to be read for mini-batch i of the last call, and where to.

@@ -22,17 +22,22 @@ TaskPool::~TaskPool() {
 
 void TaskPool::run(std::size_t count, std::size_t chunk, unsigned threads,
                    const std::function<void(std::size_t, std::size_t)>& body) {
-    Job job{&body, count, std::max<std::size_t>(chunk, 1)};
-    const std::size_t chunks = (count + job.chunk - 1) / job.chunk;
-    const unsigned helpers = static_cast<unsigned>(std::min<std::size_t>(threads, chunks));
+    chunk = std::max<std::size_t>(chunk, 1);
+    Job job{&body, count, chunk, count / chunk + (count % chunk != 0)};
+    const auto helpers = static_cast<unsigned>(std::min<std::size_t>(threads, job.chunks));
     const unsigned extra = helpers > 0 ? helpers - 1 : 0;
+    unsigned asked = 0;  // of the helpers
     if (extra > 0) {
         const std::lock_guard lock(mutex_);
         wanted_ += extra;
-        while (threads_.size() < wanted_) threads_.emplace_back([this] { help(); });
-        places_.insert(places_.end(), extra, &job);
+        if (threads_.size() < wanted_) start_threads(threads_, wanted_ - threads_.size(), [this](std::size_t) { help(); });
+        // Helpers that cannot be asked are done without.
+        FirstError no_memory;
+        no_memory.attempt([&] {
+            for (; asked < extra; ++asked) places_.push_back(&job);
+        });
     }
-    for (unsigned i = 0; i < extra; ++i) job_there_.notify_one();
+    for (unsigned i = 0; i < asked; ++i) job_there_.notify_one();
     job.work();
     if (extra > 0) {
         std::unique_lock lock(mutex_);
@@ -40,6 +45,7 @@ void TaskPool::run(std::size_t count, std::size_t chunk, unsigned threads,
         helper_left_.wait(lock, [&] { return job.active == 0; });
         wanted_ -= extra;
     }
+    job.error.rethrow();
 }
 
 void TaskPool::help() {

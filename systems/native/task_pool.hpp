@@ -11,14 +11,17 @@
 #include <thread>
 #include <vector>
 
+#include "first_error.hpp"
+
 namespace outcore {
 
 class TaskPool {
 public:
     static TaskPool& shared();
 
-    // Calls body(begin, end) over [0, count) in chunks, on `threads` threads with the caller among them. `body` must
-    // not throw. Several callers may run at once: the pool grows so that each has its threads.
+    // Calls body(begin, end) over [0, count) in chunks, on `threads` threads with the caller among them; fewer where
+    // the host gives no more. The first exception of `body` is thrown again here, once nobody is inside it; chunks not yet
+    // begun are then left out. Several callers may run at once: the pool grows so that each has its threads.
     void run(std::size_t count, std::size_t chunk, unsigned threads,
              const std::function<void(std::size_t, std::size_t)>& body);
 
@@ -32,15 +35,17 @@ private:
         const std::function<void(std::size_t, std::size_t)>* body;
         std::size_t count;
         std::size_t chunk;
+        std::size_t chunks;
         std::atomic<std::size_t> next{0};
         unsigned active = 0;  // helpers inside `body`, under the pool's mutex
+        FirstError error{};
 
-        void work() {
-            for (;;) {
-                const std::size_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
-                if (begin >= count) return;
-                (*body)(begin, begin + chunk < count ? begin + chunk : count);
-            }
+        void work() noexcept {
+            const bool sound = error.attempt([this] {
+                for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < chunks;)
+                    (*body)(i * chunk, i + 1 < chunks ? (i + 1) * chunk : count);
+            });
+            if (!sound) next.store(chunks, std::memory_order_relaxed);
         }
     };
 

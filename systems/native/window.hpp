@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "aligned_memory.hpp"
@@ -45,6 +47,7 @@ public:
         const bool large = !requests.empty() && requests.front().length >= large_request_bytes;
         refill_ = std::max(1U, depth_ / (large ? 4 : 16));
         failure_.reset();
+        if (broken_ != 0 && !requests.empty()) failure_ = ReadFailure{broken_, requests.front().offset};
     }
 
     bool idle() const { return free_.size() == depth_; }
@@ -55,20 +58,25 @@ public:
     const Request& upcoming() const { return requests_[next_]; }
 
     // Starts what may start, then takes completions, waiting for one at least where `block`. `admit(request)` gives
-    // the Target; `deliver(request, bytes)` is called once for each request that is complete.
+    // the Target; `deliver(request, bytes)` is called once for each request that is complete. Neither throws.
     template <class Admit, class Deliver>
     void step(bool block, Admit&& admit, Deliver&& deliver) {
-        fill(admit);
-        const auto in_flight = static_cast<std::uint32_t>(depth_ - free_.size());
-        const std::uint32_t at_least = block ? std::min(in_flight, refill_) : 0;
-        const std::size_t count = backend_.wait(completions_, at_least);
-        for (std::size_t i = 0; i < count; ++i) handle(completions_[i], deliver);
+        try {
+            fill(admit);
+            const auto in_flight = static_cast<std::uint32_t>(depth_ - free_.size());
+            const std::uint32_t at_least = block ? std::min(in_flight, refill_) : 0;
+            const std::size_t count = backend_.wait(completions_, at_least);
+            for (std::size_t i = 0; i < count; ++i) handle(completions_[i], deliver);
+        } catch (const std::system_error& error) {
+            give_up(error.code().value());
+        }
     }
 
     // Waits for everything in flight and forgets the rest.
     void drain() {
         next_ = static_cast<std::uint32_t>(requests_.size());
         const auto nobody = [](const Request&) { return Target{Target::Kind::later}; };
+        // (Where the kernel refuses to go on, `step` waits for it by itself.)
         while (!idle()) step(true, nobody, [](const Request&, const std::byte*) {});
     }
 
@@ -76,6 +84,7 @@ private:
     static constexpr std::uint32_t large_request_bytes = 256 << 10;
 
     struct Flight {
+        bool under_way = false;
         std::uint32_t request;
         bool direct;
         std::byte* at;
@@ -95,7 +104,7 @@ private:
             }
             const std::uint32_t tag = free_.back();
             free_.pop_back();
-            flights_[tag] = {next_++, target.kind == Target::Kind::direct, target.address, {block_bytes_, request.need}};
+            flights_[tag] = {true, next_++, target.kind == Target::Kind::direct, target.address, {block_bytes_, request.need}};
             submit(tag);
         }
     }
@@ -127,8 +136,20 @@ private:
                     break;
             }
         }
+        flight.under_way = false;
         if (!flight.direct) buddy_.release(static_cast<std::size_t>(flight.at - bounce_.data()), request.length);
         free_.push_back(completion.tag);
+    }
+
+    // The kernel takes no more: once it has done with what it took, all of that has failed, and all that follows will.
+    void give_up(int code) {
+        backend_.abandon();
+        broken_ = code;
+        free_.clear();
+        for (std::uint32_t tag = 0; tag < depth_; ++tag) {
+            if (std::exchange(flights_[tag].under_way, false)) fail({code, requests_[flights_[tag].request].offset});
+            free_.push_back(tag);
+        }
     }
 
     // Of several failures the one nearest the file's start is told, so that the message is the same every time.
@@ -148,6 +169,7 @@ private:
     std::uint32_t next_ = 0;
     std::uint32_t refill_ = 1;
     std::optional<ReadFailure> failure_;
+    int broken_ = 0;  // errno with which the kernel refused to go on, once it has
 };
 
 }  // namespace outcore

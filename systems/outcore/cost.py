@@ -135,11 +135,12 @@ def predict(
     # A group's graph is read with the device to itself; during the pass the group before reads its chunks, or, when the
     # next one's graph is read, its single rows.
     graph = profile.seconds(others)
-    times = [graph + profile.seconds(_sum(back, made.reads())) for made in found]
+    # On a bare device reads and writes take turns. Under a class they use up one budget where its drive has one.
+    shared = {_MIB: profile.write_cost * back[_MIB]} if profile.limited and profile.write_cost else {}
+    times = [graph + profile.seconds(_sum(_sum(back, shared), made.reads())) for made in found]
     # Of gaps that differ by next to nothing the longest, which has the fewest requests.
     best = max(at for at, time in enumerate(times) if time <= 1.01 * min(times))
-    # A class limits reads and writes each by itself; on the bare device they take turns.
-    written = max(0.0, moved - times[best]) if profile.limited else moved
+    written = 0.0 if shared else moved if not profile.limited else max(0.0, moved - times[best])
     single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
     # Slots are planned while the group before reads its chunks; single reads take longer than that.
     waits = written_s + max(0.0, planned_s - profile.seconds(back))

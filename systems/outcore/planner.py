@@ -21,6 +21,7 @@ from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler, in_flight
+from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
 from workloads.sampling.make import largest_batch
 from workloads.units import format_bytes, parse_bytes
@@ -41,10 +42,6 @@ _MISS_SHARE = 0.7
 _LIKELY_MISS_SHARE = 0.35
 _FEW_THREADS = 48 << 20  # below it only one samples
 _PACKING_THREADS = 3 << 20  # beside what packing sizes itself: stacks, digests, the list of chunks
-# The program's own text and the kernel's part.
-_RESERVE_SHARE = 16
-_LEAST_RESERVE = 4 << 20
-_MOST_RESERVE = 128 << 20
 _GOOD_PACKING = 64 << 20
 _PACKING_SHARE = 15  # of the host budget: for regions of the table in flight, and for write buffers
 
@@ -186,6 +183,10 @@ class _Planner:
         accelerator, options = self.runtime.accelerator, self.options
         if self.sampling_only or accelerator.kind == "cpu" or options.device_slots == "off":
             return 0
+        if not accelerator.keeps_rows:
+            if options.device_slots != "auto":
+                raise BudgetError(f"{NAME}: no room for device_slots of {options.device_slots}", NO_ROWS)
+            return 0
         limits = [limit for limit in (self.budget.device, accelerator.memory_bytes) if limit is not None]
         limit = min(limits) if limits else 0
         if accelerator.kind == "cuda" and self.budget.device is None:
@@ -211,6 +212,7 @@ class _Planner:
         items = [
             PlanItem("mini-batches read back", self._read_back(under_way + 2)),
             PlanItem("threads", _THREADS),
+            PlanItem("seed nodes", bounds.seed_bytes),
         ]
         if not self.sampling_only:
             items += [
@@ -233,9 +235,6 @@ class _Planner:
             items.append(PlanItem("passes over the graph", fixed + relabelling))
         else:
             items.append(indptr_item(self.workload))
-        if self.budget.host is not None:
-            reserve = max(min(self.budget.host // 8, _LEAST_RESERVE), self.budget.host // _RESERVE_SHARE)
-            items.append(PlanItem("reserve", min(reserve, _MOST_RESERVE)))
         Plan(tuple(items)).require(NAME, self.budget, FIX)
         return items
 

@@ -1,7 +1,7 @@
 """PyG's pipeline over memory maps, at its strongest: no read-ahead, parallel sampling, pages faulted in parallel.
 
 As the Ginex and GNNDrive papers run it: `indptr` in memory, `indices` and `features` memory-mapped, read-ahead off,
-and more gathering threads than cores, so that their page faults keep the disk busy.
+and many more gathering threads than cores, so that their page faults keep the disk busy.
 """
 
 from __future__ import annotations
@@ -16,21 +16,30 @@ from pydantic import Field
 
 from systems.engine import gather, madvise
 from systems.engine.bounds import batch_bounds
-from systems.engine.gather_loader import GatherLoader, Tables, fill_by, plan_tables
-from systems.engine.topology import DatasetFiles, indptr_item, mapped_sampler, sampling_items
-from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
+from systems.engine.gather import order_bytes
+from systems.engine.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
+from systems.engine.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
+from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo, auto
 from systems.pyg_plus.faults import FaultMeter
 from workloads.sampling.make import make_seed_plan
+
+_THREADS = 128
+# A thread that sleeps in a page fault: 16 KiB of kernel stack, two pages of its own, its page tables.
+_THREAD_BYTES = 32 << 10
 
 
 class PygPlusOptions(Options):
     """Options of `pyg+`."""
 
-    sampling_workers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core")
+    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler (PyG's 2)")
+    sampling_workers: int = auto(most=256, description="threads that sample")
     extract_threads: int = Field(
-        0, ge=0, le=1024, description="threads that gather one mini-batch; 0: twice the cores, as the papers set it"
+        0,
+        ge=0,
+        le=1024,
+        description="threads that gather one mini-batch, each with one page fault under way; 0: 128, as the Ginex "
+        "authors' code has on their machine, or as many as a sixteenth of the budget holds, at least twice the cores",
     )
-    prefetch: int = Field(2, ge=1, le=64, description="sampled mini-batches that may wait for each sampler (PyG's 2)")
     host_buffers: int = Field(
         0, ge=0, le=64, description="gathered mini-batches on the host; 0: two on cpu, one to copy from elsewhere"
     )
@@ -67,7 +76,10 @@ class PygPlus(System):
 
     @property
     def _threads(self) -> int:
-        return self.options.extract_threads or 2 * self.runtime.cores
+        if self.options.extract_threads:
+            return self.options.extract_threads
+        fitting = _THREADS if self.budget.host is None else self.budget.host // 16 // _THREAD_BYTES
+        return min(_THREADS, max(2 * self.runtime.cores, fitting))
 
     @cached_property
     def _tables(self) -> Tables:
@@ -80,13 +92,18 @@ class PygPlus(System):
 
     def plan(self) -> Plan:
         """`indptr`, mini-batches under way and their tables; what is left of the budget is page cache."""
+        return self.fit(self._plan)
+
+    def _plan(self) -> Plan:
         bounds = batch_bounds(self.workload)
         items = (
             indptr_item(self.workload),
-            *sampling_items(bounds, workers=self._workers, waiting=self._waiting),
+            *sampling_items(bounds, workers=self._workers, waiting=self._waiting + BETWEEN),
+            map_item(self.workload, features=self.runtime.stages != "sample"),
         )
         if self.runtime.stages != "sample":
-            items += self._tables.items()
+            gathering = self._threads * _THREAD_BYTES + order_bytes(bounds.max_nodes)
+            items += (*self._tables.items(), PlanItem("threads that gather", gathering))
         return Plan(items).require(self.info.name, self.budget, "raise memory or lower the batch size")
 
     def prepare(self) -> None:

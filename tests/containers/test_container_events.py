@@ -87,4 +87,4 @@ def test_the_schema_for_authors_lists_every_event() -> None:
     printed = json.loads(done.stdout)
     kinds = {definition["properties"]["event"]["const"] for definition in printed["$defs"].values()
              if "event" in definition.get("properties", {})}  # fmt: skip
-    assert kinds == {"gate", "plan", "prepared", "batches", "spans", "epoch", "calibrated", "done", "error"}
+    assert kinds == {"gate", "plan", "prepared", "batches", "spans", "checks", "epoch", "calibrated", "done", "error"}

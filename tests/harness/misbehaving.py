@@ -26,6 +26,7 @@ class MisbehavingOptions(Options):
 
     behaviour: Behaviour = Field("good", description="what to do in the measured epoch")
     rank: int = Field(-1, ge=-1, description="only this rank misbehaves; -1: all")
+    prepare_seconds: float = Field(0.0, ge=0, description="sleep this long in preparation, and say so")
     extract_seconds: float = Field(0.0, ge=0, description="sleep this long in each batch's extract stage")
 
 
@@ -50,6 +51,9 @@ class Misbehaving(System):
 
     def prepare(self) -> None:
         """Load everything."""
+        for step in range(20 if self.options.prepare_seconds else 0):
+            self.runtime.progress("sleeping", step / 20)
+            time.sleep(self.options.prepare_seconds / 20)
         self._features = self.workload.dataset.load("features")
         self._sampler = make_sampler(self.workload)
         self._plan = make_seed_plan(self.workload)

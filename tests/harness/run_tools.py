@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,25 @@ def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes
 
 
 def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
-    """Device profiles and calibrations are measured once a session, not once a results root."""
-    shared = factory.getbasetemp() / "shared-cache"
+    """Device profiles and calibrations are measured once a session, not once a results root or test process."""
+    base = factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
     shared.mkdir(exist_ok=True)
+    for profile in shared.glob("profile-*.json"):
+        _keep(profile)
     results.mkdir(parents=True)
     (results / "cache").symlink_to(shared)
+
+
+def _keep(profile: Path) -> None:
+    """Say that a profile was measured just now and alone: among tests none is, and each would be measured anew."""
+    content = json.loads(profile.read_text())
+    content["measured_at"] = time.time()
+    for point in (*content["points"], *(content.get("first_read") or ())):
+        point["others_disk"] = point["others_cpu"] = None
+    fresh = profile.with_suffix(f".{os.getpid()}.fresh")
+    fresh.write_text(json.dumps(content))
+    fresh.replace(profile)
 
 
 def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subprocess.CompletedProcess[str]:

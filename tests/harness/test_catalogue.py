@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.claims.published import claims
-from harness.claims.query import queries
 from harness.figures.base import catalogue
 
 
@@ -28,5 +27,5 @@ def test_a_figure_and_its_claims_name_each_other() -> None:
     known = claims()
     for figure in catalogue().values():
         assert set(figure.claims) <= set(known), figure.id
-    lonely = [query.claim for query in queries().values() if query.claim not in catalogue()[query.figure].claims]
+    lonely = [claim.id for claim in known.values() if claim.id not in catalogue()[claim.figure].claims]
     assert lonely == []

@@ -14,6 +14,7 @@ import pytest
 from harness.check import check_system
 from harness.check.capped import check_memory, judge_record
 from harness.check.case import DIMS, Case, cases
+from harness.launch import PLAN_REFUSED
 from workloads.errors import InputError
 
 pytestmark = pytest.mark.timeout(150)
@@ -79,16 +80,18 @@ def test_an_unknown_system_is_refused_before_anything_is_made(tmp_path: Path) ->
 def test_the_full_check_has_every_dimension_and_dtype_on_every_tier() -> None:
     found = {(case.dim, case.dtype, case.device) for case in cases(("cpu", "cuda", "emulated"), quick=False)}
     wanted = {(dim, dtype) for dim in DIMS for dtype in ("float32", "float16")}
-    assert {(dim, dtype, device) for dim, dtype in wanted for device in ("cpu", "emulated:null")} <= found
+    assert {(dim, dtype, device) for dim, dtype in wanted for device in ("cpu", "emulated:instant")} <= found
 
 
 def test_the_capped_check_reads_the_verdict() -> None:
     finding = SimpleNamespace(name="memory_as_asked", ok=False, detail="held 90 MiB, 50 MiB asked for")
     record = SimpleNamespace(status="ok", reason="", verdict_rules=[finding])
-    assert judge_record(record, ignores_host_budget=False).ok is False  # type: ignore[arg-type]
-    record.status = "oom"
-    assert judge_record(record, ignores_host_budget=False).ok is False  # type: ignore[arg-type]
-    assert judge_record(record, ignores_host_budget=True).ok is True  # type: ignore[arg-type]
+    assert judge_record(record, loads_everything=False).ok is False  # type: ignore[arg-type]
+    record.status, record.reason = "oom", f"{PLAN_REFUSED}: in-memory: features needs 117 MiB"
+    assert judge_record(record, loads_everything=False).ok is False  # type: ignore[arg-type]
+    assert judge_record(record, loads_everything=True).ok is True  # type: ignore[arg-type]
+    record.reason = "the kernel ended it: out of memory under the cap"
+    assert judge_record(record, loads_everything=True).ok is False  # type: ignore[arg-type]
 
 
 @pytest.mark.root

@@ -119,8 +119,9 @@ def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> 
     done = outcore(*arguments, "--json", data=data, results=results)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert record["schema"] == 1 and record["status"] == "ok" and len(record["epochs"]) == 2
-    assert record["config"]["options"] == {"behaviour": "good", "rank": -1, "extract_seconds": 0.01}
+    assert record["schema"] == 2 and record["status"] == "ok" and len(record["epochs"]) == 2
+    options = {"behaviour": "good", "rank": -1, "prepare_seconds": 0.0, "extract_seconds": 0.01}
+    assert record["config"]["options"] == options
     shown = outcore("results", "show", "latest", "--json", data=data, results=results)
     assert json.loads(shown.stdout) == record
     listed = outcore("results", "list", "--json", data=data, results=results)

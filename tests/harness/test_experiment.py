@@ -78,7 +78,7 @@ def test_an_impossible_setting_is_refused(run: dict[str, Any], part: str) -> Non
 
 
 def test_a_wrong_option_value_names_the_option() -> None:
-    message = refused({**BASE, "systems": [{"name": "pyg+", "options": {"prefetch": 0}}]})
+    message = refused({**BASE, "systems": [{"name": "pyg+", "options": {"prefetch": -1}}]})
     assert "prefetch" in message and "outcore systems pyg+" in message
 
 

@@ -14,7 +14,7 @@ from harness.experiment import PROFILES, check_options, load_experiment
 from harness.figures.base import catalogue, chosen, render
 from harness.figures.datasets_table import TABLES
 from harness.figures.evidence import load_evidence
-from harness.figures.outcore_frontier import pareto
+from harness.figures.outcore_frontier import fastest, leaders, pareto
 from harness.record import DatasetConfig, Record
 from harness.studies.record import StudyRecord, write_study
 from harness.sweep import union
@@ -99,7 +99,7 @@ def test_what_a_figure_needs_can_be_asked_for(figure: str, name: str) -> None:
     profile = load_experiment(name).model_dump()
     experiments = catalogue()[figure].experiments(profile)
     assert bool(experiments) == figure.startswith("outcore-")
-    assert len(union(experiments)) <= 24
+    assert len(union(experiments)) <= 30
     assert bool(catalogue()[figure].studies(profile)) != figure.startswith("outcore-")
 
 
@@ -133,6 +133,13 @@ def test_the_frontier_is_what_no_other_beats(points: list[tuple[int, int]]) -> N
             for other in points
         )
         assert flag == (not beaten)
+
+
+def test_the_budget_at_which_the_order_changes_is_told() -> None:
+    rows = [("a", 1, 1.0), ("b", 1, 4.0), ("a", 2, 1.0), ("b", 2, 3.0), ("b", 4, 0.5), ("a", 4, 1.0), ("a", 8, 1.0)]
+    data = pd.DataFrame([{"system": s, "budget_bytes": m * MIB, "seconds": t} for s, m, t in rows])
+    assert fastest(data) == [(MIB, "a", 4.0, "b"), (2 * MIB, "a", 3.0, "b"), (4 * MIB, "b", 2.0, "a")]
+    assert leaders(data) == "a at 1 to 2 MiB (4 to 3 x the next), then b at 4 MiB (2 x the next)"
 
 
 def test_the_frontier_holds_a_run_without_a_cap_at_what_it_took(tmp_path: Path) -> None:

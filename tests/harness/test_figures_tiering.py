@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from harness.claims.query import queries
 from harness.experiment import load_experiment
 from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
 from harness.figures.evidence import load_evidence
@@ -191,3 +192,20 @@ def test_several_devices_are_not_made_up_from_one(tmp_path: Path) -> None:
     with pytest.raises(NotDrawn, match="real GPUs"):
         drawn("tiering-fig11", tmp_path)
     assert catalogue()["tiering-fig11"].experiments(load_experiment("paper").model_dump()) == []
+
+
+@pytest.mark.parametrize("figure", ["tiering-fig8", "tiering-fig10"])
+def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -> None:
+    for dim in (128, 768):
+        root = tmp_path / str(dim)
+        for system, seconds in (("dgl", 30.0), ("uva", 10.0)):
+            run(root, system, [seconds, seconds], dim=dim, **HOST)
+        for share, seconds in ((0.0, 10.0), (0.1, 5.0)):
+            run(
+                root, "data-tiering", [seconds, seconds], dim=dim, options={"cache": f"{share:g}x"},
+                counters={"rows": 2, "bytes_loaded": round(100 * seconds)}, **HOST,
+            )  # fmt: skip
+        told = "rows of 768 columns were chosen so that the bus shows" in drawn(figure, root).caption
+        assert told == (dim == 768)
+    for claim in ("dt-01", "dt-02", "dt-03", "dt-08", "dt-09", "dt-12"):
+        assert any("wide rows" in line for line in queries()[claim].run.differs)  # type: ignore[attr-defined]

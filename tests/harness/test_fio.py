@@ -18,6 +18,8 @@ from harness.ssd.profile import IN_PROCESS, quick_profile
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, needs_io, on_disk
 from workloads.errors import HostError, InputError
 
+pytestmark = pytest.mark.alone
+
 needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
 
 
@@ -148,10 +150,10 @@ def test_a_profile_under_limits_stays_within_them(file: Path, tool: str, monkeyp
     limits = Limits(io=(IoLimit(block_device(file).number, read_iops=300, read_bytes_per_s=16 * MIB),))
     profile = quick_profile(file, limits, (8,), isolation=CAPPING[0](), seconds=0.4)
     for point in profile.points:
-        # A short window lets the throttle's first slice and a full queue weigh more than in the real profile's second.
+        # Linux throttles by slices of 0.1 s: a window of 0.4 s may take two more than its own, and a full queue.
         # No lower bound: the machine may be busy with something else.
-        assert 0 < point.iops <= 300 * 1.4
-        assert point.bytes_per_s <= 16 * MIB + 4 * 8 * point.block_bytes / 0.4
+        assert 0 < point.iops <= (300 * 0.6 + point.depth) / 0.4
+        assert point.bytes_per_s <= (16 * MIB * 0.6 + point.depth * point.block_bytes) / 0.4
 
 
 def test_a_file_on_memory_or_missing_is_refused(tmp_path: Path) -> None:
@@ -185,9 +187,9 @@ def test_a_partition_and_a_volume_lead_to_their_disks(tmp_path: Path) -> None:
     (tmp_path / "dev/block").mkdir(parents=True)
     for name, number in (("sda", "8:0"), ("sda/sda1", "8:1"), ("sdb", "8:16"), ("dm-0", "253:0")):
         (tmp_path / "dev/block" / number).symlink_to(devices / name)
-    assert [disk.name for disk in _whole_disks("8:1", tmp_path)] == ["sda"]
-    assert [disk.name for disk in _whole_disks("253:0", tmp_path)] == ["sda", "sdb"]
-    assert _whole_disks("0:42", tmp_path) == []
+    assert [disk.name for disk in _whole_disks("8:1", tmp_path)[0]] == ["sda"]
+    assert [disk.name for disk in _whole_disks("253:0", tmp_path)[0]] == ["sda", "sdb"]
+    assert _whole_disks("0:42", tmp_path) == ([], [])
 
 
 def test_a_file_system_in_memory_has_no_disk_to_limit() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from harness.cli.common import Progress
+from harness.code import code_of
 from harness.environment import describe, this_host
 from harness.experiment import parse_experiment, resolve
 from harness.figures.captions import caption
 from harness.figures.query import Group, NotDrawn, group_runs
 from harness.hosts import host_fingerprint, measured_on, profile_digests
-from harness.record import Record
+from harness.record import Code, Record
 from harness.results import load, runs_folder
 from harness.sweep import Sweep
 from tests.harness.records import make_record, save
@@ -111,20 +112,26 @@ def test_one_disk_class_with_other_limits_is_another_disk(tmp_path: Path) -> Non
         dims(load(tmp_path))
 
 
-def test_a_sweep_takes_up_its_own_hosts_records_alone(tmp_path: Path) -> None:
-    """Those of another host stay, and so does what cannot be read: it counts as not run and stops nothing."""
+def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: Path) -> None:
+    """Those of another host or code stay, and so does what cannot be read: it counts as not run and stops nothing."""
     dataset = make_tiny(tmp_path / "data" / "tiny")
     experiment = parse_experiment({"name": "x", "run": {"dataset": "tiny", "fanout": [2, 2]}, "systems": ["in-memory"]})
-    for name, environment, done in (
-        ("here", describe(dataset.path), 1),
-        ("there", describe(dataset.path) | {"cpu": {"model": "B", "usable": 2}}, 0),
+    here, code = describe(dataset.path), code_of("in-memory")
+    for name, environment, made_by, done in (
+        ("here", here, code, 1),
+        ("there", here | {"cpu": {"model": "B", "usable": 2}}, code, 0),
+        ("other system", here, code.model_copy(update={"system": "0" * 16}), 0),
+        ("other harness", here, code.model_copy(update={"harness": "0" * 16}), 0),
+        ("older", here, Code(), 0),
     ):
         root = tmp_path / name
         sweep = Sweep([experiment], root, tmp_path / "data", Progress(quiet=True))
         config = resolve(sweep.planned[0], tmp_path / "data", "auto")
         record = make_record("in-memory", [1.0]).model_copy(
-            update={"config": config, "config_hash": config.config_hash, "environment": environment}
-        )
+            update={
+                "config": config, "config_hash": config.config_hash, "environment": environment, "code": made_by,
+            }
+        )  # fmt: skip
         save(root, record)
         cut = runs_folder(root) / "20260101-000000-cut"
         cut.mkdir()

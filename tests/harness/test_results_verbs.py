@@ -14,6 +14,7 @@ import pytest
 from harness import cli, results
 from harness.record import PlannedBuffer, Record
 from harness.results_gc import doomed
+from harness.verdict import judged_anew
 from tests.harness.records import make_record, save
 
 HOSTILE = "[red]<script>alert(1)</script>\x1b[2J"
@@ -36,7 +37,7 @@ class Said:
 def fill(root: Path) -> list[Record]:
     records = [
         make_record("gnndrive", [1.0, 1.2], experiment="quick"),
-        make_record("pyg+", [2.0, 2.2], experiment="quick", verdict="CAVEATS"),
+        make_record("pyg+", [2.0, 2.2], experiment="quick", verdict="INVALID"),
         make_record("pyg+", [4.0], dim=256),
         make_record("in-memory", [], status="oom"),
     ]
@@ -58,7 +59,7 @@ def damage(root: Path) -> str:
         (("--system", "pyg+"), [1, 2]),
         (("--status", "oom"), [3]),
         (("--dataset", "kron-d256"), [2]),
-        (("--verdict", "CAVEATS"), [1]),
+        (("--verdict", "INVALID"), [1]),
         (("--experiment", "quick"), [0, 1]),
         (("--experiment", "quick", "--system", "pyg+"), [1]),
         (("--system", "none"), []),
@@ -109,7 +110,9 @@ def test_show_has_the_stages_shares_and_the_plan(tmp_path: Path, capsys: pytest.
     assert "12.5 %" in rows["staging"] and "1.6 %" in rows["small"] and "50.0 %" in rows["feature buffer"]
     assert "9.0 MiB of 64.0 MiB" in rows["all of host"]
     assert out.index("staging") < out.index("small") < out.index("feature buffer"), "largest first, tier by tier"
-    assert Said(tmp_path, capsys, "show", "latest", "--json").json == json.loads(json.dumps(record.to_json()))
+    assert Said(tmp_path, capsys, "show", "latest", "--json").json == json.loads(
+        json.dumps(judged_anew(record, "").to_json())
+    )
 
 
 def test_compare_says_what_differs_beside_the_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

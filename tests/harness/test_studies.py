@@ -37,13 +37,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
 
     def count(params: WorkloadParams, context: StudyContext) -> dict[str, Any]:
-        from harness.trace import trace_of
+        from harness.trace import trace_epochs
 
         calls.append(1)
-        trace = trace_of(context.workload(params), params.epochs)
-        assert trace is not None
+        (trace,) = trace_epochs(context.workload(params), [0])
         assert context.scratch.is_dir()
-        return {"nodes": len(trace.batches[0])}
+        return {"nodes": trace.unique_rows}
 
     def fail(params: Strict, context: StudyContext) -> dict[str, Any]:
         raise InputError("this cannot be", "do not ask")

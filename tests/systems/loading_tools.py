@@ -27,7 +27,8 @@ def leaves_nothing(graph: Dataset) -> Iterator[None]:
     torch.ones(512, 512).matmul(torch.ones(512, 512))
     before, files = open_things(), sorted(graph.path.parent.iterdir())
     yield
-    assert left_open(before) == ([], [])
+    found = left_open(before)
+    assert found == ([], []), found
     assert sorted(graph.path.parent.iterdir()) == files
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 
 def lru(batches: Sequence[Sequence[int]], size: int) -> int:
     cache: OrderedDict[int, None] = OrderedDict()
@@ -152,3 +155,44 @@ def belady(batches: Sequence[Sequence[int]], size: int) -> int:
 
 
 MODELS = {"lru": lru, "fifo": fifo, "lfu": lfu, "clock": clock, "sieve": sieve, "s3-fifo": s3_fifo, "belady": belady}
+
+
+def belady_misses(batches: Sequence[npt.NDArray[np.int64]], capacity: int) -> list[int]:
+    """Misses of each batch under Belady's replacement at batch granularity, with bypass, from an empty cache.
+
+    After each batch the cache keeps, of what it held and what the batch brought, the `capacity` rows used again
+    soonest (Belady 1966; Ginex section 3.3). Rows are unique within a batch.
+    """
+    if not batches:
+        return []
+    rows = np.concatenate(batches)
+    owner = np.repeat(np.arange(len(batches), dtype=np.int64), [len(batch) for batch in batches])
+    never = len(batches)
+    order = np.argsort(rows, kind="stable")
+    following = np.full(len(rows), never, dtype=np.int64)
+    same = rows[order][1:] == rows[order][:-1]
+    following[order[:-1][same]] = owner[order[1:][same]]
+
+    cached = np.zeros(int(rows.max()) + 1 if len(rows) else 1, dtype=bool)
+    kept = np.empty(0, dtype=np.int64)
+    kept_next = np.empty(0, dtype=np.int64)
+    misses: list[int] = []
+    position = 0
+    for batch in batches:
+        upcoming = following[position : position + len(batch)]
+        position += len(batch)
+        misses.append(int(len(batch) - cached[batch].sum()))
+        cached[kept] = False
+        cached[batch] = True
+        fresh = ~cached[kept]
+        cached[batch] = False
+        candidates = np.concatenate([kept[fresh], batch])
+        nexts = np.concatenate([kept_next[fresh], upcoming])
+        again = nexts < never
+        candidates, nexts = candidates[again], nexts[again]
+        if len(candidates) > capacity:
+            soonest = np.argpartition(nexts, capacity - 1)[:capacity] if capacity > 0 else np.empty(0, dtype=np.int64)
+            candidates, nexts = candidates[soonest], nexts[soonest]
+        kept, kept_next = candidates, nexts
+        cached[kept] = True
+    return misses

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System
+from systems.interface import DiskProfile, MemoryBudget, Progress, Runtime, StageClock, System, silent
 from systems.registry import load
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset
@@ -38,14 +38,16 @@ def running(
     cores: int = 2,
     keep_order: bool = False,
     prepare: bool = True,
+    progress: Progress = silent,
     **options: Any,
 ) -> Iterator[System]:
     """A planned and prepared system, closed at the end."""
     accelerator = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
     with tempfile.TemporaryDirectory() as folder:
         runtime = Runtime(
-            accelerator, DiskProfile(), Path(folder) / "artefacts", Path(folder) / "scratch", cores, "all", keep_order
-        )
+            accelerator, DiskProfile(), Path(folder) / "artefacts", Path(folder) / "scratch", cores, "all", keep_order,
+            progress=progress,
+        )  # fmt: skip
         system_class = load(name)
         chosen = system_class.info.options(**options)
         system = system_class(workload, runtime, budget or MemoryBudget(None), chosen, StageClock())

@@ -55,7 +55,7 @@ def simulated(workload: Workload, cache_bytes: int, **options: Any) -> list[Fore
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 @pytest.mark.parametrize("split", ["auto", "0", "50", "100"])
 def test_mini_batches_are_the_oracles_in_order(dataset: Dataset, device: str, split: str) -> None:
     workload = workload_of(dataset)
@@ -66,7 +66,7 @@ def test_mini_batches_are_the_oracles_in_order(dataset: Dataset, device: str, sp
             assert order == list(range(40))
 
 
-@pytest.mark.parametrize(("device", "merge"), [("cpu", True), ("cpu", False), ("emulated:null", True)])
+@pytest.mark.parametrize(("device", "merge"), [("cpu", True), ("cpu", False), ("emulated:instant", True)])
 def test_executed_reads_are_the_simulated_ones(dataset: Dataset, device: str, merge: bool) -> None:
     workload = workload_of(dataset)
     for foreseen in simulated(workload, 400_000, merge=merge):

@@ -19,7 +19,7 @@ from workloads.training import Trainer
 
 pytestmark = pytest.mark.timeout(60)
 ROW = 64
-DEVICES = ["cpu", "emulated:null"]
+DEVICES = ["cpu", "emulated:instant"]
 
 
 @pytest.mark.parametrize("name", ["uva", "data-tiering"])
@@ -107,7 +107,7 @@ def test_a_modelled_step_reads_hot_rows_from_the_device_and_cold_ones_over_the_b
 
 def test_hot_rows_take_the_device_but_for_the_reserve(tiny_dataset: Dataset) -> None:
     with running(
-        "data-tiering", workload_of(tiny_dataset), device="emulated:null", device_bytes=1 << 16, reserve="16KiB"
+        "data-tiering", workload_of(tiny_dataset), device="emulated:instant", device_bytes=1 << 16, reserve="16KiB"
     ) as system:
         run(system)
         hot = (48 << 10) // ROW
@@ -129,6 +129,6 @@ def test_the_reordered_graph_needs_no_map_and_is_kept_on_disk(tiny_dataset: Data
 
 def test_more_hot_rows_than_the_device_holds_are_refused(tiny_dataset: Dataset) -> None:
     assert_refused(
-        "device cache of 1x needs", "data-tiering", workload_of(tiny_dataset), device="emulated:null",
+        "device cache of 1x needs", "data-tiering", workload_of(tiny_dataset), device="emulated:instant",
         device_bytes=1 << 16, cache="1x",
     )  # fmt: skip

@@ -28,7 +28,7 @@ except HostError as error:
 
 pytestmark = pytest.mark.timeout(90)
 ROW = 64
-DEVICES = ["cpu", "emulated:null"]
+DEVICES = ["cpu", "emulated:instant"]
 NAMES = ["dgl", "dgl+cache", "dgl-ondisk"]
 
 

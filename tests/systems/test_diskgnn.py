@@ -72,7 +72,7 @@ ABLATION: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 @pytest.mark.parametrize("name", ABLATION)
 def test_every_level_of_the_ablation_is_faithful_and_reads_as_simulated(
     name: str, device: str, workload: Workload, tmp_path: Path
@@ -90,7 +90,7 @@ def test_every_level_of_the_ablation_is_faithful_and_reads_as_simulated(
 def test_each_level_shows_in_its_counter(workload: Workload, tmp_path: Path) -> None:
     seen = {}
     for name, options in ABLATION.items():
-        with prepared(workload, tmp_path, device="emulated:null", epochs=2, **options) as system:
+        with prepared(workload, tmp_path, device="emulated:instant", epochs=2, **options) as system:
             run(system)
             seen[name] = system.counters()
     naive, device, host = seen["naive"], seen["+device cache"], seen["+host cache"]
@@ -125,7 +125,7 @@ def test_caches_hold_the_rows_that_are_asked_for_most(workload: Workload, tmp_pa
 def test_the_device_reads_the_host_caches_rows_itself_and_only_rows_from_disk_are_copied(
     workload: Workload, tmp_path: Path
 ) -> None:
-    with prepared(workload, tmp_path, device="emulated:null", epochs=1, host_cache="64KiB") as system:
+    with prepared(workload, tmp_path, device="emulated:instant", epochs=1, host_cache="64KiB") as system:
         copied = []
         copy = system.runtime.accelerator.copy
 
@@ -192,7 +192,7 @@ def test_an_epoch_that_nobody_announced_is_prepared_when_it_comes(workload: Work
 def test_a_run_within_a_small_budget_is_faithful_and_plans_within_it(workload: Workload, tmp_path: Path) -> None:
     host = 8 << 20
     budget = MemoryBudget(host, 320 << 10)
-    for device in ("cpu", "emulated:null"):
+    for device in ("cpu", "emulated:instant"):
         with prepared(workload, tmp_path, device=device, budget=budget, epochs=2) as system:
             assert system.plan().total("host") <= host
             assert run(system, 1)[:2] == reference(workload, 1)
@@ -201,9 +201,9 @@ def test_a_run_within_a_small_budget_is_faithful_and_plans_within_it(workload: W
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("samplers|access counts|sampled mini-batches", {"budget": MemoryBudget(100_000)}),
-        ("device table", {"device": "emulated:null", "device_bytes": 4096}),
-        ("device_cache of 310KiB", {"device": "emulated:null", "device_cache": "310KiB"}),
+        ("samplers|access counts|sampled mini-batches|threads", {"budget": MemoryBudget(100_000)}),
+        ("device table", {"device": "emulated:instant", "device_bytes": 4096}),
+        ("device_cache of 310KiB", {"device": "emulated:instant", "device_cache": "310KiB"}),
         ("host_cache of 1GiB", {"budget": MemoryBudget(8 << 20), "host_cache": "1GiB"}),
         ("partition and chunk buffers", {"budget": MemoryBudget(8 << 20), "packing_memory": "1GiB"}),
     ],

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.trace import belady_misses
 from systems import _native
-from systems.engine.changeset import Changeset, ChangesetPlan, copy_rows
+from systems.engine.changeset import NOBODY, Changeset, ChangesetPlan, copy_rows
+from tests.systems.policy_models import belady_misses
 from workloads.errors import DataIOError
 
 Ids = npt.NDArray[np.int64]
@@ -25,7 +25,9 @@ def plan_of(batches: list[Ids], num_nodes: int, capacity: int, **options: object
         lambda i: batches[i], sizes, num_nodes=num_nodes, capacity=capacity, **options  # type: ignore[arg-type]
     )  # fmt: skip
     plan.look_ahead()
-    initial = [node for piece in plan.initial(3) for node in piece.tolist()]
+    read = [pair for nodes, slots in plan.initial(3) for pair in zip(nodes.tolist(), slots.tolist(), strict=True)]
+    assert [slot for _, slot in read] == list(range(plan.filled))
+    initial = [node for node, _ in read]
     return initial, list(plan.changesets())
 
 
@@ -46,7 +48,11 @@ def belady(batches: list[Ids], capacity: int, initial: set[int]) -> list[int]:
 
 def execute(initial: list[int], batches: list[Ids], changesets: list[Changeset], capacity: int) -> list[int]:
     """Carry the changesets out on a cache that knows who is where; misses of each batch."""
-    cache: dict[int, int] = dict(enumerate(initial))
+    return execute_on(dict(enumerate(initial)), batches, changesets, capacity)
+
+
+def execute_on(cache: dict[int, int], batches: list[Ids], changesets: list[Changeset], capacity: int) -> list[int]:
+    """As `execute`, and `cache` is left as the changesets leave it."""
     misses = []
     for batch, change in zip(batches, changesets, strict=True):
         missed = 0
@@ -93,6 +99,34 @@ def test_from_an_empty_cache_they_are_the_harness_traces(trace: tuple[list[Ids],
     # Filled beforehand, the cache misses exactly so many fewer as rows were brought in.
     filled, others = plan_of(batches, num_nodes, capacity)
     assert sum(execute(filled, batches, others, capacity)) + len(filled) == sum(misses)
+
+
+@given(traces(), traces(), st.integers(0, 14))
+@settings(max_examples=200, deadline=None)
+def test_rows_that_are_there_are_not_read_again_and_change_no_miss(
+    first: tuple[list[Ids], int, int], second: tuple[list[Ids], int, int], kept: int
+) -> None:
+    """Of two plans one after the other, with the first `kept` slots left as they are between them."""
+    num_nodes, capacity = max(first[1], second[1]), first[2]
+    there = np.empty(0, dtype=np.uint32)
+    cache: dict[int, int] = {}
+    for batches, _, _ in (first, second):
+        sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
+        plan = ChangesetPlan(
+            lambda i, batches=batches: batches[i], sizes, num_nodes=num_nodes, capacity=capacity, resident=there
+        )  # type: ignore[misc]
+        plan.look_ahead()
+        read = [pair for nodes, slots in plan.initial(3) for pair in zip(nodes.tolist(), slots.tolist(), strict=True)]
+        assert read == sorted(read)
+        wanted = set(list(dict.fromkeys(n for b in batches for n in b.tolist()))[:capacity])
+        assert {node for node, _ in read} == wanted - set(there.tolist())
+        cache |= {slot: node for node, slot in read}
+        changes = list(plan.changesets())
+        assert execute_on(cache, batches, changes, capacity) == belady(batches, capacity, wanted)
+        there = plan.contents(kept, 3)
+        for slot, node in enumerate(there.tolist()):
+            assert node == NOBODY or cache[slot] == node
+        cache = {slot: cache[slot] for slot in range(len(there)) if slot in cache}
 
 
 def zipf(batches: int, size: int, nodes: int, seed: int = 0) -> list[Ids]:
@@ -177,6 +211,21 @@ def test_wrong_batches_are_refused() -> None:
         planner().look_back(1, np.array([3, 3]))
     with pytest.raises(ValueError, match="out of turn"):
         planner().advance(0, np.array([1, 2]))
+
+
+@pytest.mark.parametrize("other", [[2, 1], [1, 1], [3, 4], [1, 10], [1, -1]])
+def test_later_passes_take_the_nodes_that_were_looked_back_at_and_no_others(other: list[int]) -> None:
+    """Links between uses hold for these alone: with others, slots would be freed twice and lists lead outside."""
+    planner, batches = _native.ChangesetPlanner(10, 4, np.array([2, 2]), 1), np.array([[1, 2], [2, 3]])
+    for number in (1, 0):
+        planner.look_back(number, batches[number])
+    with pytest.raises(ValueError, match="other nodes"):
+        planner.fill(0, np.array(other))
+    planner.fill(0, batches[0])
+    planner.begin()
+    with pytest.raises(ValueError, match="other nodes"):
+        planner.advance(0, np.array(other))
+    assert [planner.advance(number, batches[number])[3] for number in (0, 1)] == [2, 1], "a refusal changes nothing"
 
 
 @pytest.mark.parametrize("row_bytes", [1, 7, 512, 5000])

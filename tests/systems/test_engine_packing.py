@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import subprocess
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -360,9 +362,15 @@ def test_leaving_or_closing_a_reader_half_way_ends_its_reads(tmp_path: Path) -> 
     packed(tmp_path / "out", table, [np.arange(2000)] * 8)
     reader = PackedReader(tmp_path / "out", request_bytes=8192, depth=4)
     for batch in reader.batches(range(8), slots=4):
+        slots = batch.rows
+        while isinstance(slots.base, np.ndarray):
+            slots = slots.base
+        kept = weakref.ref(slots)
         batch.release()
         break
-    assert not reader._held
+    del batch, slots
+    gc.collect()
+    assert kept() is None, "memory that is still read into is held"
     memory = aligned_empty(int(reader.feature_bytes[0]))
     pending = reader.start(0, memory, None)
     reader.close()

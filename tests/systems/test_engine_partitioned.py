@@ -8,7 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from systems import _native
-from systems.engine.partitioned import FEATURES, TOPOLOGY, Layout, Partitions, count_buckets, write_partitions
-from systems.mariusgnn.planner import max_edges
+from systems.engine.partition_writer import LEAST_BYTES, Moved, write_partitions
+from systems.engine.partitioned import FEATURES, TOPOLOGY, Layout, Partitions, count_buckets
+from systems.mariusgnn.planner import HELD_BYTES, max_edges
 from tests.support import make_tiny
 from tests.systems.support_systems import reference, run, running, workload_of
-from workloads.dataset import Dataset
+from workloads.dataset import Dataset, DatasetWriter
 from workloads.errors import DataIOError, DatasetError
 
 pytestmark = pytest.mark.timeout(60)
@@ -33,25 +34,27 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return make_tiny(tmp_path_factory.mktemp("parts") / "graph", nodes=3000, edges=30000, dim=32, index_dtype="int64")
 
 
-def written(dataset: Dataset, folder: Path, memory_bytes: int) -> tuple[Layout, np.ndarray]:
+def written(
+    dataset: Dataset, folder: Path, memory_bytes: int, partitions: int = 9, moved: list[Moved] | None = None
+) -> tuple[Layout, np.ndarray]:
     workload = workload_of(dataset)
-    parts = Partitions.of(workload, 9)
+    parts = Partitions.of(workload, partitions)
     partition_of = parts.assign(dataset.load("train"), 0)
     layout = Layout(parts, count_buckets(workload, parts, partition_of, memory_bytes=memory_bytes))
-    write_partitions(workload, layout, partition_of, folder, memory_bytes=memory_bytes)
+    asked = write_partitions(workload, layout, partition_of, folder, memory_bytes=memory_bytes)
+    if moved is not None:
+        moved.append(asked)
     return layout, partition_of
 
 
-@pytest.mark.parametrize("memory_bytes", [1, 50_000, 1 << 24])
-def test_every_row_and_every_edge_is_written_once_in_its_place(
-    graph: Dataset, tmp_path: Path, memory_bytes: int
-) -> None:
-    layout, partition_of = written(graph, tmp_path, memory_bytes)
+def assert_as_by_hand(dataset: Dataset, layout: Layout, partition_of: np.ndarray, folder: Path) -> None:
+    """Both files hold what the plainest code puts there, list by list and bucket by bucket."""
     parts = layout.parts
-    topology = (tmp_path / TOPOLOGY).read_bytes()
-    rows = (tmp_path / FEATURES).read_bytes()
+    topology = (folder / TOPOLOGY).read_bytes()
+    rows = (folder / FEATURES).read_bytes()
     assert (len(topology), len(rows)) == (layout.topology_file_bytes, layout.feature_file_bytes)
-    indptr, indices, features = (graph.load(part) for part in ("indptr", "indices", "features"))
+    assert {path.name for path in folder.iterdir()} >= {TOPOLOGY, FEATURES} and not list(folder.glob("scratch*"))
+    indptr, indices, features = (dataset.load(part) for part in ("indptr", "indices", "features"))
     for i in range(parts.count):
         nodes = np.flatnonzero(partition_of == i)
         assert len(nodes) == parts.nodes_of(i)
@@ -64,12 +67,126 @@ def test_every_row_and_every_edge_is_written_once_in_its_place(
         assert topology[at : at + 4 * len(nodes)] == degrees.astype(np.uint32).tobytes()
         at += int(layout.degree_bytes[i])
         sources = np.concatenate([indices[indptr[v] : indptr[v + 1]] for v in nodes])
-        assert topology[at : at + len(sources)] == partition_of[sources].tobytes()
-        for j in range(parts.count):
-            bucket = sources[partition_of[sources] == j]
+        members = partition_of[sources]
+        assert topology[at : at + len(sources)] == members.tobytes()
+        by_bucket = np.split(sources[np.argsort(members, kind="stable")], np.cumsum(layout.counts[i])[:-1])
+        for j, bucket in enumerate(by_bucket):
+            assert len(bucket) == layout.counts[i, j] and (partition_of[bucket] == j).all()
             at = int(layout.bucket_at[i, j])
-            assert len(bucket) == layout.counts[i, j]
             assert topology[at : at + bucket.nbytes] == bucket.tobytes()
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 24])
+def test_every_row_and_every_edge_is_written_once_in_its_place(
+    graph: Dataset, tmp_path: Path, memory_bytes: int
+) -> None:
+    layout, partition_of = written(graph, tmp_path, memory_bytes)
+    assert_as_by_hand(graph, layout, partition_of, tmp_path)
+
+
+def shaped(path: Path, shape: str, nodes: int, dim: int, index_dtype: str) -> Dataset:
+    """A graph of one odd shape: its neighbour lists, and rows that tell the nodes apart."""
+    rng = np.random.default_rng(nodes)
+    nothing = np.empty(0, dtype=np.int64)
+    if shape == "star":  # one node has all others
+        lists = {0: np.arange(1, nodes)}
+    elif shape == "hub":  # a tenth of all nodes, and a few lists elsewhere
+        lists = {v: rng.integers(0, nodes, 3) for v in range(0, nodes, 7)}
+        lists[nodes // 2] = rng.permutation(nodes)[: nodes // 10]
+    elif shape == "loops":  # every node its own in-neighbour, twice
+        lists = {v: np.array([v, v]) for v in range(nodes)}
+    elif shape == "chain":
+        lists = {v: np.array([v - 1]) for v in range(1, nodes)}
+    else:
+        assert shape == "isolated"
+        lists = {nodes - 1: np.array([0])}
+    found = [lists.get(v, nothing) for v in range(nodes)]
+    rows = np.arange(nodes * dim, dtype=np.float32).reshape(nodes, dim)
+    with DatasetWriter(path, recipe={"source": "test", "seed": 0}) as writer:
+        writer.write("indptr", np.concatenate([[0], np.cumsum([len(one) for one in found])]).astype(np.int64))
+        writer.write("indices", np.concatenate(found).astype(index_dtype))
+        writer.write("features", rows)
+        writer.write("labels", np.zeros(nodes, dtype=np.int64))
+        for part, chosen in (("train", np.arange(0, nodes, 3)), ("valid", nothing), ("test", nothing)):
+            writer.write(part, chosen.astype(np.int64))  # type: ignore[arg-type]
+        writer.describe(num_classes=1)
+    return Dataset.open(path)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.sampled_from(["star", "hub", "loops", "chain", "isolated"]), nodes=st.integers(1, 700),
+    dim=st.sampled_from([1, 3, 127, 128, 1024]), partitions=st.sampled_from([1, 2, 9, 256]),
+    index_dtype=st.sampled_from(["int32", "int64"]),
+)  # fmt: skip
+def test_odd_graphs_are_cut_as_by_hand(shape: str, nodes: int, dim: int, partitions: int, index_dtype: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        dataset = shaped(Path(name) / "d", shape, nodes, dim, index_dtype)
+        folder = Path(name) / "cut"
+        folder.mkdir()
+        layout, partition_of = written(dataset, folder, 1, partitions)
+        assert_as_by_hand(dataset, layout, partition_of, folder)
+
+
+@pytest.mark.parametrize("partitions", [2, 60, 256])
+def test_a_partition_larger_than_the_memory_is_split_once_more(tmp_path: Path, partitions: int) -> None:
+    """All edges go to one node: with 2 partitions even its buckets are larger than the memory each."""
+    dataset = shaped(tmp_path / "d", "star", 400_000, 1, "int64")
+    layout, partition_of = written(dataset, tmp_path, 1, partitions)
+    assert layout.bucket_bytes[0].sum() > LEAST_BYTES
+    assert (layout.bucket_bytes[0].max() > LEAST_BYTES // 2) == (partitions == 2)
+    assert_as_by_hand(dataset, layout, partition_of, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def hubs(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Few edges a bucket of 256 partitions: some twenty."""
+    return make_tiny(tmp_path_factory.mktemp("hubs") / "graph", nodes=60_000, edges=1_200_000, dim=16)
+
+
+def test_the_disk_is_asked_for_long_reads_and_writes_alone(hubs: Dataset, tmp_path: Path) -> None:
+    """Of 65,536 buckets none is written by itself, and nothing is moved oftener than the passes have it."""
+    memory = 8 << 20
+    found = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        calls = _calls()
+        moved: list[Moved] = []
+        layout, partition_of = written(hubs, folder, memory, 256, moved)
+        assert _calls() - calls < 1000  # the kernel's own count, where writes do not go by io_uring
+        found.append(moved[0])
+    assert_as_by_hand(hubs, layout, partition_of, folder)
+    assert found[0] == found[1]
+    scratch = hubs.topology_bytes + 256 * 4096
+    assert moved[0].bytes_written <= scratch + layout.topology_file_bytes + layout.feature_file_bytes
+    assert moved[0].reads.bytes_read <= 1.01 * (2 * scratch + hubs.feature_bytes)
+    # Three passes with a buffer for each of 256 partitions (two of them for the file that is written in order).
+    buffer = 3 * memory // 4 // (256 + 16) // 4096 * 4096
+    assert moved[0].writes <= moved[0].bytes_written / buffer + 3 * 2 * 256
+    assert moved[0].reads.requests <= moved[0].reads.bytes_read / (64 << 10) + 256
+
+
+def test_writing_keeps_to_its_memory(hubs: Dataset, tmp_path: Path) -> None:
+    parts = Partitions.of(workload_of(hubs), 256)
+    partition_of = parts.assign(hubs.load("train"), 0)
+    layout = Layout(parts, count_buckets(workload_of(hubs), parts, partition_of))
+    for memory in (LEAST_BYTES, 16 << 20):
+        write_partitions(workload_of(hubs), layout, partition_of, tmp_path, memory_bytes=memory)  # code and pools
+        before = _resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        write_partitions(workload_of(hubs), layout, partition_of, tmp_path, memory_bytes=memory)
+        assert _resident("VmHWM") - before <= memory + HELD_BYTES * hubs.num_nodes + (1 << 20)
+
+
+def _resident(field: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) << 10
+
+
+def _calls() -> int:
+    """Write calls of this process so far."""
+    return int(Path("/proc/self/io").read_text().split("syscw: ")[1].split()[0])
 
 
 @settings(max_examples=100, deadline=None)
@@ -141,14 +258,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tests.systems.support_systems import running, workload_of
-from workloads.dataset import Dataset
-import systems.engine.partitioned as partitioned
-write = partitioned._File.write
-def slowly(self, data, offset):
-    write(self, data, offset)
+from workloads.dataset import Dataset, DatasetWriter
+import systems.engine.partition_writer as partition_writer
+append = partition_writer._append
+def slowly(*arguments):
     print("wrote", flush=True)
     sys.stdin.readline()
-partitioned._File.write = slowly
+    return append(*arguments)
+partition_writer._append = slowly
 with running("mariusgnn", workload_of(Dataset.open(sys.argv[1])), prepare=False, partitions=9) as system:
     system.runtime = replace(system.runtime, artefacts=Path(sys.argv[2]))
     system.prepare()
@@ -236,19 +353,3 @@ def test_a_damaged_partition_file_is_told_or_made_anew(graph: Dataset, tmp_path:
             return
         with pytest.raises(DataIOError, match=r"is not what was prepared.*remove its folder"):
             run(system)
-
-
-def test_reading_and_working_overlap_without_mixing_chunks_up(graph: Dataset) -> None:
-    from systems.engine.partitioned import read_ahead
-
-    path, offset = graph.file("features"), graph.data_offset("features")
-    content = path.read_bytes()[offset:]
-    for chunk_bytes in (512, 4096 * 3, 1 << 30):
-        parts: list[bytes] = []
-        for start, chunk in read_ahead(path, offset, len(content), chunk_bytes):
-            assert start == sum(map(len, parts))
-            time.sleep(0.0001)
-            parts.append(chunk.tobytes())
-            if len(parts) == 40:
-                break
-        assert content.startswith(b"".join(parts)) and len(parts) == min(40, -(-len(content) // chunk_bytes))

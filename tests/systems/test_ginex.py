@@ -7,17 +7,19 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.trace import belady_misses
 from systems.engine.bounds import batch_bounds
+from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import runtime_batch_bytes
 from systems.interface import Counters, MemoryBudget, System
 from tests.support import make_tiny
+from tests.systems.policy_models import belady_misses
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError
@@ -26,7 +28,7 @@ from workloads.workload import Workload
 
 pytestmark = pytest.mark.timeout(60)
 
-DEVICES = ["cpu", "emulated:null"]
+DEVICES = ["cpu", "emulated:instant"]
 ROW = 16 * 4
 CACHE = str(200 * ROW)  # a tenth of the graph
 
@@ -43,9 +45,9 @@ def counters_of(workload: Workload, name: str = "ginex", **options: object) -> C
     return counters
 
 
-def batches_of(workload: Workload) -> list[np.ndarray]:
+def batches_of(workload: Workload, epoch: int = 0) -> list[np.ndarray]:
     sampler = make_sampler(workload)
-    return [sampler.sample(0, i, seeds).nodes for i, seeds in enumerate(make_seed_plan(workload).batches(0))]
+    return [sampler.sample(epoch, i, seeds).nodes for i, seeds in enumerate(make_seed_plan(workload).batches(epoch))]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -69,8 +71,10 @@ def test_mini_batches_are_the_oracles_in_order(
             structure, features, order = run(system, epoch)
             assert (structure, features) == reference(workload, epoch)
             assert order == list(range(20))  # the last, short superbatch too
+            # Nobody knows how many epochs there will be, so that superbatches end with each.
             counters = system.counters()
             assert counters.observed["superbatches"] == -(-20 // int(options["superbatch"]))  # type: ignore[call-overload]
+            assert counters.observed["sampled_batches"] == 20
 
 
 @pytest.mark.parametrize("superbatch", [1, 6, 20])
@@ -80,7 +84,8 @@ def test_reads_are_belady_s_fewest_and_as_planned(tiny_dataset: Dataset, superba
     batches = batches_of(workload)
     expected = sum(sum(belady_misses(batches[i : i + superbatch], 200)) for i in range(0, len(batches), superbatch))
     counters = counters_of(workload, superbatch=superbatch, feature_cache=CACHE)
-    assert counters.misses + counters.observed["initial_rows"] == expected
+    assert counters.misses + counters.observed["initial_rows"] + counters.observed["kept_rows"] == expected
+    assert (counters.observed["kept_rows"] > 0) == (superbatch < 20)
 
 
 def test_larger_superbatches_read_fewer_rows(tiny_dataset: Dataset) -> None:
@@ -112,13 +117,122 @@ def test_the_static_cache_holds_the_highest_out_degrees(tiny_dataset: Dataset) -
     assert counters_of(workload, "ginex-pg", feature_cache=CACHE).misses == misses
 
 
+@contextmanager
+def ginex_of(workload: Workload, epochs: int, kept: int | None = None, **options: object) -> Iterator[System]:
+    """`ginex` in a run of so many epochs; `kept` rows stay cached between superbatches, by default as planned."""
+    with running("ginex", workload, prepare=False, **options) as system:  # type: ignore[arg-type]
+        object.__setattr__(system.runtime, "epochs", epochs)
+        system.__dict__.pop("_sizes", None)
+        system.plan()
+        if kept is not None:
+            object.__setattr__(system._sizes, "kept", kept)  # type: ignore[attr-defined]
+        system.prepare()
+        yield system
+
+
+def observed(system: System, epoch: int) -> dict[str, float]:
+    assert run(system, epoch)[:2] == reference(system.workload, epoch)
+    counters = system.counters()
+    assert counters.hits["host"] + counters.misses == counters.rows
+    return {**counters.observed, "misses": float(counters.misses)}
+
+
+@pytest.mark.parametrize("superbatch", [13, 20, 33, 80])
+@pytest.mark.parametrize("pipelined", [True, False])
+def test_superbatches_go_on_over_the_ends_of_epochs(tiny_dataset: Dataset, superbatch: int, pipelined: bool) -> None:
+    """Of a run of four epochs of 20: each stage is counted in the epoch in which it happens, and all of them add up."""
+    workload = workload_of(tiny_dataset)
+    with ginex_of(workload, 4, superbatch=superbatch, pipelined=pipelined, feature_cache=CACHE) as system:
+        found = []
+        for epoch in range(4):
+            found.append(observed(system, epoch))
+            assert threads_left() == []  # nothing goes on between two epochs
+        assert list(system.runtime.scratch.iterdir()) == []
+    nodes = [batch for epoch in range(4) for batch in batches_of(workload, epoch)]
+    expected = sum(sum(belady_misses(nodes[i : i + superbatch], 200)) for i in range(0, 80, superbatch))
+    assert sum(one["misses"] + one["initial_rows"] + one["kept_rows"] for one in found) == expected
+    assert sum(one["superbatches"] for one in found) == -(-80 // superbatch)
+    sampled = [int(one["sampled_batches"]) for one in found]
+    assert sum(sampled) == 80  # none twice, and none for an epoch that never comes
+    # An epoch begins every superbatch that begins in it, and samples the one behind that where stages overlap.
+    ahead = superbatch if pipelined else 0
+    reached = [min(80, -(-(20 * (epoch + 1)) // superbatch) * superbatch + ahead) for epoch in range(4)]
+    assert np.cumsum(sampled).tolist() == reached
+
+
+def test_a_superbatch_is_an_epoch_unless_a_longer_one_is_asked_for(tiny_dataset: Dataset) -> None:
+    """So every epoch inspects as much as it trains; longer ones end with the run."""
+    workload = workload_of(tiny_dataset, max_batches=4)
+    for asked, epochs, superbatch in ((0, 9, 4), (9, 0, 4), (9, 1, 4), (9, 2, 8), (9, 5, 9)):
+        with ginex_of(workload, epochs, superbatch=asked, feature_cache=CACHE) as system:
+            assert system.notes()["superbatch"] == f"{superbatch} mini-batches"
+
+
+def test_rows_that_sampling_leaves_room_for_are_not_read_again(tiny_dataset: Dataset) -> None:
+    """With all of the memory for both, with a part of it, and with none to spare."""
+    workload = workload_of(tiny_dataset)
+    read = {}
+    with ginex_of(workload, 3, superbatch=20, feature_cache=CACHE) as system:
+        whole = [observed(system, epoch) for epoch in range(3)]
+        assert system._sizes.kept == 200  # type: ignore[attr-defined]
+    assert whole[0]["kept_rows"] == 0 and whole[0]["initial_rows"] == 200
+    for one in whole[1:]:
+        assert one["kept_rows"] > 0 and one["kept_rows"] + one["initial_rows"] == 200
+    read["whole"] = sum(one["initial_rows"] for one in whole)
+    with ginex_of(workload, 3, kept=70, superbatch=20, feature_cache=CACHE) as system:
+        read["part"] = sum(observed(system, epoch)["initial_rows"] for epoch in range(3))
+    assert 200 < read["whole"] < read["part"] < 600
+
+
+def test_only_rows_that_stay_keep_their_memory(tiny_dataset: Dataset) -> None:
+    cache = FeatureCache(workload_of(tiny_dataset), 1000, 100)
+    cache.rows.fill_(1)
+    cache.shrink()
+    page = 4096 // ROW
+    whole = -(-100 // page) * page
+    assert bool((cache.rows[:whole] == 1).all()) and bool((cache.rows[whole:] == 0).all())
+
+
+def test_the_plan_counts_rows_that_stay_beside_sampling(tmp_path: Path) -> None:
+    dataset = make_tiny(tmp_path / "d", nodes=20_000, edges=100_000, dim=256, train_fraction=0.02)
+    kept = []
+    for budget in range(12 << 20, 40 << 20, 4 << 20):
+        with running("ginex", workload_of(dataset), prepare=False, budget=MemoryBudget(budget)) as system:
+            assert system.plan().total("host") <= budget
+            sizes = system._sizes  # type: ignore[attr-defined]
+            kept.append(sizes.kept)
+            assert sizes.kept <= sizes.capacity
+    assert kept == sorted(kept) and 0 < kept[0] < kept[-1]
+
+
+@pytest.mark.parametrize("name", ["ginex", "ginex-pg"])
+def test_epochs_out_of_turn_and_abandoned_ones_begin_anew(tiny_dataset: Dataset, name: str) -> None:
+    workload = workload_of(tiny_dataset)
+    with running(name, workload, prepare=False, superbatch=13, feature_cache=CACHE) as system:
+        object.__setattr__(system.runtime, "epochs", 4)
+        system.__dict__.pop("_sizes", None)
+        system.prepare()
+        for epoch in (0, 2, 2, 1, 3, 5):
+            assert run(system, epoch)[:2] == reference(workload, epoch)
+        left = system.epoch(1)
+        next(left).release()
+        # Neither closed nor used up: another epoch begins, and the old one ends when it is forgotten.
+        batches = system.epoch(2)
+        next(batches).release()
+        del left
+        for batch in batches:
+            batch.release()
+        assert run(system, 3)[:2] == reference(workload, 3)
+
+
 def test_an_empty_start_misses_what_the_fill_would_have_brought(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     filled = counters_of(workload, superbatch=10, feature_cache=CACHE)
     empty = counters_of(workload, superbatch=10, feature_cache=CACHE, prefill=False)
     assert empty.observed["initial_rows"] == 0
-    assert filled.observed["initial_rows"] == 2 * 200
-    assert empty.misses == filled.misses + filled.observed["initial_rows"]
+    begun = filled.observed["initial_rows"] + filled.observed["kept_rows"]
+    assert begun == 2 * 200
+    assert empty.misses == filled.misses + begun
 
 
 def test_the_neighbour_cache_serves_lists_and_can_be_off(tiny_dataset: Dataset) -> None:
@@ -199,7 +313,7 @@ def test_every_part_that_does_not_fit_is_named(tmp_path: Path) -> None:
             f"ginex: {option.replace('_', ' ')}", "ginex", workload, budget=MemoryBudget(budget), **{option: "1GiB"}
         )
     assert_refused(
-        "device feature table", "ginex", workload, device="emulated:null", device_bytes=4096, feature_cache=CACHE
+        "device feature table", "ginex", workload, device="emulated:instant", device_bytes=4096, feature_cache=CACHE
     )
 
 
@@ -233,7 +347,7 @@ def test_a_full_disk_ends_the_epoch_with_its_name(tiny_dataset: Dataset, small_d
         system.prepare()
         start = time.monotonic()
         with pytest.raises(
-            DataIOError, match=r"writing .*batches-0-0 failed at offset \d+: No space left.*runtime_files"
+            DataIOError, match=r"writing .*batches-0 failed at offset \d+: No space left.*runtime_files"
         ):
             run(system)
         assert time.monotonic() - start < 5
@@ -247,13 +361,13 @@ def test_a_damaged_runtime_file_is_detected_and_named(tiny_dataset: Dataset, par
         batches = system.epoch(0)
         next(batches).release()
         # The second superbatch is sampled by now; the first one's changesets are read as its mini-batches come.
-        target = system.runtime.scratch / ("batches-0-1" if part == "batches" else "changes-0-0")
+        target = system.runtime.scratch / ("batches-10" if part == "batches" else "changes-0")
         size = target.stat().st_size
         with target.open("r+b") as file:
             for page in range(size // 8192, size // 4096):
                 file.seek(4096 * page)
                 file.write(os.urandom(64))
-        with pytest.raises(DataIOError, match=rf"reading (batch|changeset) \d+ of .*{part}-0-\d failed at offset \d+"):
+        with pytest.raises(DataIOError, match=rf"reading (batch|changeset) \d+ of .*{part}-\d+ failed at offset \d+"):
             for batch in batches:
                 batch.release()
         assert threads_left() == []

@@ -11,7 +11,7 @@ from workloads.dataset import Dataset
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 def test_mini_batches_are_the_oracles_in_order(tiny_dataset: Dataset, device: str) -> None:
     workload = workload_of(tiny_dataset)
     with running("in-memory", workload, device=device) as system:
@@ -23,13 +23,12 @@ def test_mini_batches_are_the_oracles_in_order(tiny_dataset: Dataset, device: st
         assert counters.hits == {"host": counters.rows} and counters.misses == 0
 
 
-def test_a_host_budget_too_small_is_left_to_the_kernel(tiny_dataset: Dataset) -> None:
-    with running("in-memory", workload_of(tiny_dataset), budget=MemoryBudget(1000), prepare=False) as system:
-        plan = system.plan()
-    assert plan.total("host") > tiny_dataset.feature_bytes + tiny_dataset.topology_bytes
+def test_a_host_budget_too_small_is_refused_by_the_plan(tiny_dataset: Dataset) -> None:
+    budget = MemoryBudget(tiny_dataset.feature_bytes + tiny_dataset.topology_bytes)
+    assert_refused("features needs", "in-memory", workload_of(tiny_dataset), budget=budget)
 
 
 def test_a_device_too_small_for_one_mini_batch_is_refused(tiny_dataset: Dataset) -> None:
     assert_refused(
-        "device feature table", "in-memory", workload_of(tiny_dataset), device="emulated:null", device_bytes=4096
+        "device feature table", "in-memory", workload_of(tiny_dataset), device="emulated:instant", device_bytes=4096
     )

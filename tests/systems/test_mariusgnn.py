@@ -60,7 +60,7 @@ def epoch_of(system: Any, k: int) -> dict[str, Any]:
     return {"edges": edges, **system.counters().as_dict()}
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 @pytest.mark.parametrize("name", ["graph", "shuffled"])
 def test_with_all_partitions_buffered_its_mini_batches_are_in_memorys(
     request: pytest.FixtureRequest, name: str, device: str
@@ -279,7 +279,8 @@ def test_the_buffer_is_as_large_as_the_budget_holds(graph: Dataset) -> None:
 
 def test_a_budget_too_small_is_told_by_part_with_the_least_that_would_do(graph: Dataset) -> None:
     workload = workload_of(graph)
-    with running("mariusgnn", workload, prepare=False, buffer=2, **CUT) as system:
+    few = {"sampling_workers": 1, "prefetch": 1}
+    with running("mariusgnn", workload, prepare=False, buffer=2, **few, **CUT) as system:
         least = system.plan().total("host")
     with running("mariusgnn", workload, budget=MemoryBudget(least), **CUT) as system:
         assert len(system.partitions_of(0)) == 2  # type: ignore[attr-defined]
@@ -325,7 +326,7 @@ def test_a_mini_batch_larger_than_foreseen_is_told_with_the_option(tmp_path: Pat
     [
         Case("base"),
         Case("dim 127 float16", dim=127, dtype="float16", index_dtype="int64"),
-        Case("emulated", device="emulated:null"),
+        Case("emulated", device="emulated:instant"),
         Case("smallest", kind="smallest", dim=100),
         Case("abandon", kind="abandon"),
         Case("close", kind="close"),

@@ -25,7 +25,7 @@ from workloads.workload import Workload
 
 pytestmark = pytest.mark.timeout(60)
 
-DEVICES = ["cpu", "emulated:null"]
+DEVICES = ["cpu", "emulated:instant"]
 ROW = 16 * 4
 SLOTS = str(1200 * ROW)
 
@@ -91,13 +91,13 @@ def test_a_device_of_its_own_holds_rows_too(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     budget = MemoryBudget(16 << 20, 256 * ROW)
     with_it, without = (
-        counters_of(workload, device="emulated:null", budget=budget, device_slots=slots, slots=SLOTS)
+        counters_of(workload, device="emulated:instant", budget=budget, device_slots=slots, slots=SLOTS)
         for slots in ("auto", "off")
     )
     assert with_it.hits["device"] > 0 == without.hits["device"]
     assert with_it.misses == without.misses  # of so many slots in all
     more, fewer = (
-        counters_of(workload, device="emulated:null", budget=budget, device_slots=slots, packing=packing)
+        counters_of(workload, device="emulated:instant", budget=budget, device_slots=slots, packing=packing)
         for slots, packing in (("auto", "off"), ("off", "on"))
     )
     assert more.misses <= fewer.misses
@@ -105,7 +105,7 @@ def test_a_device_of_its_own_holds_rows_too(tiny_dataset: Dataset) -> None:
 
 def test_device_slots_that_the_device_cannot_hold_are_refused(tiny_dataset: Dataset) -> None:
     assert_refused(
-        "device_slots of 1MiB", "outcore", workload_of(tiny_dataset), device="emulated:null",
+        "device_slots of 1MiB", "outcore", workload_of(tiny_dataset), device="emulated:instant",
         budget=MemoryBudget(16 << 20, 256 * ROW), device_slots="1MiB",
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ def larger_dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("replay", [False, True])
-@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 def test_what_fits_in_some_memory_fits_in_more(larger_dataset: Dataset, device: str, replay: bool) -> None:
     workload = workload_of(larger_dataset, batch_size=40, fanout=(8, 8))
     fitted, cores = 0, 64
@@ -199,7 +199,7 @@ def test_replay_trains_the_first_epoch_again_and_prepares_nothing(tiny_dataset: 
     assert replayed.bytes_read < prepared.bytes_read and replayed.misses == prepared.misses
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 @pytest.mark.parametrize("packing", ["on", "off"])
 def test_replay_reads_rows_that_stay_once(tiny_dataset: Dataset, device: str, packing: str) -> None:
     workload = workload_of(tiny_dataset)
@@ -338,7 +338,7 @@ def test_what_the_device_waits_for_the_processor_is_predicted_too() -> None:
 
 def test_a_class_gets_the_gap_at_which_requests_and_bytes_run_out_together() -> None:
     points = tuple(DiskPoint(size, 256, min(40e3, 2e8 / size), 0.0) for size in (512, 4096, 65536))
-    disk = DiskProfile((*points, DiskPoint(1 << 20, 8, 190.0, 2e8, "sequential")), limited=(40e3, 2e8))
+    disk = DiskProfile((*points, DiskPoint(1 << 20, 8, 190.0, 2e8, "sequential")), limited=(40e3, 2e8), write_cost=0.0)
     wanted = {"uses": 10**6, "misses": 170_000, "row_bytes": 512, "table_bytes": 2 * 10**6 * 512}
     found, with_graph = predict(disk, **wanted), predict(disk, **wanted, beside={1 << 20: 300.0})
     assert found is not None and with_graph is not None
@@ -347,6 +347,12 @@ def test_a_class_gets_the_gap_at_which_requests_and_bytes_run_out_together() -> 
     requests, nbytes = found.table_pass.requests / 40e3, (found.table_pass.nbytes + 170_000 * 512) / 2e8
     assert requests == pytest.approx(nbytes, rel=0.15)
     assert found.distribute == pytest.approx(max(requests, nbytes), rel=0.02)
+    # Where writes use up the same budget, chunks are written during the pass as well.
+    shared = predict(replace(disk, write_cost=1.0), **wanted)
+    assert shared is not None and shared.single == found.single
+    requests, nbytes = shared.table_pass.requests / 40e3, (shared.table_pass.nbytes + 2 * 170_000 * 512) / 2e8
+    assert shared.distribute == pytest.approx(max(requests, nbytes), rel=0.02)
+    assert shared.distribute > found.distribute
     # The graph is read by itself; single rows of a group while the next one's is, whose bytes they leave over.
     assert with_graph.table_pass == found.table_pass
     assert with_graph.distribute == pytest.approx(found.distribute + 300 * (1 << 20) / 2e8, rel=0.01)

@@ -27,7 +27,7 @@ from workloads.workload import Workload
 
 pytestmark = pytest.mark.timeout(60)
 ROW = 64  # bytes of a row of the tiny dataset
-DEVICES = ["cpu", "emulated:null"]
+DEVICES = ["cpu", "emulated:instant"]
 
 
 def order_of(dataset: Dataset, method: RankingName, workload: Workload) -> npt.NDArray[np.int64]:
@@ -109,7 +109,7 @@ def test_rankings_cache_different_rows_and_degree_beats_chance(tiny_dataset: Dat
 def test_the_cache_takes_what_the_device_has_left_after_the_first_mini_batch(tiny_dataset: Dataset) -> None:
     size = 1 << 17
     with running(
-        "pagraph", workload_of(tiny_dataset), device="emulated:null", device_bytes=size, reserve="16KiB",
+        "pagraph", workload_of(tiny_dataset), device="emulated:instant", device_bytes=size, reserve="16KiB",
         device_buffers=1,
     ) as system:  # fmt: skip
         accelerator = system.runtime.accelerator
@@ -132,7 +132,7 @@ def test_a_reserve_makes_the_cache_smaller_by_as_much(tiny_dataset: Dataset) -> 
     rows = []
     for reserve in ("0KiB", "32KiB"):
         with running(
-            "pagraph", workload_of(tiny_dataset), device="emulated:null", device_bytes=1 << 17, reserve=reserve
+            "pagraph", workload_of(tiny_dataset), device="emulated:instant", device_bytes=1 << 17, reserve=reserve
         ) as system:
             run(system)
             rows.append(int(system.notes()["device_cache"].split()[0]))
@@ -191,16 +191,16 @@ def test_mapped_rows_that_go_are_an_error_that_ends_the_epoch(tiny_dataset: Data
             run(system, 1)
 
 
-def test_host_memory_too_small_is_left_to_the_kernel(tiny_dataset: Dataset) -> None:
-    with running("pagraph", workload_of(tiny_dataset), budget=MemoryBudget(1000), prepare=False) as system:
-        assert system.plan().total("host") > tiny_dataset.feature_bytes + tiny_dataset.topology_bytes
+def test_host_memory_too_small_is_refused_by_the_plan(tiny_dataset: Dataset) -> None:
+    least = tiny_dataset.feature_bytes + tiny_dataset.topology_bytes
+    assert_refused("or set host_store=mapped", "pagraph", workload_of(tiny_dataset), budget=MemoryBudget(least))
 
 
 def test_a_small_device_holds_one_mini_batch_beside_the_cache_and_a_large_one_two(tiny_dataset: Dataset) -> None:
     found = {}
     for size in (1 << 16, 1 << 20):
         with running(
-            "pagraph", workload_of(tiny_dataset), device="emulated:null", device_bytes=size, prepare=False
+            "pagraph", workload_of(tiny_dataset), device="emulated:instant", device_bytes=size, prepare=False
         ) as system:
             found[size] = next(item.bytes for item in system.plan().items if item.name == "device buffers")
     assert found[1 << 20] == 2 * found[1 << 16]
@@ -208,10 +208,10 @@ def test_a_small_device_holds_one_mini_batch_beside_the_cache_and_a_large_one_tw
 
 def test_a_device_too_small_is_refused_by_the_part_that_does_not_fit(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
-    small = {"device": "emulated:null", "device_bytes": 4096}
+    small = {"device": "emulated:instant", "device_bytes": 4096}
     assert_refused("device buffers need", "pagraph", workload, **small)
     assert_refused(
-        "device cache of 1x needs", "pagraph", workload, device="emulated:null", device_bytes=1 << 16, cache="1x"
+        "device cache of 1x needs", "pagraph", workload, device="emulated:instant", device_bytes=1 << 16, cache="1x"
     )
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.trace import belady_misses
 from systems.engine.changeset import ChangesetPlan
 from systems.engine.policies import DYNAMIC, POLICIES, RowTrace, compare, simulate, simulate_static
 from systems.engine.ranking import out_degrees, top
 from tests.support import make_tiny
-from tests.systems.policy_models import MODELS
+from tests.systems.policy_models import MODELS, belady_misses
 from tests.systems.support_systems import workload_of
 from workloads.errors import InputError
 
@@ -137,3 +137,39 @@ def test_what_cannot_be_simulated_is_told(tmp_path: Path) -> None:
         RowTrace.of([], 10)
     with pytest.raises(ValueError, match="twice in a mini-batch"):
         simulate(trace_of([[1, 1]]), "lru", [1])
+
+
+# The model of Belady at batch granularity, which Ginex and changesets are held to.
+SETS = st.lists(st.sets(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=14)
+
+
+def as_arrays(batches: list[set[int]]) -> list[npt.NDArray[np.int64]]:
+    return [np.array(sorted(batch), dtype=np.int64) for batch in batches]
+
+
+def belady_reference(batches: list[set[int]], capacity: int) -> list[int]:
+    cache: set[int] = set()
+    misses = []
+    for index, batch in enumerate(batches):
+        misses.append(len(batch - cache))
+        uses = {
+            row: next((k for k in range(index + 1, len(batches)) if row in batches[k]), None) for row in cache | batch
+        }
+        again = sorted((use, row) for row, use in uses.items() if use is not None)
+        cache = {row for _, row in again[:capacity]}
+    return misses
+
+
+@given(SETS, st.integers(0, 12))
+@settings(max_examples=150, deadline=None)
+def test_belady_equals_the_slow_reference_in_total(batches: list[set[int]], capacity: int) -> None:
+    assert sum(belady_misses(as_arrays(batches), capacity)) == sum(belady_reference(batches, capacity))
+
+
+def test_a_cache_that_holds_everything_misses_each_row_once() -> None:
+    batches = as_arrays([{1, 2}, {2, 3}, {1, 3, 4}])
+    assert belady_misses(batches, 100) == [2, 1, 1]
+
+
+def test_no_cache_misses_every_access() -> None:
+    assert belady_misses(as_arrays([{1, 2}, {1, 2}]), 0) == [2, 2]

@@ -18,7 +18,7 @@ from workloads.errors import DataIOError
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated:null"])
+@pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 @pytest.mark.parametrize("threads", [1, 8])
 def test_mini_batches_are_the_oracles_in_order(tiny_dataset: Dataset, device: str, threads: int) -> None:
     workload = workload_of(tiny_dataset)
@@ -55,8 +55,28 @@ def test_faults_of_sampling_are_not_charged_to_extraction() -> None:
     assert observed["major_faults"] >= observed["major_faults_sample"] + observed["major_faults_extract"]
 
 
+def test_faults_in_flight_are_not_bound_by_the_cores(tiny_dataset: Dataset) -> None:
+    """128 threads gather, fewer where their stacks would take much of the budget; the plan counts them."""
+    workload = workload_of(tiny_dataset)
+    for budget, cores, threads in (
+        (None, 2, 128),
+        (64 << 20, 2, 128),
+        (32 << 20, 2, 64),
+        (4 << 20, 2, 8),
+        (4 << 20, 8, 16),
+    ):
+        with running("pyg+", workload, prepare=False, cores=cores, budget=MemoryBudget(budget)) as system:
+            items = {item.name: item.bytes for item in system.plan().items}
+            assert f"{threads} threads" in system.notes()["io"]
+            assert items["threads that gather"] >= threads * 16 << 10
+    before = len(list(Path("/proc/self/task").iterdir()))
+    with running("pyg+", workload, extract_threads=50) as system:
+        run(system, 0)
+    assert len(list(Path("/proc/self/task").iterdir())) >= min(before + 49, 50)
+
+
 def test_the_plan_leaves_the_rest_to_the_page_cache(tiny_dataset: Dataset) -> None:
-    with running("pyg+", workload_of(tiny_dataset), prepare=False) as system:
+    with running("pyg+", workload_of(tiny_dataset), prepare=False, extract_threads=1) as system:
         assert system.plan().total("host") < tiny_dataset.topology_bytes * 20
     assert_refused(r"pyg\+: indptr needs", "pyg+", workload_of(tiny_dataset), budget=MemoryBudget(1000))
 
@@ -78,6 +98,6 @@ def test_fewer_device_tables_where_two_do_not_fit(tiny_dataset: Dataset) -> None
     with running("pyg+", workload, prepare=False) as system:
         one = system.plan().total("host")
     assert one > 0
-    with running("pyg+", workload, device="emulated:null", device_bytes=64 * 1024) as system:
+    with running("pyg+", workload, device="emulated:instant", device_bytes=64 * 1024) as system:
         assert "1 on the device" in system.notes()["tables"]
         assert run(system)[:2] == reference(workload)

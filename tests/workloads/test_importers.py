@@ -15,6 +15,7 @@ import torch
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, OutcoreError
+from workloads.importers import igb
 from workloads.importers.build import ImportSpec, import_dataset
 from workloads.node_data import NodeDataSpec
 
@@ -379,6 +380,40 @@ def test_igb_layout_with_and_without_npy_headers(tmp_path: Path, headers: bool, 
     assert [dataset.load(part).tolist() for part in ("train", "valid", "test")] == [[0, 1, 2], [3], [4]]
     many = imported(tmp_path / "igb", tmp_path / "data" / "k", "igb", classes=2983)
     assert many.load("labels").tolist() == (LABELS + 1000).tolist() and many.num_classes == 2983
+
+
+@pytest.mark.parametrize(("options", "labelled", "said"), [
+    ({}, 3, "the first 3 papers are labelled, as IGB's author says (its loader counts 4, padding of class 0"),
+    ({"labelled": "loader"}, 4, "the first 4 papers are labelled, as IGB's loader counts, 1 of them padding"),
+])  # fmt: skip
+def test_igb_labels_that_are_padding_are_in_no_split_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], labelled: int, said: str
+) -> None:
+    write_igb(tmp_path / "igb", headers=True, dim=4)
+    many = tmp_path / "igb" / "processed" / "paper" / "node_label_2K.npy"
+    np.save(many, np.array([7, 5, 9, 0, 0], np.float32))  # a value for every node, as the full set's file
+    monkeypatch.setitem(igb.LABELLED, (5, 2983), {"author": 3, "loader": 4})
+    dataset = imported(tmp_path / "igb", tmp_path / "data" / "i", "igb", classes=2983, **options)
+    assert dataset.load("labels").tolist() == [7, 5, 9, 0, 0][:labelled] + [-1] * (5 - labelled)
+    splits = np.concatenate([dataset.load(part) for part in ("train", "valid", "test")])
+    assert splits.tolist() == list(range(labelled))
+    assert [note for note in dataset.manifest.notes if note.startswith(said)]
+    assert dataset.manifest.recipe["labelled"] == options.get("labelled", "author")
+
+
+def test_igb_full_takes_what_its_author_says_and_offers_what_its_loader_counts() -> None:
+    assert igb.LABELLED[269_346_174, 2983] == {"author": 153_383_374, "loader": 157_675_969}
+    assert igb.LABELLED[269_346_174, 19] == {"author": 227_130_858, "loader": 227_130_858}
+    test_nodes = 157_675_969 - int(0.6 * 157_675_969) - int(0.2 * 157_675_969)
+    assert (157_675_969 - 153_383_374) / test_nodes == pytest.approx(0.136, abs=5e-4)
+
+
+def test_a_choice_of_labelled_nodes_is_for_igb_alone(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--labelled loader is for IGB"):
+        imported(write_npz(tmp_path / "g.npz"), tmp_path / "data" / "g", "npz", labelled="loader")
+    with pytest.raises(InputError, match="--labelled is 'paper'"):
+        imported(tmp_path / "igb", tmp_path / "data" / "i", "igb", labelled="paper")
+    assert "labelled" not in ImportSpec("npz").recipe(write_npz(tmp_path / "h.npz"))
 
 
 def test_igb_damage_is_named(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ class EmulatedAccelerator(Accelerator):
         self.kind: Kind = "emulated"
         self.torch_device = torch.device("cpu")
         self.memory_bytes: int | None = pool.nbytes
+        self.keeps_rows = profile.keeps_rows
         self.profile = profile
         self.pool = pool
         self._copy_lane = Lane("copy")

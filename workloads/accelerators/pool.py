@@ -114,6 +114,11 @@ class DevicePool:
             self._used[place] = nbytes
             return torch.frombuffer(memory, dtype=torch.uint8, offset=place, count=nbytes)
 
+    def overwrite(self) -> None:
+        """Write over all of it, in whatever process it is used: features become NaN, or numbers far from theirs."""
+        if memory := self._open_memory():
+            torch.frombuffer(memory, dtype=torch.uint8).fill_(0xFF)
+
     def free(self, table: torch.Tensor) -> None:
         """Give back what `allocate` gave (any view that starts where it starts).
 

@@ -69,10 +69,13 @@ class Profile(_Strict):
         bus_bytes_per_s: host memory to device, staged copies.
         zero_copy_bytes_per_s: host memory read row by row by the device's own loads.
         derived_from: the measurement it was derived from, if one.
+        keeps_rows: whether rows may stay on it beyond the mini-batch that they were brought for. Where a copy takes no
+            time they may not: its memory would be as good as the host's, outside the cap, and of use to caches alone.
     """
 
     name: str
     summary: str
+    keeps_rows: bool = True
     step_s: Coefficient
     kernel_s: Coefficient
     copy_s: Coefficient
@@ -82,6 +85,11 @@ class Profile(_Strict):
     bus_bytes_per_s: Coefficient
     zero_copy_bytes_per_s: Coefficient
     derived_from: Shape | None = None
+
+    @property
+    def memory_is_free(self) -> bool:
+        """Whether rows may stay on it although nothing is paid for bringing them there."""
+        return self.keeps_rows and not self.bus_bytes_per_s.value
 
     def coefficients(self) -> dict[str, Coefficient]:
         """All of them by name, in the order above."""
@@ -108,6 +116,12 @@ def _seconds(amount: float, rate: Coefficient) -> float:
 def profile_names() -> list[str]:
     """Names of the profiles that come with the package."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def profile_of(device: str) -> Profile | None:
+    """The profile of the emulated device called `device`; None where it is another."""
+    kind, _, name = device.partition(":")
+    return load_profile(name) if kind == "emulated" else None
 
 
 @cache

@@ -37,6 +37,7 @@ class ImportSpec:
         node_data: how features and labels are generated where the graph has none.
         fractions: shares of train, valid and test where the graph has no splits.
         classes: which of several label files (IGB).
+        labelled: whose count of labelled nodes holds, the data set's `author` or its `loader` (IGB).
         seed: of all that is drawn.
     """
 
@@ -48,6 +49,7 @@ class ImportSpec:
     node_data: NodeDataSpec = field(default_factory=NodeDataSpec)
     fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)
     classes: int = 0
+    labelled: str = "author"
     seed: int = 0
 
     def check(self) -> None:
@@ -62,6 +64,13 @@ class ImportSpec:
             )
         if self.feature_dtype not in (None, "float32", "float16"):
             raise InputError(f"--dtype is {self.feature_dtype!r}", "choose float32 or float16")
+        if self.labelled not in ("author", "loader"):
+            raise InputError(f"--labelled is {self.labelled!r}", "choose author or loader")
+        if self.labelled != "author" and self.format != "igb":
+            raise InputError(
+                f"--labelled {self.labelled} is for IGB, whose loader counts padding; --format is {self.format}",
+                "leave it out",
+            )
         if self.classes < 0 or self.seed < 0:
             raise InputError("--classes and --seed cannot be negative", "give 0 or more")
         self.node_data.check()
@@ -71,6 +80,8 @@ class ImportSpec:
     def recipe(self, source: Path) -> dict[str, Any]:
         """The recipe as the manifest keeps it; two equal ones give equal bytes."""
         settings = asdict(self) | {"fractions": list(self.fractions)}
+        if self.format != "igb":
+            del settings["labelled"]  # what was imported before there was a choice keeps its recipe
         return {"how": "import", "source": source.name, "source_digest": _source_digest(source), **settings}
 
 
@@ -101,7 +112,7 @@ def import_dataset(
     if not source.exists():
         raise DatasetError(f"there is nothing at {source}", "check the path")
     with DatasetWriter(target, recipe=spec.recipe(source), replace=replace) as writer:
-        options = ImportOptions(writer.folder, max_memory, spec.classes, progress)
+        options = ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress)
         graph = open_source(spec.format, source, options)
         index_dtype = choose_index_dtype(spec.index_dtype, graph.num_nodes)
         symmetric = graph.symmetric if spec.symmetric is None else spec.symmetric

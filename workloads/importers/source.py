@@ -70,12 +70,14 @@ class ImportOptions:
         scratch: a folder for temporary files, removed by the caller.
         max_memory: bytes for edge buffers; node arrays (up to 16 bytes a node) come on top.
         classes: which label file to take where there are several (IGB: 19 or 2983; 0: the smaller).
+        labelled: whose count of labelled nodes holds where the data set's `author` and its `loader` differ (IGB).
         progress: called with the stage and the fraction of it that is done.
     """
 
     scratch: Path
     max_memory: int = 1 << 30
     classes: int = 0
+    labelled: str = "author"
     progress: Callable[[str, float], None] = lambda stage, fraction: None
 
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "arrays.hpp"
 #include "features.hpp"
 #include "fractal.hpp"
 #include "graph_measures.hpp"
@@ -18,21 +19,7 @@ namespace nb = nanobind;
 namespace outcore {
 namespace {
 
-template <typename T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using In64 = In<std::int64_t>;
-
-template <typename T>
-std::span<const T> view(const In<T>& array) {
-    return {array.data(), array.size()};
-}
-
-template <typename T>
-std::span<T> view(const Out<T>& array) {
-    return {array.data(), array.size()};
-}
 
 // A base graph is read by native code that trusts it, so it is checked once, here.
 void check_graph(std::span<const std::int64_t> indptr, std::span<const std::int32_t> indices, std::int64_t sources) {
@@ -47,48 +34,28 @@ void check_graph(std::span<const std::int64_t> indptr, std::span<const std::int3
     }
 }
 
-struct KroneckerStream {
-    In64 base_indptr, seed_indptr;  // kept alive
-    In<std::int32_t> base_indices, seed_indices;
-    Kronecker product;
+// With the base and seed graphs.
+using KroneckerStream = Holding<Kronecker, In64, In<std::int32_t>, In64, In<std::int32_t>>;
 
-    static Kronecker checked(std::span<const std::int64_t> base_indptr, std::span<const std::int32_t> base_indices,
-                             std::span<const std::int64_t> seed_indptr, std::span<const std::int32_t> seed_indices,
-                             std::int64_t num_nodes) {
-        check_graph(base_indptr, base_indices, static_cast<std::int64_t>(base_indptr.size()) - 1);
-        check_graph(seed_indptr, seed_indices, static_cast<std::int64_t>(seed_indptr.size()) - 1);
-        return {base_indptr, base_indices, seed_indptr, seed_indices, num_nodes};
-    }
-
-    KroneckerStream(In64 bp, In<std::int32_t> bi, In64 sp, In<std::int32_t> si, std::int64_t num_nodes)
-        : base_indptr(bp),
-          seed_indptr(sp),
-          base_indices(bi),
-          seed_indices(si),
-          product(checked(view(base_indptr), view(base_indices), view(seed_indptr), view(seed_indices), num_nodes)) {}
-};
-
-struct FractalStream {
-    In64 base_indptr;  // kept alive
-    In<std::int32_t> base_indices;
-    Fractal expansion;
-
-    static Fractal checked(std::span<const std::int64_t> indptr, std::span<const std::int32_t> indices,
-                           std::span<const double> keep, std::uint64_t seed) {
-        check_graph(indptr, indices, static_cast<std::int64_t>(indptr.size()) - 1);
-        return {indptr, indices, keep, seed};
-    }
-
-    FractalStream(In64 bp, In<std::int32_t> bi, In<double> keep, std::uint64_t seed)
-        : base_indptr(bp), base_indices(bi), expansion(checked(view(base_indptr), view(base_indices), view(keep), seed)) {}
-
+// A fractal expansion, and where its columns are made. For one caller at a time.
+struct Expansion {
+    Fractal fractal;
     FractalWorkspace space;
-
-    template <typename Index>
-    std::int64_t make(std::int64_t first, Out<std::int64_t> degrees, int threads) {
-        return expansion.make<Index>(first, view(degrees), space, threads);
-    }
 };
+// With the base graph.
+using FractalStream = Holding<Expansion, In64, In<std::int32_t>>;
+
+std::int64_t nodes_of(const In64& indptr) { return static_cast<std::int64_t>(indptr.size()) - 1; }
+
+template <typename Index>
+std::int64_t make_columns(FractalStream& self, std::int64_t first, const Out<std::int64_t>& degrees, int threads) {
+    return self->fractal.make<Index>(first, span_of(degrees), self->space, threads);
+}
+
+template <typename Index>
+void take_columns(FractalStream& self, const Out<Index>& out, int threads) {
+    Fractal::take(self->space, span_of(out), threads);
+}
 
 template <typename Index>
 void bind_index(nb::module_& m, nb::class_<KroneckerStream>& kronecker, nb::class_<Rmat>& rmat) {
@@ -97,44 +64,44 @@ void bind_index(nb::module_& m, nb::class_<KroneckerStream>& kronecker, nb::clas
     kronecker.def(
         "edges",
         [](const KroneckerStream& self, std::int64_t start, Out<Index> out, int threads) {
-            self.product.edges(start, view(out), threads);
+            self->edges(start, span_of(out), threads);
         },
         "start"_a, "out"_a.noconvert(), "threads"_a, released);
     rmat.def(
         "fill",
         [](const Rmat& self, In64 indptr, std::int64_t first, std::int64_t last, Out<Index> out,
            Out<std::uint32_t> used, int threads) {
-            self.fill(view(indptr), first, last, view(out), view(used), threads);
+            self.fill(span_of(indptr), first, last, span_of(out), span_of(used), threads);
         },
         "indptr"_a, "first"_a, "last"_a, "out"_a.noconvert(), "used"_a.noconvert(), "threads"_a, released);
     m.def(
         "clustering",
         [](In64 indptr, In<Index> indices, In64 nodes, int pairs, bool sorted, std::uint64_t seed, int threads) {
-            return clustering(Graph<Index>{view(indptr), view(indices)}, view(nodes), pairs, sorted, seed, threads);
+            return clustering(Graph<Index>{span_of(indptr), span_of(indices)}, span_of(nodes), pairs, sorted, seed, threads);
         },
         "indptr"_a, "indices"_a.noconvert(), "nodes"_a, "pairs"_a, "sorted"_a, "seed"_a, "threads"_a, released);
     m.def(
         "homophily",
         [](In64 indptr, In<Index> indices, In64 labels, In64 nodes, int threads) {
-            const Homophily found = homophily(Graph<Index>{view(indptr), view(indices)}, view(labels), view(nodes), threads);
+            const Homophily found = homophily(Graph<Index>{span_of(indptr), span_of(indices)}, span_of(labels), span_of(nodes), threads);
             return std::pair(found.same, found.edges);
         },
         "indptr"_a, "indices"_a.noconvert(), "labels"_a, "nodes"_a, "threads"_a, released);
     m.def(
         "count_sources",
         [](In<Index> indices, Out<std::int64_t> counts, int threads) {
-            count_sources(view(indices), view(counts), threads);
+            count_sources(span_of(indices), span_of(counts), threads);
         },
         "indices"_a.noconvert(), "counts"_a.noconvert(), "threads"_a, released);
     m.def(
         "sort_lists",
-        [](In64 indptr, Out<Index> indices, int threads) { sort_lists(view(indptr), view(indices), threads); },
+        [](In64 indptr, Out<Index> indices, int threads) { sort_lists(span_of(indptr), span_of(indices), threads); },
         "indptr"_a, "indices"_a.noconvert(), "threads"_a, released);
     m.def(
         "communities",
         [](In64 indptr, In<Index> indices, std::int32_t number, int sweeps, std::uint64_t seed,
            Out<std::int64_t> out) {
-            communities(Graph<Index>{view(indptr), view(indices)}, number, sweeps, seed, view(out));
+            communities(Graph<Index>{span_of(indptr), span_of(indices)}, number, sweeps, seed, span_of(out));
         },
         "indptr"_a, "indices"_a.noconvert(), "number"_a, "sweeps"_a, "seed"_a, "out"_a.noconvert(), released);
 }
@@ -146,12 +113,12 @@ void bind_features(nb::module_& m, const char* name) {
         name,
         [](nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu> centres, In64 group, In64 ids,
            std::uint64_t seed, float noise, int threads,
-           nb::ndarray<Element, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+           Written<Element, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
             const auto dim = static_cast<std::int64_t>(centres.shape(1));
             if (out.shape(0) != ids.size() || out.shape(1) != centres.shape(1)) {
                 throw std::invalid_argument("out does not fit ids and centres");
             }
-            feature_rows({centres.data(), centres.size()}, view(group), view(ids), dim, seed, noise, threads,
+            feature_rows({centres.data(), centres.size()}, span_of(group), span_of(ids), dim, seed, noise, threads,
                          out.data());
         },
         "centres"_a, "group"_a, "ids"_a, "seed"_a, "noise"_a, "threads"_a, "out"_a.noconvert(),
@@ -168,14 +135,24 @@ void bind_generate(nb::module_& m) {
 
     nb::class_<KroneckerStream> kronecker(m, "KroneckerStream");
     kronecker
-        .def(nb::init<In64, In<std::int32_t>, In64, In<std::int32_t>, std::int64_t>(), "base_indptr"_a,
-             "base_indices"_a, "seed_indptr"_a, "seed_indices"_a, "num_nodes"_a)
-        .def_prop_ro("num_nodes", [](const KroneckerStream& self) { return self.product.num_nodes(); })
-        .def_prop_ro("num_edges", [](const KroneckerStream& self) { return self.product.num_edges(); })
+        .def(
+            "__init__",
+            [](KroneckerStream* self, const In64& base_indptr, const In<std::int32_t>& base_indices,
+               const In64& seed_indptr, const In<std::int32_t>& seed_indices, std::int64_t num_nodes) {
+                check_graph(span_of(base_indptr), span_of(base_indices), nodes_of(base_indptr));
+                check_graph(span_of(seed_indptr), span_of(seed_indices), nodes_of(seed_indptr));
+                const auto make = [&] {
+                    return Kronecker(span_of(base_indptr), span_of(base_indices), span_of(seed_indptr), span_of(seed_indices), num_nodes);
+                };
+                new (self) KroneckerStream(make, base_indptr, base_indices, seed_indptr, seed_indices);
+            },
+            "base_indptr"_a, "base_indices"_a, "seed_indptr"_a, "seed_indices"_a, "num_nodes"_a)
+        .def_prop_ro("num_nodes", [](const KroneckerStream& self) { return self->num_nodes(); })
+        .def_prop_ro("num_edges", [](const KroneckerStream& self) { return self->num_edges(); })
         .def(
             "indptr",
             [](const KroneckerStream& self, std::int64_t start, Out<std::int64_t> out, int threads) {
-                self.product.indptr(start, view(out), threads);
+                self->indptr(start, span_of(out), threads);
             },
             "start"_a, "out"_a.noconvert(), "threads"_a, released);
 
@@ -184,30 +161,33 @@ void bind_generate(nb::module_& m) {
              "seed"_a, "permute"_a, "communities"_a)
         .def(
             "count",
-            [](const Rmat& self, Out<std::int64_t> indptr, int threads) { self.count(view(indptr), threads); },
+            [](const Rmat& self, Out<std::int64_t> indptr, int threads) { self.count(span_of(indptr), threads); },
             "indptr"_a.noconvert(), "threads"_a, released)
         .def(
             "labels",
-            [](const Rmat& self, std::int64_t first, Out<std::int64_t> out) { self.labels(first, view(out)); },
+            [](const Rmat& self, std::int64_t first, Out<std::int64_t> out) { self.labels(first, span_of(out)); },
             "first"_a, "out"_a.noconvert(), released);
 
     nb::class_<FractalStream>(m, "FractalStream")
-        .def(nb::init<In64, In<std::int32_t>, In<double>, std::uint64_t>(), "base_indptr"_a, "base_indices"_a, "keep"_a,
-             "seed"_a)
-        .def_prop_ro("num_nodes", [](const FractalStream& self) { return self.expansion.num_nodes(); })
         .def(
-            "count_edges", [](const FractalStream& self, int threads) { return self.expansion.count_edges(threads); },
+            "__init__",
+            [](FractalStream* self, const In64& base_indptr, const In<std::int32_t>& base_indices, const In<double>& keep,
+               std::uint64_t seed) {
+                check_graph(span_of(base_indptr), span_of(base_indices), nodes_of(base_indptr));
+                const auto make = [&] {
+                    return Expansion{Fractal(span_of(base_indptr), span_of(base_indices), span_of(keep), seed), {}};
+                };
+                new (self) FractalStream(make, base_indptr, base_indices);
+            },
+            "base_indptr"_a, "base_indices"_a, "keep"_a, "seed"_a)
+        .def_prop_ro("num_nodes", [](const FractalStream& self) { return self->fractal.num_nodes(); })
+        .def(
+            "count_edges", [](const FractalStream& self, int threads) { return self->fractal.count_edges(threads); },
             "threads"_a, released)
-        .def("make32", &FractalStream::make<std::int32_t>, "first"_a, "degrees"_a.noconvert(), "threads"_a, released)
-        .def("make64", &FractalStream::make<std::int64_t>, "first"_a, "degrees"_a.noconvert(), "threads"_a, released)
-        .def(
-            "take",
-            [](FractalStream& self, Out<std::int32_t> out, int threads) { Fractal::take(self.space, view(out), threads); },
-            "out"_a.noconvert(), "threads"_a, released)
-        .def(
-            "take",
-            [](FractalStream& self, Out<std::int64_t> out, int threads) { Fractal::take(self.space, view(out), threads); },
-            "out"_a.noconvert(), "threads"_a, released);
+        .def("make32", &make_columns<std::int32_t>, "first"_a, "degrees"_a, "threads"_a, released)
+        .def("make64", &make_columns<std::int64_t>, "first"_a, "degrees"_a, "threads"_a, released)
+        .def("take", &take_columns<std::int32_t>, "out"_a, "threads"_a, released)
+        .def("take", &take_columns<std::int64_t>, "out"_a, "threads"_a, released);
 
     bind_index<std::int32_t>(m, kronecker, rmat);
     bind_index<std::int64_t>(m, kronecker, rmat);
@@ -217,7 +197,7 @@ void bind_generate(nb::module_& m) {
         "random_labels",
         [](std::int64_t first, std::uint32_t num_classes, std::uint64_t seed, Out<std::int64_t> out) {
             if (num_classes < 1) throw std::invalid_argument("num_classes must be at least 1");
-            random_labels(first, num_classes, seed, view(out));
+            random_labels(first, num_classes, seed, span_of(out));
         },
         "first"_a, "num_classes"_a, "seed"_a, "out"_a.noconvert(), released);
     m.def(
@@ -225,7 +205,7 @@ void bind_generate(nb::module_& m) {
         [](std::uint64_t n, std::uint64_t seed, std::uint32_t name0, std::uint32_t name1, bool inverse,
            Out<std::int64_t> ids) {
             const Permutation permutation(n, seed, name0, name1);
-            for (std::int64_t& id : view(ids)) {
+            for (std::int64_t& id : span_of(ids)) {
                 if (id < 0 || static_cast<std::uint64_t>(id) >= n) throw std::out_of_range("an id is outside [0, n)");
                 const auto x = static_cast<std::uint64_t>(id);
                 id = static_cast<std::int64_t>(inverse ? permutation.inverse(x) : permutation.forward(x));

@@ -6,9 +6,12 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <new>
 #include <optional>
 #include <stdexcept>
 
+#include "arrays.hpp"
 #include "draw_lanes.hpp"
 #include "draws.hpp"
 #include "sampler.hpp"
@@ -22,14 +25,7 @@ using namespace outcore;
 namespace {
 
 template <class T>
-using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
 using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
-
-template <class T>
-std::span<const T> view(const Input<T>& array) {
-    return {array.data(), array.size()};
-}
 
 template <class T>
 Output<T> to_numpy(Buffer<T>&& buffer) {
@@ -39,38 +35,35 @@ Output<T> to_numpy(Buffer<T>&& buffer) {
     return Output<T>(data, {size}, owner);
 }
 
-// The sampler and the arrays it reads.
-struct BoundSampler {
-    std::unique_ptr<NeighborSampler> sampler;
-    nb::object arrays;
-};
+// The arrays that a sampler reads; their types depend on the ids'.
+using BoundSampler = Holding<std::unique_ptr<NeighborSampler>, nb::object>;
 
 template <class Index>
-void construct(BoundSampler* self, Input<std::int64_t> indptr, Input<Index> indices, std::vector<std::int64_t> fanout,
+void construct(BoundSampler* self, In<std::int64_t> indptr, In<Index> indices, std::vector<std::int64_t> fanout,
                std::uint64_t seed, bool replace, int threads, bool wide_keys,
-               std::optional<Input<std::int64_t>> address, std::optional<Input<Index>> lists,
-               std::optional<Input<std::int64_t>> names, const std::string& kind) {
+               std::optional<In<std::int64_t>> address, std::optional<In<Index>> lists,
+               std::optional<In<std::int64_t>> names, const std::string& kind) {
     if (indptr.size() < 1) throw std::invalid_argument("indptr is empty");
     if (threads < 1) throw std::invalid_argument("threads must be at least 1");
     SamplerOptions options{std::move(fanout), seed, replace, threads, wide_keys};
     if (address.has_value() != lists.has_value()) throw std::invalid_argument("addresses and lists belong together");
     nb::object arrays = nb::make_tuple(indptr, indices, address, lists, names);
-    Topology<Index> graph{view(indptr), view(indices), {}, {}, {}};
-    if (address) graph.address = view(*address), graph.lists = view(*lists);
-    if (names) graph.names = view(*names);
+    Topology<Index> graph{span_of(indptr), span_of(indices), {}, {}, {}};
+    if (address) graph.address = span_of(*address), graph.lists = span_of(*lists);
+    if (names) graph.names = span_of(*names);
     std::unique_ptr<NeighborSampler> sampler;
     if (kind == "neighbor") sampler = make_neighbor_sampler<Index>(graph, std::move(options));
     if (kind == "layerwise") sampler = make_layerwise_sampler<Index>(graph, std::move(options));
     if (kind == "shadow") sampler = make_shadow_sampler<Index>(graph, std::move(options));
     if (!sampler) throw std::invalid_argument("there is no sampler " + kind);
-    new (self) BoundSampler{std::move(sampler), std::move(arrays)};
+    new (self) BoundSampler([&] { return std::move(sampler); }, std::move(arrays));
 }
 
-nb::tuple sample(BoundSampler& self, std::uint64_t epoch, std::uint64_t batch, const Input<std::int64_t>& seeds) {
+nb::tuple sample(BoundSampler& self, std::uint64_t epoch, std::uint64_t batch, const In<std::int64_t>& seeds) {
     Sample drawn;
     {
         nb::gil_scoped_release release;
-        drawn = self.sampler->sample(epoch, batch, view(seeds));
+        drawn = (*self)->sample(epoch, batch, span_of(seeds));
     }
     nb::list blocks;
     for (auto hop = drawn.hops.rbegin(); hop != drawn.hops.rend(); ++hop)
@@ -94,10 +87,11 @@ Output<std::uint64_t> draw_positions(std::uint64_t degree, std::int64_t fanout, 
 }
 
 // As the sampler does it: side by side where that can be done. One row for each node, all of the same list length.
-nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<2>> draw_positions_of(const Input<std::int64_t>& nodes,
+nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<2>> draw_positions_of(const In<std::int64_t>& nodes,
                                                                      std::uint64_t degree, std::uint64_t fanout,
                                                                      bool replace, std::uint64_t seed) {
     if (degree == 0 || (!replace && degree <= fanout)) throw std::invalid_argument("such a list is taken whole");
+    if (fanout > (std::uint64_t{1} << 60) / std::max<std::size_t>(nodes.size(), 1)) throw std::bad_alloc();
     Buffer<std::uint64_t> positions(nodes.size() * fanout);
     LaneDrawer drawer;
     std::vector<DrawnList> lists;
@@ -131,7 +125,7 @@ void bind_sampling(nb::module_& m) {
         .def("sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
              "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, "
              "list_reads, list_hits, local int64)")
-        .def("scratch_bytes", [](BoundSampler& self) { return self.sampler->scratch_bytes(); });
+        .def("scratch_bytes", [](BoundSampler& self) { return (*self)->scratch_bytes(); });
 
     m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0,
           "batch"_a = 0, "hop"_a = 0, "node"_a = 0,
@@ -148,10 +142,9 @@ void bind_sampling(nb::module_& m) {
         "seed"_a, "counter"_a, "Philox4x32-10 at one counter.");
     m.def(
         "shuffle",
-        [](nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> values, std::uint64_t seed,
-           std::uint64_t epoch) {
+        [](const Out<std::int64_t>& values, std::uint64_t seed, std::uint64_t epoch) {
             nb::gil_scoped_release release;
-            shuffle(std::span<std::int64_t>(values.data(), values.size()), seed, epoch);
+            shuffle(span_of(values), seed, epoch);
         },
         "values"_a.noconvert(), "seed"_a, "epoch"_a, "Shuffles in place, a function of (seed, epoch, size).");
 }

@@ -209,7 +209,8 @@ std::int64_t Fractal::make(std::int64_t first, std::span<std::int64_t> degrees, 
     if (first < 0 || first + count > num_nodes()) throw std::out_of_range("columns outside the graph");
     constexpr std::int64_t kPiece = 32 * kColumns;
     auto& arenas = space.arenas<Index>();
-    if (arenas.size() < static_cast<std::size_t>(std::max(threads, 1))) arenas.resize(static_cast<std::size_t>(threads));
+    const auto lanes = static_cast<std::size_t>(std::max(threads, 1));
+    if (arenas.size() < lanes) arenas.resize(lanes);
     for (std::vector<Index>& arena : arenas) arena.clear();
     std::vector<Scratch> scratch(arenas.size());
     space.pieces.assign(static_cast<std::size_t>((count + kPiece - 1) / kPiece), {});
@@ -241,6 +242,8 @@ void Fractal::take(FractalWorkspace& space, std::span<Index> out, int threads) {
         for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
             const FractalWorkspace::Piece& piece = space.pieces[k];
             if (piece.place + (piece.end - piece.begin) > out.size()) throw std::out_of_range("out is too short");
+            if (piece.thread >= arenas.size() || piece.end > arenas[piece.thread].size())
+                throw std::invalid_argument("these columns were made with ids of another width");
             const auto from = arenas[piece.thread].begin();
             std::copy(from + static_cast<std::ptrdiff_t>(piece.begin), from + static_cast<std::ptrdiff_t>(piece.end),
                       out.begin() + static_cast<std::ptrdiff_t>(piece.place));

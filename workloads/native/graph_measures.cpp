@@ -71,15 +71,17 @@ double clustering(const Graph<Index>& graph, std::span<const std::int64_t> nodes
 template <typename Index>
 Homophily homophily(const Graph<Index>& graph, std::span<const std::int64_t> labels,
                     std::span<const std::int64_t> nodes, int threads) {
+    if (static_cast<std::int64_t>(labels.size()) != graph.num_nodes()) throw std::invalid_argument("homophily needs one label for each node");
     std::atomic<std::int64_t> same{0}, edges{0};
     parallel_for(static_cast<std::int64_t>(nodes.size()), 1024, threads, [&](std::int64_t begin, std::int64_t end, int) {
         std::int64_t own_same = 0, own_edges = 0;
         for (std::int64_t k = begin; k < end; ++k) {
             const std::int64_t v = nodes[static_cast<std::size_t>(k)];
+            const auto list = graph.neighbours(v);
             const std::int64_t label = labels[static_cast<std::size_t>(v)];
             if (label < 0) continue;
-            for (const Index u : graph.neighbours(v)) {
-                const std::int64_t other = labels[static_cast<std::size_t>(u)];
+            for (const Index u : list) {
+                const std::int64_t other = labels[graph.source(u)];
                 own_edges += other >= 0 ? 1 : 0;
                 own_same += other == label ? 1 : 0;
             }
@@ -95,8 +97,12 @@ void count_sources(std::span<const Index> indices, std::span<std::int64_t> count
     parallel_for(static_cast<std::int64_t>(indices.size()), 1 << 18, threads,
                  [&](std::int64_t begin, std::int64_t end, int) {
                      for (std::int64_t e = begin; e < end; ++e) {
-                         std::atomic_ref<std::int64_t>(
-                             counts[static_cast<std::size_t>(indices[static_cast<std::size_t>(e)])])
+                         const auto source = static_cast<std::size_t>(indices[static_cast<std::size_t>(e)]);
+                         if (source >= counts.size())
+                             throw std::out_of_range("edge " + std::to_string(e) + " comes from node " +
+                                                     std::to_string(indices[static_cast<std::size_t>(e)]) +
+                                                     ", which is not one of " + std::to_string(counts.size()));
+                         std::atomic_ref<std::int64_t>(counts[source])
                              .fetch_add(1, std::memory_order_relaxed);
                      }
                  });
@@ -104,9 +110,11 @@ void count_sources(std::span<const Index> indices, std::span<std::int64_t> count
 
 template <typename Index>
 void sort_lists(std::span<const std::int64_t> indptr, std::span<Index> indices, int threads) {
-    parallel_for(static_cast<std::int64_t>(indptr.size()) - 1, 4096, threads,
+    const Graph<Index> graph{indptr, indices};
+    parallel_for(graph.num_nodes(), 4096, threads,
                  [&](std::int64_t begin, std::int64_t end, int) {
                      for (auto v = static_cast<std::size_t>(begin); v < static_cast<std::size_t>(end); ++v) {
+                         static_cast<void>(graph.neighbours(static_cast<std::int64_t>(v)));
                          std::sort(indices.begin() + indptr[v], indices.begin() + indptr[v + 1]);
                      }
                  });
@@ -133,7 +141,7 @@ void communities(const Graph<Index>& graph, std::int32_t num_communities, int sw
             if (place >= 0) --size[static_cast<std::size_t>(place)];
             touched.clear();
             for (const Index u : graph.neighbours(v)) {
-                const std::int32_t other = places[static_cast<std::size_t>(u)];
+                const std::int32_t other = places[graph.source(u)];
                 if (other < 0 || static_cast<std::int64_t>(u) == v) continue;
                 const auto c = static_cast<std::size_t>(other);
                 if (links[c]++ == 0) touched.push_back(c);

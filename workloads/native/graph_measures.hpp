@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 namespace outcore {
 
@@ -12,10 +14,23 @@ struct Graph {
     std::span<const Index> indices;        // [E], in-neighbours
 
     std::int64_t num_nodes() const noexcept { return static_cast<std::int64_t>(indptr.size()) - 1; }
+    // Throws std::out_of_range for a node that is none, or whose list lies outside `indices`.
     std::span<const Index> neighbours(std::int64_t v) const {
         const auto at = static_cast<std::size_t>(v);
-        return indices.subspan(static_cast<std::size_t>(indptr[at]),
-                               static_cast<std::size_t>(indptr[at + 1] - indptr[at]));
+        if (indptr.empty() || at >= indptr.size() - 1)
+            throw std::out_of_range("node " + std::to_string(v) + " is not one of the graph's " + std::to_string(num_nodes()));
+        const std::int64_t start = indptr[at], end = indptr[at + 1];
+        if (start < 0 || end < start || static_cast<std::size_t>(end) > indices.size())
+            throw std::out_of_range("the neighbour list of node " + std::to_string(v) + " is [" + std::to_string(start) + ", " +
+                                    std::to_string(end) + ") of " + std::to_string(indices.size()) + " edges");
+        return indices.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(end - start));
+    }
+    // A source, checked.
+    std::size_t source(Index u) const {
+        const auto at = static_cast<std::size_t>(u);
+        if (indptr.empty() || at >= indptr.size() - 1)
+            throw std::out_of_range("an edge comes from node " + std::to_string(u) + ", which is not one of " + std::to_string(num_nodes()));
+        return at;
     }
 };
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <stdexcept>
+#include <string>
 
 #include "parallel.hpp"
 #include "philox_lanes.hpp"
@@ -132,13 +133,21 @@ void Rmat::into_communities(std::int64_t first, std::uint32_t* source, const std
 }
 
 void Rmat::labels(std::int64_t first, std::span<std::int64_t> out) const {
+    if (communities_ == 0) throw std::invalid_argument("plain R-MAT has no communities");
+    if (first < 0 || first > num_nodes_ - static_cast<std::int64_t>(out.size())) throw std::out_of_range("nodes outside the graph");
     for (std::size_t k = 0; k < out.size(); ++k) {
         const std::uint64_t id = static_cast<std::uint64_t>(first) + k;
         out[k] = static_cast<std::int64_t>((permute_ ? permutation_.inverse(id) : id) % communities_);
     }
 }
 
+void Rmat::check_size(std::span<const std::int64_t> indptr) const {
+    if (indptr.size() != static_cast<std::size_t>(num_nodes_) + 1)
+        throw std::invalid_argument("indptr has " + std::to_string(indptr.size()) + " entries for " + std::to_string(num_nodes_) + " nodes");
+}
+
 void Rmat::count(std::span<std::int64_t> indptr, int threads) const {
+    check_size(indptr);
     parallel_for(num_edges_, kPiece, threads, [&](std::int64_t begin, std::int64_t end, int) {
         std::uint32_t source[kLanes], target[kLanes];
         for (std::int64_t first = begin; first < end; first += kLanes) {
@@ -156,6 +165,7 @@ void Rmat::count(std::span<std::int64_t> indptr, int threads) const {
 template <typename Index>
 void Rmat::fill_columns(std::span<const std::int64_t> indptr, std::int64_t first, std::int64_t last,
                         std::span<Index> out, std::span<std::uint32_t> used, int threads) const {
+    check_size(indptr);
     if (first < 0 || last > num_nodes_ || first > last) throw std::out_of_range("columns outside the graph");
     const std::int64_t base = indptr[static_cast<std::size_t>(first)];
     if (static_cast<std::int64_t>(out.size()) != indptr[static_cast<std::size_t>(last)] - base ||
@@ -172,11 +182,14 @@ void Rmat::fill_columns(std::span<const std::int64_t> indptr, std::int64_t first
                 if (column < first || column >= last) continue;
                 const std::uint32_t slot = std::atomic_ref<std::uint32_t>(used[static_cast<std::size_t>(column - first)])
                                                .fetch_add(1, std::memory_order_relaxed);
-                out[static_cast<std::size_t>(indptr[static_cast<std::size_t>(column)] - base + slot)] =
-                    static_cast<Index>(source[l]);
+                const auto at = static_cast<std::size_t>(indptr[static_cast<std::size_t>(column)] - base + slot);
+                if (at >= out.size()) throw std::invalid_argument("indptr is of another graph: column " + std::to_string(column) + " has more edges");
+                out[at] = static_cast<Index>(source[l]);
             }
         }
     });
+    const auto columns = indptr.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first) + 1);
+    if (!std::is_sorted(columns.begin(), columns.end())) throw std::invalid_argument("indptr decreases");
     // Threads reach a column in any order; sorted, its list is the same for every number of threads.
     parallel_for(last - first, 4096, threads, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t c = first + begin; c < first + end; ++c) {

@@ -39,6 +39,7 @@ public:
     std::uint64_t seed() const noexcept { return seed_; }
 
 private:
+    void check_size(std::span<const std::int64_t> indptr) const;
     void into_communities(std::int64_t first, std::uint32_t* source, const std::uint32_t* target) const;
 
     template <typename Index>

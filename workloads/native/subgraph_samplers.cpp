@@ -38,7 +38,8 @@ public:
         const std::int64_t start = graph_.indptr[place], end = graph_.indptr[place + 1];
         const std::int64_t from = cached(node) ? graph_.address[place] : start;
         const std::span<const Index> whole = cached(node) ? graph_.lists : graph_.indices;
-        if (start < 0 || end < start || static_cast<std::uint64_t>(from + end - start) > whole.size())
+        if (start < 0 || end < start || static_cast<std::uint64_t>(from) > whole.size() ||
+            static_cast<std::uint64_t>(end - start) > whole.size() - static_cast<std::uint64_t>(from))
             throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
                                     std::to_string(start) + ", " + std::to_string(end) + ") of " +
                                     std::to_string(graph_.indices.size()) + " edges");

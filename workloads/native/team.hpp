@@ -3,22 +3,23 @@
 
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <thread>
-#include <utility>
 #include <vector>
+
+#include "first_error.hpp"
 
 namespace outcore {
 
 // The caller is member 0 and must be able to finish every task alone: the others join a task if they come in time, and
-// only those that joined are waited for. So a team is never slower than its caller because the cores are busy.
+// only those that joined are waited for. So a team is never slower than its caller because the cores are busy, and it is
+// smaller than asked for where the host gives no more threads.
 class Team {
 public:
-    explicit Team(int size) : errors_(static_cast<std::size_t>(size)) {
+    explicit Team(int size) {
         // Spinning hides the wake-up only where every member has a core of its own.
         spins_ = static_cast<unsigned>(size) <= std::thread::hardware_concurrency() ? 2000 : 0;
-        for (int member = 1; member < size; ++member) workers_.emplace_back([this, member] { serve(member); });
+        if (size > 1) start_threads(workers_, static_cast<std::size_t>(size) - 1, [this](std::size_t i) { serve(static_cast<int>(i) + 1); });
     }
 
     Team(const Team&) = delete;
@@ -41,11 +42,10 @@ public:
         // Release: those who join must see the task and everything the caller wrote before it.
         state_.store((state_.load(std::memory_order_relaxed) + kRound) | kOpen, std::memory_order_release);
         state_.notify_all();
-        attempt(task, 0);
+        error_.attempt([&] { task(0); });
         state_.fetch_and(~kOpen, std::memory_order_relaxed);
         await([](std::uint32_t state) { return (state & kJoined) == 0; });
-        for (auto& error : errors_)
-            if (error) std::rethrow_exception(std::exchange(error, nullptr));
+        error_.rethrow();
     }
 
     // Runs body(part) once for each part in [0, parts), by whichever member is free.
@@ -61,14 +61,6 @@ private:
     // The state is the round's number (high half), whether it may be joined, and how many have joined and not finished.
     static constexpr std::uint32_t kRound = 1U << 16, kOpen = 1U << 15, kJoined = kOpen - 1;
 
-    void attempt(const std::function<void(int)>& task, int member) noexcept {
-        try {
-            task(member);
-        } catch (...) {
-            errors_[static_cast<std::size_t>(member)] = std::current_exception();
-        }
-    }
-
     void serve(int member) noexcept {
         for (std::uint32_t seen = 0;;) {
             std::uint32_t state = await([&](std::uint32_t now) {
@@ -78,7 +70,7 @@ private:
             // The exchange fails if the round was closed meanwhile or another member joined: look again.
             if (!state_.compare_exchange_strong(state, state + 1, std::memory_order_acquire)) continue;
             seen = state / kRound;
-            attempt(*task_, member);
+            error_.attempt([&] { (*task_)(member); });
             state = state_.fetch_sub(1, std::memory_order_release) - 1;
             if ((state & (kOpen | kJoined)) == 0) state_.notify_all();
         }
@@ -101,7 +93,7 @@ private:
     }
 
     std::vector<std::thread> workers_;
-    std::vector<std::exception_ptr> errors_;
+    FirstError error_;
     std::atomic<std::uint32_t> state_{0};
     const std::function<void(int)>* task_ = nullptr;
     std::atomic<bool> stop_{false};

@@ -9,6 +9,11 @@ from workloads import _native
 from workloads.errors import InputError
 
 
+def plan_bytes(num_train: int) -> int:
+    """Bytes of a seed plan and the mini-batches of an epoch: the training nodes twice, and half of them cut."""
+    return 20 * num_train
+
+
 class SeedPlan:
     """Cuts each epoch's order of the training nodes into batches; a function of its arguments alone.
 
@@ -68,16 +73,17 @@ class SeedPlan:
         """Seed nodes of each batch of this rank, in order: `num_batches` arrays, int64, of `batch_size` or less."""
         if not 0 <= epoch < _native.MAX_EPOCH:
             raise InputError(f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
-        order = self._train
+        order = self._train.copy()
         if self.shuffle:
-            order = order.copy()
             _native.shuffle(order, self._seed, epoch)
         step = self.batch_size * self.world
+        if 2 * step * self.num_batches < len(order):
+            order = order[: step * self.num_batches].copy()  # the others need not stay in memory
         parts = []
         for number in range(self.num_batches):
             nodes = order[number * step : (number + 1) * step]
             first, last = (len(nodes) * part // self.world for part in (self.rank, self.rank + 1))
-            parts.append(nodes[first:last].copy())
+            parts.append(nodes[first:last])
         return parts
 
 

@@ -27,6 +27,8 @@ from tests.harness.isolation.docker_tools import needs_docker
 from tests.harness.run_tools import command
 from workloads.errors import HostError, InputError
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(autouse=True)
 def tried_anew() -> Iterator[None]:
@@ -138,11 +140,24 @@ def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", str(data)], check=True)
 
 
+def _answering(engine: subprocess.Popen[bytes], listens: str, log: Path) -> Any:
+    """The engine's client, once it answers: its socket is there before."""
+    import docker
+
+    deadline = time.monotonic() + 30
+    while engine.poll() is None:
+        try:
+            return docker.DockerClient(base_url=listens, version="auto", timeout=30)
+        except docker.errors.DockerException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+    pytest.skip(f"a second engine does not start here: {log.read_text()[-300:]}")
+
+
 @contextmanager
 def _engine(folder: Path, data: Path) -> Iterator[Any]:
     """A second engine with its data in `data`."""
-    import docker
-
     listens = f"unix://{folder}/docker.sock"
     command_ = [
         shutil.which("dockerd") or "/usr/sbin/dockerd", "--data-root", str(data), "--exec-root", str(folder / "exec"),
@@ -152,12 +167,7 @@ def _engine(folder: Path, data: Path) -> Iterator[Any]:
     with (folder / "log").open("wb") as log:
         engine = subprocess.Popen(command_, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 30
-        while not (folder / "docker.sock").exists() and engine.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if engine.poll() is not None:
-            pytest.skip(f"a second engine does not start here: {(folder / 'log').read_text()[-300:]}")
-        yield docker.DockerClient(base_url=listens, version="auto", timeout=30)
+        yield _answering(engine, listens, folder / "log")
     finally:
         engine.terminate()
         engine.wait(timeout=30)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import time
 
-from harness.regress.slowdown import NOTE, VARIABLE, SlowedClock, notes, stage_clock
+from harness.record import SLOWED
+from harness.regress.slowdown import VARIABLE, SlowedClock, notes, stage_clock
 from systems.interface import StageClock
 
 
@@ -13,7 +14,7 @@ def test_without_the_variable_a_run_has_the_plain_clock_and_says_nothing():
 
 def test_with_it_every_batch_spins_once_an_epoch_within_its_extract_span():
     clock = stage_clock({VARIABLE: "0.01"})
-    assert isinstance(clock, SlowedClock) and notes({VARIABLE: "0.01"}) == {NOTE: "0.01"}
+    assert isinstance(clock, SlowedClock) and notes({VARIABLE: "0.01"}) == {SLOWED: "0.01"}
     for _ in range(2):
         begin = time.monotonic()
         for name, batch in [("sample", 0), ("extract", 0), ("extract", 0), ("extract", 1), ("train", 0)]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from harness.ssd.testfile import check_folder, one_at_a_time, own_file, sweep
 from tests.harness.cap_tools import MIB, cold_file, on_disk
 from tests.harness.ssd.drives import make_drive
 from workloads.errors import HostError, InputError
+
+pytestmark = pytest.mark.alone
 
 needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
 SHORT = ["--file-size", "16MiB", "--seconds", "0.2", "--name", "mine"]
@@ -278,9 +281,11 @@ def test_a_killed_fio_is_told_by_its_signal(disk: Path) -> None:
         for _ in range(200):
             time.sleep(0.05)
             for child in psutil.Process().children(recursive=True):
-                if child.name() == "fio":
-                    child.kill()
-                    return
+                with suppress(psutil.NoSuchProcess):
+                    # Not the one that is asked for its version.
+                    if child.name() == "fio" and f"--filename={file}" in child.cmdline():
+                        child.kill()
+                        return
 
     killer = threading.Thread(target=kill)
     killer.start()

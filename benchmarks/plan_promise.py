@@ -1,0 +1,240 @@
+"""Hold every system to its plan: on graphs of awkward shapes, under a kernel's cap, at the least budget it accepts.
+
+A plan is a promise: what fits in it never dies. For each system and shape the least host budget that `plan()` accepts
+is found by bisection, outside any cap; then the run is made with that budget and with somewhat more. The kernel ending
+one of them is a fault of the system's planner, told as BROKEN.
+
+    python benchmarks/plan_promise.py --systems dgl-ondisk,pyg+ --shapes hubs,star
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import calibrate
+from harness.experiment import PlannedRun, RunSettings, resolve, strict
+from harness.orchestrator import execute
+from harness.record import Record, RunConfig
+from harness.series import Series
+from systems.interface import MemoryBudget, Runtime, StageClock, System, reserve_bytes
+from systems.registry import load, names
+from workloads.accelerator import make_accelerator
+from workloads.dataset import Dataset, DatasetWriter
+from workloads.errors import BudgetError, OutcoreError
+from workloads.units import format_bytes
+
+MIB = 1 << 20
+SETTINGS: dict[str, Any] = {
+    "fanout": [10, 10], "batch_size": 100, "max_batches": 30, "epochs": 2, "warmup": 1, "hidden": 16, "timeout": "180s",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A graph and what is run on it.
+
+    Attributes:
+        edges: `hubs`, `star`, `chain`, `isolated`, `loops` or `components`.
+        train: share of the nodes that are trained on.
+        settings: of the run, beyond `SETTINGS`.
+    """
+
+    edges: str
+    nodes: int = 120_000
+    dim: int = 64
+    dtype: str = "float32"
+    train: float = 0.05
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+SHAPES = {
+    "hubs": Shape("hubs"),
+    "star": Shape("star"),
+    "chain": Shape("chain"),
+    "isolated": Shape("isolated"),
+    "loops": Shape("loops"),
+    "components": Shape("components"),
+    "three hops of hubs": Shape("hubs", settings=(("fanout", [10, 10, 10]),)),
+    "large mini-batches": Shape(
+        "hubs", nodes=400_000, dim=128, settings=(("fanout", [10, 10, 10]), ("batch_size", 1000), ("max_batches", 10))
+    ),
+    "all neighbours": Shape("hubs", nodes=20_000, settings=(("fanout", [-1, 5]), ("batch_size", 20))),
+    "dim 1": Shape("hubs", dim=1),
+    "dim 1024": Shape("hubs", nodes=40_000, dim=1024, settings=(("batch_size", 20),)),
+    "float16": Shape("components", dim=129, dtype="float16"),
+    "batches of 1": Shape("hubs", train=0.004, settings=(("batch_size", 1), ("max_batches", 0))),
+    "one batch": Shape("loops", nodes=30_000, train=0.1, settings=(("batch_size", 100_000),)),
+    "all nodes trained": Shape("chain", nodes=600_000, dim=4, train=0.9, settings=(("batch_size", 4000),)),
+}
+
+
+def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """(targets, sources) of a graph's edges, int64 each."""
+    ids = np.arange(nodes)
+    few = (rng.integers(0, nodes, 4 * nodes), rng.integers(0, nodes, 4 * nodes))
+    if kind == "chain":
+        return ids[1:], ids[:-1]
+    if kind == "star":
+        return np.concatenate([np.zeros(nodes - 1, np.int64), ids[1:]]), np.concatenate(
+            [ids[1:], np.zeros_like(ids[1:])]
+        )
+    if kind == "isolated":
+        return few[0][: nodes // 50] // 100, few[1][: nodes // 50]
+    if kind == "loops":
+        return np.concatenate([ids, few[0]]), np.concatenate([ids, few[1]])
+    if kind == "components":
+        giant = nodes // 2
+        inner = (few[0] % giant, few[1] % giant)
+        small = ids[giant:-2:3]
+        return np.concatenate([inner[0], small, small + 1]), np.concatenate([inner[1], small + 1, small + 2])
+    hubs = rng.choice(nodes, 20, replace=False)  # each with a tenth of all nodes as in-neighbours
+    fans = [(np.full(nodes // 10, hub), rng.choice(nodes, nodes // 10, replace=False)) for hub in hubs]
+    back = (few[0], hubs[rng.integers(0, len(hubs), len(few[0]))])
+    return np.concatenate([few[0], back[0], *(a for a, _ in fans)]), np.concatenate(
+        [few[1], back[1], *(b for _, b in fans)]
+    )
+
+
+def make(root: Path, shape: Shape) -> Dataset:
+    """The shape's dataset, made once."""
+    path = root / f"{shape.edges}-{shape.nodes}-{shape.dim}-{shape.dtype}-{shape.train}"
+    if path.is_dir():
+        return Dataset.open(path)
+    rng = np.random.default_rng(11)
+    targets, sources = edges_of(shape.edges, shape.nodes, rng)
+    codes = np.unique(targets.astype(np.int64) * shape.nodes + sources)
+    indptr = np.zeros(shape.nodes + 1, np.int64)
+    np.cumsum(np.bincount(codes // shape.nodes, minlength=shape.nodes), out=indptr[1:])
+    order = rng.permutation(shape.nodes)
+    train = max(1, int(shape.nodes * shape.train))
+    with DatasetWriter(path, recipe={"source": "plan_promise"}) as writer:
+        writer.write("indptr", indptr)
+        writer.write("indices", (codes % shape.nodes).astype(np.int32))
+        writer.write("features", rng.standard_normal((shape.nodes, shape.dim), np.float32).astype(shape.dtype))
+        writer.write("labels", rng.integers(0, 4, shape.nodes))
+        writer.write("train", np.sort(order[:train]))
+        writer.write("valid", np.sort(order[train : train + 10]))
+        writer.write("test", np.sort(order[train + 10 : train + 20]))
+        writer.describe(num_classes=4)
+    return Dataset.open(path)
+
+
+def config_of(series: Series, name: str, dataset: Dataset, shape: Shape, memory: str, **options: Any) -> RunConfig:
+    """A resolved configuration of `name` on `shape`, on the processor where it runs there."""
+    device = "cpu" if "cpu" in load(name).info.devices else "emulated:null"
+    settings = {**SETTINGS, **dict(shape.settings), "dataset": dataset.path.name, "device": device, "memory": memory}
+    if device != "cpu":
+        settings["device_memory"] = "64MiB"
+    settings["options"] = options
+    return resolve(PlannedRun(name, strict(RunSettings, settings, "")), series.data_root, series.isolation.name)
+
+
+def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int = 512 * MIB) -> int | None:
+    """The least host budget that the plan accepts, to 64 KiB; None where it takes none up to `most`."""
+    from harness import build
+    from harness.protocol import WorkerSpec
+
+    workload = series.workload(config, dataset)
+    spec = WorkerSpec.model_construct(bounds=calibrate.batch_bounds(config, workload, series.cache))
+    build.hand_over_bounds(spec, workload)
+    system_class: type[System] = load(config.system)
+    device_bytes = config.device_memory_bytes
+    accelerator = make_accelerator(config.device, memory_bytes=device_bytes)
+
+    def fits(budget: int) -> bool:
+        import os
+
+        scratch = series.scratch_root / "plan-promise"
+        runtime = Runtime(
+            accelerator, build.disk_profile(series.disk_plain(config)), series.artefacts(config.system), scratch,
+            len(os.sched_getaffinity(0)), epochs=config.epochs,
+        )  # fmt: skip
+        options = system_class.info.options.model_validate(config.options)
+        system = system_class(
+            workload, runtime, MemoryBudget(budget - reserve_bytes(budget), device_bytes), options, StageClock()
+        )
+        try:
+            return system.plan().total("host") <= budget - reserve_bytes(budget)
+        except BudgetError:
+            return False
+        finally:
+            system.close()
+
+    try:
+        if not fits(most):
+            return None
+        low, high = 0, most
+        while high - low > 64 << 10:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return high
+    finally:
+        accelerator.close()
+
+
+def judged(record: Record) -> str:
+    """`kept`, `refused`, or what broke."""
+    if record.status == "ok":
+        return "kept"
+    if record.status == "oom" and "the plan does not fit" in record.reason:
+        return "refused"
+    return f"BROKEN {record.status}: {record.reason[:150]}"
+
+
+def main() -> int:
+    """Search; 1 where a plan was not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--systems", default="all")
+    parser.add_argument("--shapes", default="all")
+    parser.add_argument("--above", default="1,1.3", help="budgets, as multiples of the least one")
+    parser.add_argument("--data", type=Path, default=Path("data/plan-promise"))
+    parser.add_argument("--results", type=Path, default=Path("results/plan-promise"))
+    arguments = parser.parse_args()
+    systems = names() if arguments.systems == "all" else arguments.systems.split(",")
+    shapes = list(SHAPES) if arguments.shapes == "all" else arguments.shapes.split(",")
+    arguments.data.mkdir(parents=True, exist_ok=True)
+    broken = 0
+    for shape_name in shapes:
+        shape = SHAPES[shape_name]
+        dataset = make(arguments.data, shape)
+        with Series(arguments.results, arguments.data) as series:
+            series.prepare([config_of(series, name, dataset, shape, "+64MiB") for name in systems], dataset)
+            for name in systems:
+                least = least_budget(series, config_of(series, name, dataset, shape, "+64MiB"), dataset)
+                if least is None:
+                    print(f"{shape_name:22} {name:14} loads what is larger than 512 MiB", flush=True)
+                    continue
+                for times in map(float, arguments.above.split(",")):
+                    budget = int(least * times)
+                    config = config_of(series, name, dataset, shape, f"+{budget}")
+                    began = time.monotonic()
+                    try:
+                        record = execute(series, config, dataset)
+                    except OutcoreError as error:
+                        print(f"{shape_name:22} {name:14} {error}", flush=True)
+                        continue
+                    memory = record.memory
+                    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
+                    held = memory.demand_peak_bytes - memory.floor_bytes - memory.training_bytes
+                    outcome = judged(record)
+                    broken += outcome.startswith("BROKEN")
+                    told = {
+                        "budget": budget, "planned": planned, "held": max(0, held), "floor": memory.floor_bytes,
+                        "training": memory.training_bytes,
+                    }  # fmt: skip
+                    numbers = ", ".join(f"{word} {format_bytes(value)}" for word, value in told.items())
+                    print(
+                        f"{shape_name:22} {name:14} {numbers}, {time.monotonic() - began:.0f} s: {outcome}", flush=True
+                    )
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

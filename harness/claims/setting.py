@@ -1,0 +1,124 @@
+"""The setting that a claim declares: cells of its figure, or of the bench itself, and their records."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from harness.claims.pairs import Plain, Records
+from harness.claims.published import DIM, Claim
+from harness.figures.evidence import Evidence
+from harness.figures.presence import Presence
+from workloads.errors import OutcoreError
+
+if TYPE_CHECKING:
+    from harness.experiment import PlannedRun
+
+PROFILE = "quick"
+
+
+def default_profile() -> Plain:
+    """The default bench profile as plain data."""
+    from harness.experiment import load_experiment
+
+    return load_experiment(PROFILE).model_dump()
+
+
+class Declared:
+    """The records of an evidence that lie in the settings which claims declare, whatever else lies in the folder.
+
+    Args:
+        evidence: all records.
+        profile: the bench profile as plain data.
+    """
+
+    def __init__(self, evidence: Evidence, profile: Plain) -> None:
+        self._evidence = evidence
+        self._profile = profile
+        self.name = str(profile["name"])
+        self._cells: dict[str, list[PlannedRun]] = {}
+        self._records: dict[str, Records] = {}
+
+    def setting(self, claim: Claim) -> str:
+        """The declared setting in words."""
+        runs = "the bench" if claim.runs == "bench" else claim.figure
+        return f"profile {self.name}, runs of {runs}" + (f", {claim.setting}" if claim.setting else "")
+
+    def how(self, claim: Claim) -> str:
+        """The command that makes the runs."""
+        figures = "" if claim.runs == "bench" else f" FIGURES={claim.figure}"
+        return f"`make bench PROFILE={self.name}{figures}`"
+
+    def cells(self, claim: Claim) -> list[PlannedRun]:
+        """The runs that may answer a claim, as the profile plans them."""
+        source = claim.figure if claim.runs == "figure" else "bench"
+        if source not in self._cells:
+            self._cells[source] = self._planned(source)
+        return [cell for cell in self._cells[source] if all(_is(cell, *part) for part in self._chosen(claim))]
+
+    def _chosen(self, claim: Claim) -> list[tuple[str, str]]:
+        # The dimension is the dataset's: it is asked of records, which know it.
+        return [(key, value) for key, value in claim.chosen.items() if key != DIM]
+
+    def _planned(self, source: str) -> list[PlannedRun]:
+        from harness.experiment import parse_experiment
+        from harness.figures.base import catalogue
+        from harness.sweep import union
+
+        if source == "bench":
+            return union([parse_experiment({**self._profile, "gallery": {}})])
+        return union(catalogue()[source].experiments(self._profile))
+
+    def records(self, claim: Claim) -> Records:
+        """The records of the declared cells and of the studies that the figure needs; INVALID ones are left out."""
+        key = f"{claim.runs} {claim.figure} {claim.setting}"
+        if key not in self._records:
+            self._records[key] = self._found(claim)
+        return self._records[key]
+
+    def _found(self, claim: Claim) -> Records:
+        frame = self._evidence.frame
+        dim = claim.chosen.get(DIM)
+        keep: set[str] = set()
+        for cell in self.cells(claim):
+            for record in self._presence.runs(cell, _complete(cell)):
+                if dim is None or str(record["config"]["dataset"]["dim"]) == dim:
+                    keep.add(str(record["run_id"]))
+        needed = self._studies(claim)
+        studies = [
+            record
+            for record in self._evidence.studies
+            if any(record.study == study and record.params == params for study, params in needed)
+        ]
+        own = frame if frame.empty else frame[[str(run) in keep for run in frame["run_id"]]]
+        return Records(Evidence(own, studies), needed)
+
+    @cached_property
+    def _presence(self) -> Presence:
+        frame = self._evidence.frame
+        valid = frame if frame.empty else frame[[record["verdict"] != "INVALID" for record in frame["record"]]]
+        return Presence(Evidence(valid))
+
+    def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
+        from harness.figures.base import catalogue
+        from harness.studies.base import studies
+
+        known = studies()
+        return [
+            (need.study, known[need.study].params.model_validate(need.params).model_dump(mode="json"))
+            for need in catalogue()[claim.figure].studies(self._profile)
+        ]
+
+
+def _is(cell: PlannedRun, key: str, value: str) -> bool:
+    return str(getattr(cell.settings, key)) == value
+
+
+def _complete(cell: PlannedRun) -> dict[str, Any]:
+    """A cell's options with every default filled in, so that an ablation never stands for the system."""
+    from harness.experiment import check_options
+
+    try:
+        return dict(check_options(cell.system, cell.settings.options))
+    except OutcoreError:  # a system that is not installed here: its records say what they were run with
+        return dict(cell.settings.options)

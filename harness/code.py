@@ -1,0 +1,185 @@
+"""Which code a number belongs to (methodology rule 28): fingerprints of the sources of systems and harness.
+
+A module counts by its syntax tree without docstrings, so comments, layout and words change nothing; what it imports,
+at any depth and also inside functions, counts too. Native code counts by its sources where they are there, else by the
+built module.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.record import Code
+
+_ROOT = Path(__file__).resolve().parent.parent
+_OURS = ("harness", "systems", "workloads")
+# What measures, calibrates and judges; how it is drawn and told is left out.
+_MEASURES = ("harness.worker", "harness.calibrate_worker", "harness.ranks", "harness.orchestrator", "harness.verdict")
+_TELLS = ("harness.cli", "harness.figures", "harness.report", "harness.claims", "harness.regress", "harness.advise",
+          "harness.studies", "harness.fleet")  # fmt: skip
+_NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
+
+
+class Made(NamedTuple):
+    """Where, when and by which code a run was made; ids of runs begin with the time."""
+
+    host: str
+    system: str
+    code: Code
+    run_id: str
+
+
+@functools.cache
+def code_of(system: str) -> Code:
+    """Fingerprints for a run of `system` by the code as it is now; 16 hex digits each."""
+    return Code(system=system_fingerprint(system), harness=harness_fingerprint())
+
+
+@functools.cache
+def harness_fingerprint() -> str:
+    """Of all that measures and judges runs, whatever system they are of."""
+    return _digest(_closure(_MEASURES))
+
+
+@functools.cache
+def system_fingerprint(system: str) -> str:
+    """Of the sources that one system consists of, its engine and workloads among them."""
+    from harness.foreign import identity, image_of
+
+    if image_of(system) is not None:
+        return hashlib.sha256(identity(system).encode()).hexdigest()[:16]
+    from systems.registry import load
+
+    return _digest(_closure([load(system).__module__]))
+
+
+def of_one_code(made: Sequence[Made]) -> list[bool]:
+    """Which of some runs may stand beside each other: on each host those of the newest harness, and of them for each
+    system those of its newest code. Nothing is averaged or drawn over a change of what is measured.
+    """
+    harness: dict[str, Made] = {}
+    for run in made:
+        if run.host not in harness or run.run_id > harness[run.host].run_id:
+            harness[run.host] = run
+    system: dict[tuple[str, str], Made] = {}
+    for run in made:
+        key = (run.host, run.system)
+        current = run.code.harness == harness[run.host].code.harness
+        if current and (key not in system or run.run_id > system[key].run_id):
+            system[key] = run
+    return [
+        run.code.harness == harness[run.host].code.harness
+        and (newest := system.get((run.host, run.system))) is not None
+        and run.code.system == newest.code.system
+        for run in made
+    ]
+
+
+def is_current(code: Code, system: str) -> bool:
+    """Whether a run of a system was made by the code as it is now."""
+    from workloads.errors import OutcoreError
+
+    try:
+        return code == code_of(system)
+    except (OutcoreError, ImportError):
+        return False  # a system that is not here
+
+
+def _closure(start: Iterable[str]) -> dict[str, Path]:
+    """Modules reached from `start` by imports, by name: ours, and those of the packages that `start` lies in."""
+    tops = {*_OURS, *(name.partition(".")[0] for name in start)}
+    found: dict[str, Path] = {}
+    todo = list(start)
+    while todo:
+        name = todo.pop()
+        if name in found or name.partition(".")[0] not in tops or name.startswith(_TELLS):
+            continue
+        file = _file_of(name)
+        if file is None:
+            continue
+        found[name] = file
+        if file.suffix == ".py":
+            # A package's own `__init__` runs before the module.
+            todo += [name.rpartition(".")[0], *_facts(name, file)[1]]
+    return found
+
+
+def _file_of(name: str) -> Path | None:
+    """The source or built file of a module; None for what is no module. Imports nothing of ours."""
+    if name.partition(".")[0] in _OURS:
+        base = _ROOT.joinpath(*name.split("."))
+        for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+        if not name.endswith("_native"):
+            return None
+    try:
+        spec = importlib.util.find_spec(name) if name else None
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+
+
+@functools.cache
+def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
+    """A module's digest and what it imports; the tree itself is not kept."""
+    tree = _tree(file)
+    return hashlib.sha256(ast.dump(tree).encode()).digest(), _imports(name, file, tree)
+
+
+def _tree(file: Path) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _imports(name: str, file: Path, tree: ast.Module) -> list[str]:
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def _digest(modules: dict[str, Path]) -> str:
+    digest = hashlib.sha256()
+    for name, file in sorted(modules.items()):
+        digest.update(name.encode())
+        digest.update(_native(name, file) if file.suffix != ".py" else _facts(name, file)[0])
+    return digest.hexdigest()[:16]
+
+
+def _native(name: str, file: Path) -> bytes:
+    """Sources of a built module where this is a checkout, else the module itself."""
+    sources = _ROOT / name.partition(".")[0] / "native"
+    digest = hashlib.sha256()
+    files = (
+        sorted(path for path in sources.rglob("*") if path.suffix in _NATIVE_SOURCES) if sources.is_dir() else [file]
+    )
+    for path in files:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.digest()

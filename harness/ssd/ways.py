@@ -1,0 +1,102 @@
+"""How fio reads fastest: in flight, handed in at a time, threads. A short search, whose best way is then measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.isolation.base import Cap
+from harness.ssd.fio import FioJob, best_engine, run_fio
+from harness.ssd.quiet import Meter
+from systems.interface import DiskPoint
+
+DEPTHS = (32, 128, 256, 512)
+# More in flight than this fills no queue further, and is memory.
+_IN_FLIGHT_BYTES = 8 << 20
+SEARCH_S = 0.3
+_SEARCH_RAMP_S = 0.05
+_LEAST_EACH = 8
+_SMALL = 16 << 10
+# Threads of read calls that wait, where the kernel has no asynchronous reads.
+_SYNC_THREADS = (8, 32, 64)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of reading: `depth` in flight over all `jobs` threads; `batch` handed in at a time, 0: one by one."""
+
+    depth: int
+    batch: int = 0
+    jobs: int = 1
+
+
+@dataclass(frozen=True)
+class Reads:
+    """fio on one file: measures points.
+
+    Attributes:
+        disks: `major:minor` of the disks under it, whose other traffic is noted; none under a limiter.
+        region_bytes: of the file's beginning; 0: all.
+    """
+
+    file: Path
+    disks: tuple[str, ...] = ()
+    cap: Cap | None = None
+    region_bytes: int = 0
+
+    def measure(
+        self, block_bytes: int, way: Way, seconds: float, ramp_seconds: float = 0.2, *, sequential: bool = False
+    ) -> DiskPoint:
+        """One point."""
+        job = FioJob(
+            file=self.file, block_bytes=block_bytes, depth=max(1, way.depth // way.jobs), threads=way.jobs,
+            batch=way.batch, pattern="sequential" if sequential else "random", seconds=seconds,
+            ramp_seconds=ramp_seconds, engine=best_engine(), exact_latency=False, region_bytes=self.region_bytes,
+        )  # fmt: skip
+        with Meter(self.disks, self.cap) as meter:
+            (result,) = run_fio([job], self.cap)
+        disk, processors = meter.shares(block_bytes)
+        return DiskPoint(
+            block_bytes, job.depth * way.jobs, result.iops, result.bytes_per_s, job.pattern, way.jobs, way.batch,
+            None if disk is None else round(disk, 4), round(processors, 4),
+        )  # fmt: skip
+
+
+def way_of(point: DiskPoint) -> Way:
+    """How a point was read."""
+    return Way(point.depth, point.batch, point.jobs)
+
+
+def first_ways(block_bytes: int, depths: Sequence[int] = DEPTHS) -> list[Way]:
+    """Ways of one thread: each depth in batches of a quarter, and one depth one by one."""
+    most = max(1, _IN_FLIGHT_BYTES // block_bytes)
+    fitting = sorted({min(depth, most) for depth in depths})
+    if best_engine() == "psync":
+        return [Way(threads, 0, threads) for threads in _SYNC_THREADS]
+    alone = min(fitting, key=lambda depth: abs(depth - 256))
+    return [*(Way(depth, depth // 4) for depth in fitting if depth >= 4), Way(alone)]
+
+
+def shared_ways(best: Way) -> list[Way]:
+    """The best of one thread, shared by as many threads as there are processors."""
+    threads = len(os.sched_getaffinity(0))
+    if threads < 2 or best.jobs > 1 or best.depth < 2:
+        return []
+    each = max(min(_LEAST_EACH, best.depth), best.depth // threads)
+    return list(dict.fromkeys([Way(each * threads, each // 4, threads), Way(each * threads, 0, threads)]))
+
+
+def search(
+    reads: Reads, block_bytes: int, depths: Sequence[int] = DEPTHS, seconds: float = SEARCH_S
+) -> list[DiskPoint]:
+    """Rates of every way of random reads, the best first. About 0.6 s a way: fio takes 0.3 s to begin and end."""
+
+    def rate(way: Way) -> DiskPoint:
+        return reads.measure(block_bytes, way, seconds, _SEARCH_RAMP_S)
+
+    found = sorted(map(rate, first_ways(block_bytes, depths)), key=lambda point: -point.iops)
+    # Long reads keep a device busy before they keep one thread busy.
+    found += map(rate, shared_ways(way_of(found[0])) if block_bytes <= _SMALL else ())
+    return sorted(found, key=lambda point: -point.iops)

@@ -1,0 +1,118 @@
+"""Rule 29: seconds are what the orchestrator's own clock says, and the record is what was written."""
+
+from __future__ import annotations
+
+from harness.context import RunContext
+from harness.record import EpochRecord, Record, spread
+from harness.verdict.registry import Finding, rule, unknown
+
+# What passes between a worker's own clock and the orchestrator's hearing of it: a pipe, a process woken up, on a busy
+# machine for some time.
+AGREES_S, AGREES_SHARE = 0.1, 0.05
+NEAR_S, NEAR_SHARE = 0.02, 0.02
+# Tables are sent, counters asked for.
+BETWEEN_S, BETWEEN_SHARE = 0.25, 0.10
+PREPARING_S, PREPARING_SHARE = 0.5, 0.10
+# Off the clock, a system's own threads go on.
+CHECKING_SHARE = 0.02
+
+
+@rule("29", "clock_agrees_with_the_gates")
+def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding | None:
+    """A worker's clock that runs slower, or another one, makes any system faster.
+
+    Each epoch's seconds against the time from the opening of its first gate to the arrival at its last by the
+    orchestrator's clock: at most 0.1 s or a twentieth apart.
+    """
+    return _clock(record, AGREES_S, AGREES_SHARE)
+
+
+@rule("29", "clock_is_close_to_the_gates", "CAVEATS")
+def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding | None:
+    """Beyond 0.02 s or a fiftieth something kept the orchestrator from hearing of an epoch's end: a busy machine."""
+    return _clock(record, NEAR_S, NEAR_SHARE)
+
+
+@rule("29", "nothing_was_done_between_epochs")
+def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Finding | None:
+    """Work that a system does while the harness asks for its counters is missing from the epoch that it is for.
+
+    Seconds from the opening of an epoch's last gate to the arrival at the next one's first: at most a quarter of a
+    second and a tenth of the epoch.
+    """
+    evidence = record.evidence
+    if record.status != "ok" or evidence is None or len(record.epochs) < 2:
+        return None
+    gates = {gate.at: gate for gate in evidence.gates}
+    worst = (-1.0, 0.0, 0)
+    for epoch in record.epochs[1:]:
+        end, start = gates.get(f"epoch {epoch.epoch - 1} end"), gates.get(f"epoch {epoch.epoch} start")
+        if end is None or start is None:
+            return unknown("the gates have no times")
+        between = start.reached_s - end.opened_s
+        worst = max(worst, (between / (BETWEEN_S + BETWEEN_SHARE * epoch.seconds), between, epoch.epoch))
+    return Finding(worst[0] <= 1.0, f"{worst[1]:.2f} s before epoch {worst[2]}")
+
+
+@rule("29", "preparation_took_what_it_says")
+def preparation_took_what_it_says(record: Record, context: RunContext) -> Finding | None:
+    """What is prepared while the harness asks for names of files is missing from the preparation.
+
+    The preparation's seconds behind the plan against those from the plan's arrival to the gate behind it, by the
+    orchestrator's clock: at most a half second and a tenth apart.
+    """
+    if record.status != "ok" or record.evidence is None:
+        return None
+    gate_s = record.preprocess.gate_s
+    if gate_s is None:
+        return unknown("the gates have no times")
+    told = record.preprocess.seconds - record.preprocess.planning_s
+    apart = gate_s - told
+    return Finding(
+        apart <= PREPARING_S + PREPARING_SHARE * gate_s,
+        f"{told:.2f} s told, {gate_s:.2f} s between plan and gate",
+    )
+
+
+@rule("29", "numbers_follow_from_their_parts")
+def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Finding | None:
+    """A median that is not that of the epochs beside it was written by a hand.
+
+    The summary's median epoch against that of the measured epochs beside it.
+    """
+    if record.status != "ok" or record.evidence is None or not record.measured:
+        return None
+    told, found = record.summary.epoch_s, spread([epoch.seconds for epoch in record.measured])
+    if told is None or abs(told.median - found.median) > 1e-9:
+        return Finding(False, f"median {found.median:.4g} s of the epochs, {told.median if told else 0:.4g} s told")
+    return Finding(True, f"median {found.median:.4g} s")
+
+
+@rule("15", "checks_took_little", "CAVEATS")
+def checks_took_little(record: Record, context: RunContext) -> Finding | None:
+    """The digests of `--verify` are off the clock, but the system's own threads go on meanwhile, for nothing.
+
+    Seconds of digests over the epoch's: at most a fiftieth.
+    """
+    if record.status != "ok" or not record.measured:
+        return None
+    worst = max(epoch.checking_s / max(epoch.seconds, 1e-9) for epoch in record.measured)
+    return Finding(worst <= CHECKING_SHARE, f"{worst:.2f} x the epoch spent on digests beside it") if worst else None
+
+
+def _clock(record: Record, seconds: float, share: float) -> Finding | None:
+    if record.status != "ok" or record.evidence is None or not record.epochs:
+        return None
+    known = [(epoch, epoch.gate_s) for epoch in record.epochs if epoch.gate_s is not None]
+    if len(known) < len(record.epochs):
+        return unknown("the gates have no times")
+    apart, epoch = max(((_apart(epoch, gate), epoch) for epoch, gate in known), key=lambda entry: abs(entry[0]))
+    allowed = max(seconds, share * (epoch.gate_s or 0.0))
+    return Finding(
+        abs(apart) <= allowed,
+        f"epoch {epoch.epoch}: {epoch.seconds:.3f} s told, {epoch.gate_s:.3f} s between its gates",
+    )
+
+
+def _apart(epoch: EpochRecord, gate_s: float) -> float:
+    return gate_s - epoch.seconds - epoch.checking_s

@@ -1,0 +1,43 @@
+"""Rule 26: what was trained on were the dataset's rows."""
+
+from __future__ import annotations
+
+from harness.context import RunContext
+from harness.record import Record
+from harness.verdict.registry import Finding, rule, unknown
+
+
+@rule("26", "features_equal_the_dataset")
+def features_equal_the_dataset(record: Record, context: RunContext) -> Finding | None:
+    """A system that reads no row, or the wrong ones, is the fastest of all.
+
+    Rows as training met them: a digest over all of the first warm-up epoch, and in every epoch 128 rows of each of four
+    mini-batches, drawn when the epoch began, against the dataset read by direct reads.
+    """
+    if record.status != "ok" or record.config.stages == "sample":
+        return None
+    evidence = record.evidence
+    if evidence is None or not evidence.features:
+        return unknown(evidence.unchecked if evidence and evidence.unchecked else "no row was checked")
+    wrong = [check for check in evidence.features if not check.ok]
+    if wrong:
+        first = wrong[0]
+        where = "the whole epoch" if first.whole else f"mini-batch {first.batch}"
+        return Finding(
+            False, f"epoch {first.epoch}, {where}: {first.detail}; {len(wrong)} of {len(evidence.features)} checks"
+        )
+    rows = sum(check.rows for check in evidence.features)
+    whole = sum(check.whole for check in evidence.features)
+    return Finding(
+        True, f"{rows} rows of {len(evidence.features) - whole} mini-batches" + (" and an epoch" if whole else "")
+    )
+
+
+@rule("26", "features_were_checked", "CAVEATS")
+def features_were_checked(record: Record, context: RunContext) -> Finding | None:
+    """An epoch of which no row was compared may have been trained on anything."""
+    if record.status != "ok" or record.config.stages == "sample" or record.evidence is None:
+        return None
+    checked = {check.epoch for check in record.evidence.features}
+    left = [str(epoch.epoch) for epoch in record.epochs if epoch.epoch not in checked]
+    return Finding(not left, f"epochs {', '.join(left)} were not checked" if left else "every epoch")

@@ -1,0 +1,23 @@
+// Offsets that cut an array into lists: checked once where they come in, so that nothing behind reads outside it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+namespace outcore {
+
+// Throws std::invalid_argument unless the offsets ascend from 0 to `size`; `whose` names them.
+inline void check_offsets(std::span<const std::int64_t> offsets, std::size_t size, const std::string& whose) {
+    if (offsets.empty()) throw std::invalid_argument("there are no offsets of " + whose);
+    const auto fail = [&](std::size_t i, const std::string& wanted) {
+        throw std::invalid_argument("offset " + std::to_string(i) + " of " + whose + " is " + std::to_string(offsets[i]) + ", not " + wanted);
+    };
+    if (offsets.front() != 0) fail(0, "0");
+    for (std::size_t i = 1; i < offsets.size(); ++i)
+        if (offsets[i] < offsets[i - 1]) fail(i, std::to_string(offsets[i - 1]) + " or more");
+    if (offsets.back() != static_cast<std::int64_t>(size)) fail(offsets.size() - 1, std::to_string(size) + ", where they end");
+}
+
+}  // namespace outcore

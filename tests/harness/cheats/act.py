@@ -1,0 +1,168 @@
+"""A plain direct-read system, and the hooks by which a cheat changes one thing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+
+from systems.engine.reader import RowReader
+from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan
+
+Ids = npt.NDArray[np.int64]
+NAME = "tests.harness.cheats.act:Cheating"
+
+
+class Act:
+    """What an honest system does; a cheat overrides one of these."""
+
+    #: name of the rule that catches it; empty where what it does is counted as what it is, so that it gains nothing.
+    rule: ClassVar[str] = ""
+    #: whether it needs a worker that may write to cgroups, which no worker of ours may.
+    unconfined: ClassVar[bool] = False
+    #: told before the run: how many bytes it plans.
+    plan_bytes: ClassVar[int | None] = None
+
+    def __init__(self, system: Cheating) -> None:
+        self.system = system
+
+    def prepare(self) -> None:
+        """Before the first epoch."""
+
+    def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
+        """(index, seed nodes) of the mini-batches to train."""
+        return list(enumerate(self.system.seed_plan.batches(epoch)))
+
+    def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
+        """One mini-batch."""
+        return self.system.sampler.sample(epoch, index, seeds)
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Feature rows [n, dim] of a mini-batch."""
+        return self.system.read(nodes)
+
+    def between(self) -> None:
+        """When the harness asks for counters, after an epoch's last gate."""
+
+    def counters(self, counters: Counters) -> Counters:
+        """What is told of the epoch."""
+        return counters
+
+    def files(self) -> list[Path]:
+        """Files that are named."""
+        return []
+
+    def close(self) -> None:
+        """At the end."""
+
+
+CHEATS: dict[str, type[Act]] = {"honest": Act}
+
+
+def cheat(rule: str, *, unconfined: bool = False) -> Callable[[type[Act]], type[Act]]:
+    """Register a cheat under its class's name, with the rule that has to catch it, if one has to."""
+
+    def register(act: type[Act]) -> type[Act]:
+        act.rule, act.unconfined = rule, unconfined
+        name = "".join(f"_{c.lower()}" if c.isupper() else c for c in act.__name__).lstrip("_")
+        CHEATS[name] = act
+        return act
+
+    return register
+
+
+class CheatingOptions(Options):
+    """Which cheat, and what it needs to know."""
+
+    cheat: str = Field("honest", description="name of the cheat")
+    place: str = Field("", description="a path or an address that it uses")
+
+
+class Cheating(System):
+    """Samples, reads every row directly, trains: no cache, no thread."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="cheating", paper="–", summary="a system for tests", devices=("cpu", "emulated"), faithful=True,
+        options=CheatingOptions,
+    )  # fmt: skip
+    options: CheatingOptions
+
+    def plan(self) -> Plan:
+        """Rows of the largest mini-batch, the sampler's arrays and the reader."""
+        import tests.harness.cheats  # noqa: F401  registers all
+
+        self.act = CHEATS[self.options.cheat](self)
+        dataset = self.workload.dataset
+        self.bounds = largest_batch(self.workload, epochs=self.runtime.epochs)
+        rows = self.bounds.max_nodes * dataset.dim * dataset.feature_dtype.itemsize
+        items = (PlanItem("rows of a mini-batch", 2 * rows), PlanItem("reader", 4 << 20),
+                 PlanItem("graph", 16 * dataset.num_nodes + 4 * self.bounds.max_nbytes))  # fmt: skip
+        return Plan(items).require(self.info.name, self.budget)
+
+    def prepare(self) -> None:
+        """Open the files."""
+        dataset = self.workload.dataset
+        self.sampler = make_sampler(self.workload)
+        self.seed_plan = make_seed_plan(self.workload)
+        self.row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+        self.reader = RowReader(
+            dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
+            row_bytes=self.row_bytes, depth=64,
+        )  # fmt: skip
+        self._counters = Counters()
+        self.act.prepare()
+
+    def read(self, nodes: Ids) -> npt.NDArray[Any]:
+        """Rows from the dataset, counted."""
+        dataset = self.workload.dataset
+        out = np.empty((len(nodes), dataset.dim), dtype=dataset.feature_dtype)
+        stats = self.reader.read(nodes, out)
+        counters = self._counters
+        counters.misses += len(nodes)
+        counters.io_requests += stats.requests
+        counters.bytes_read += stats.bytes_read
+        counters.bytes_useful += stats.bytes_useful
+        for size, count in stats.requests_by_size.items():
+            counters.requests_by_size[size] = counters.requests_by_size.get(size, 0) + count
+        return out
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Every mini-batch, one after the other."""
+        self._counters = Counters(queue_depth=64)
+        for index, seeds in self.act.seeds(k):
+            with self.clock.stage("sample", index):
+                sampled = self.act.sample(k, index, seeds)
+            with self.clock.stage("extract", index):
+                rows = self.act.rows(k, index, sampled.nodes)
+            self._counters.rows += sampled.num_nodes
+            yield Batch(sampled, torch.from_numpy(np.ascontiguousarray(rows)))
+
+    def counters(self) -> Counters:
+        """Of the epoch that ran last; what was not read counts as a hit."""
+        self.act.between()
+        counters = replace(self._counters)
+        counters.hits = {"host": counters.rows - counters.misses} if counters.rows > counters.misses else {}
+        return self.act.counters(counters)
+
+    def files(self) -> list[Path]:
+        """As the cheat says."""
+        return self.act.files()
+
+    def notes(self) -> dict[str, str]:
+        """How it reads."""
+        return {"io": self.reader.mode}
+
+    def close(self) -> None:
+        """Close the files."""
+        if hasattr(self, "reader"):
+            self.reader.close()
+        if hasattr(self, "act"):
+            self.act.close()

@@ -1,0 +1,123 @@
+"""Out of the cap: the worker, a thread, a helper, for a while, or the cap itself raised. Cgroup v1 and v2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from tests.harness.cheats.act import Act, Ids, cheat
+
+RULE = "worker_is_in_its_cap"
+
+
+def groups() -> dict[str, Path]:
+    """This process's own groups of memory and block I/O, by controller (v2: under the empty name)."""
+    found = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for mount in Path("/proc/self/mounts").read_text().splitlines():
+            _, where, kind, options = mount.split()[:4]
+            named = controllers.split(",")
+            if (kind == "cgroup" and controllers and set(named) & {"memory", "blkio"} & set(options.split(","))) or (
+                kind == "cgroup2" and not controllers
+            ):
+                found[next((name for name in named if name in ("memory", "blkio")), "")] = Path(where + path)
+    return found
+
+
+def above(group: Path) -> Path:
+    """The group over the cap's and the one that all caps share."""
+    return group.parent.parent
+
+
+@cheat(RULE, unconfined=True)
+class Escape(Act):
+    """Writes itself into another group."""
+
+    def prepare(self) -> None:
+        """Leave every group."""
+        for group in groups().values():
+            if "outcore" in group.parts:
+                (above(group) / "cgroup.procs").write_text(str(os.getpid()))
+
+
+@cheat(RULE, unconfined=True)
+class EscapeForAWhile(Act):
+    """Leaves in the midst of an epoch and is back before its end."""
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Read outside."""
+        if (epoch, index) != (1, 1):
+            return self.system.read(nodes)
+        mine = {name: group for name, group in groups().items() if "outcore" in group.parts}
+        for group in mine.values():
+            (above(group) / "cgroup.procs").write_text(str(os.getpid()))
+        time.sleep(0.4)
+        rows = self.system.read(nodes)
+        for group in mine.values():
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+        return rows
+
+
+@cheat(RULE, unconfined=True)
+class ThreadEscape(Act):
+    """A thread that reads stands where its reads are not counted (cgroup v1 moves threads one by one)."""
+
+    def prepare(self) -> None:
+        """Start it."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._outside)
+        self._thread.start()
+
+    def _outside(self) -> None:
+        group = groups()["blkio"]
+        (above(group) / "tasks").write_text(str(threading.get_native_id()))
+        self._over.wait()
+
+    def close(self) -> None:
+        """End it."""
+        if hasattr(self, "_over"):
+            self._over.set()
+            self._thread.join()
+
+
+_DAEMON = """
+import os, sys, time
+if os.fork(): os._exit(0)
+os.setsid()
+for place in sys.argv[1:]:
+    open(place, "w").write(str(os.getpid()))
+time.sleep(60)
+"""
+
+
+@cheat(RULE, unconfined=True)
+class HelperOutside(Act):
+    """A helper that is nobody's child and stands outside."""
+
+    def prepare(self) -> None:
+        """Start it and let it go."""
+        places = [str(above(group) / "cgroup.procs") for group in groups().values() if "outcore" in group.parts]
+        subprocess.run([sys.executable, "-S", "-E", "-c", _DAEMON, *places], check=True, start_new_session=True)
+
+
+@cheat("limit_is_what_was_asked_for", unconfined=True)
+class RaisedCap(Act):
+    """Raises its own limit."""
+
+    def prepare(self) -> None:
+        """To a gibibyte."""
+        found = groups()
+        if "memory" in found:
+            for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"):
+                if (found["memory"] / name).exists():
+                    (found["memory"] / name).write_text(str(1 << 30))
+        else:
+            (found[""] / "memory.max").write_text(str(1 << 30))

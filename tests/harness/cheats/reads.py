@@ -1,0 +1,105 @@
+"""Rows from elsewhere: another's page cache, another's memory, memory that nobody charges, the time between epochs."""
+
+from __future__ import annotations
+
+import mmap
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.harness.cheats.act import Act, Ids, cheat
+
+
+class _Mapped(Act):
+    """Rows through a memory map of a table."""
+
+    def _map(self, path: Path, offset: int) -> None:
+        dataset = self.system.workload.dataset
+        self._table = np.memmap(
+            path, dtype=dataset.feature_dtype, mode="r", offset=offset, shape=(dataset.num_nodes, dataset.dim)
+        )
+        self._table._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Through the page cache."""
+        return np.asarray(self._table[nodes])
+
+
+@cheat("files_stayed_cold")
+class WarmCache(_Mapped):
+    """Another process reads the features through the page cache, whose pages then cost the run nothing."""
+
+    def prepare(self) -> None:
+        """Map them."""
+        dataset = self.system.workload.dataset
+        self._map(dataset.file("features"), dataset.data_offset("features"))
+
+
+@cheat("files_stayed_cold")
+class WarmArtefact(_Mapped):
+    """A copy of the features where nobody looks, which another process keeps warm."""
+
+    def prepare(self) -> None:
+        """Map the copy, and say nothing of it."""
+        self._map(Path(self.system.options.place), self.system.workload.dataset.data_offset("features"))
+
+
+@cheat("device_reads_cover_working_set")
+class MemoryOfAnEarlierRun(_Mapped):
+    """A copy of the features in shared memory, charged to somebody who is gone."""
+
+    def prepare(self) -> None:
+        """Map the copy."""
+        self._map(Path(self.system.options.place), self.system.workload.dataset.data_offset("features"))
+
+
+@cheat("device_reads_cover_working_set")
+class AnotherProcessesMemory(Act):
+    """A server that was there before the run holds the features and hands rows out."""
+
+    def prepare(self) -> None:
+        """Connect."""
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.connect(self.system.options.place)
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Ask for the rows."""
+        self._server.sendall(len(nodes).to_bytes(8, "little") + nodes.astype("<i8").tobytes())
+        out = np.empty((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+        view = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        while view:
+            view = view[self._server.recv_into(view) :]
+        return out
+
+
+@cheat("device_reads_cover_working_set")
+class HugePages(Act):
+    """Memory that a memory cgroup does not charge: pages of the kernel's own reserve."""
+
+    def prepare(self) -> None:
+        """Copy the features there, by way of a small buffer."""
+        dataset = self.system.workload.dataset
+        pages = -(-dataset.feature_bytes // (2 << 20)) * (2 << 20)
+        self._memory = mmap.mmap(-1, pages, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)  # MAP_HUGETLB
+        table = np.frombuffer(self._memory, dtype=np.float32, count=dataset.num_nodes * dataset.dim)
+        self._table = table.reshape(dataset.num_nodes, dataset.dim)
+        for first in range(0, dataset.num_nodes, 4096):
+            nodes = np.arange(first, min(first + 4096, dataset.num_nodes))
+            self._table[first : first + 4096] = self.system.read(nodes)
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """From there."""
+        return self._table[nodes]
+
+
+@cheat("nothing_was_read_between_epochs")
+class PrefetchBetweenGates(Act):
+    """Reads the next epoch's first rows while the harness asks for counters."""
+
+    def between(self) -> None:
+        """Read, quickly enough not to be noticed by a clock."""
+        self.system.read(np.arange(0, self.system.workload.dataset.num_nodes, 16)[:6000])
+        self._kept = True

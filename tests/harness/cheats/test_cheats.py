@@ -1,0 +1,305 @@
+"""Every cheat is caught, and by the rule that is named for it; the honest system beside them is not."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import orchestrator, results, seal
+from harness.code import code_of
+from harness.isolation import processes
+from harness.isolation.select import select
+from harness.orchestrator import execute
+from harness.record import Record
+from harness.series import Series
+from tests.harness.cheats import CHEATS
+from tests.harness.cheats.act import NAME
+from tests.harness.cheats.escapes import groups
+from tests.harness.run_tools import config, share_cache
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(not select("auto").availability.proves_memory, reason="no memory cgroup on this host"),
+]
+
+# Memory could hold a third of what an epoch touches; whatever the rules leave to a system is counted in.
+NODES, DIM = 100_000, 1024
+SETTINGS: dict[str, Any] = {
+    "dataset": "table", "fanout": [4, 4], "batch_size": 75, "max_batches": 50, "epochs": 2, "warmup": 1, "hidden": 16,
+    "device": "emulated:null", "device_memory": "10MiB", "timeout": 90.0, "memory": "+56MiB",
+}  # fmt: skip
+# What may be said of an honest run beside these tests: the checkout is being worked on, the machine is busy.
+OF_THE_MACHINE = {
+    "code_is_committed", "clock_is_close_to_the_gates", "device_profile_was_quiet", "disk_was_not_shared",
+    "disk_was_quiet", "no_cache_below_the_kernel", "processors_were_quiet",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    with tempfile.TemporaryDirectory(prefix="outcore-cheats-", dir="/var/tmp") as folder:
+        root = Path(folder)
+        make_tiny(root / "data" / "table", nodes=NODES, edges=750_000, dim=DIM, train_fraction=0.5)
+        share_cache(root / "results", tmp_path_factory)
+        with Series(root / "results", root / "data") as opened:
+            opened.prepare([wanted(opened, "honest")], table(opened))
+            yield opened
+
+
+def table(series: Series) -> Dataset:
+    return Dataset.open(series.data_root / "table")
+
+
+def wanted(series: Series, cheat: str, place: str = "", **changes: Any) -> Any:
+    return config(series, NAME, **{**SETTINGS, "options": {"cheat": cheat, "place": place}, **changes})
+
+
+def broken(record: Record) -> dict[str, str]:
+    return {outcome.name: outcome.detail for outcome in record.verdict_rules if not outcome.ok}
+
+
+_READS = """
+import sys
+while True:
+    with open(sys.argv[1], "rb", 0) as file:
+        while file.read(1 << 20): pass
+"""
+
+
+@contextmanager
+def kept_warm(path: Path) -> Iterator[None]:
+    """Another process reads a file through the page cache, again and again."""
+    code = (
+        "import sys\nwhile True:\n    with open(sys.argv[1], 'rb', 0) as file:\n        while file.read(1 << 20): pass"
+    )
+    reader = subprocess.Popen([sys.executable, "-S", "-E", "-c", code, str(path)])
+    try:
+        yield
+    finally:
+        reader.kill()
+        reader.wait()
+
+
+@contextmanager
+def served(features: np.ndarray) -> Iterator[str]:
+    """A server in another process than the worker, which hands rows out."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        place = f"{folder}/rows"
+        listener.bind(place)
+        listener.listen(1)
+
+        def serve() -> None:
+            try:
+                connection, _ = listener.accept()
+                with connection:
+                    stream = connection.makefile("rb")
+                    while head := stream.read(8):
+                        nodes = np.frombuffer(stream.read(8 * int.from_bytes(head, "little")), dtype="<i8")
+                        connection.sendall(np.ascontiguousarray(features[nodes]).tobytes())
+            except OSError:
+                return
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield place
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(timeout=10)
+
+
+@contextmanager
+def reserved_pages(nbytes: int) -> Iterator[None]:
+    """Huge pages of the kernel's reserve."""
+    knob = Path("/proc/sys/vm/nr_hugepages")
+    before = knob.read_text()
+    try:
+        knob.write_text(str(-(-nbytes // (2 << 20)) + 2))
+        with mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000):
+            pass
+    except OSError as error:
+        knob.write_text(before)
+        pytest.skip(f"this host reserves no huge pages ({error.strerror})")
+    try:
+        yield
+    finally:
+        knob.write_text(before)
+
+
+def run(series: Series, cheat: str) -> Record:
+    dataset = table(series)
+    features = dataset.file("features")
+    if cheat == "warm_cache":
+        with kept_warm(features):
+            return execute(series, wanted(series, cheat), dataset)
+    if cheat == "warm_artefact":
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            copy = shutil.copy(features, folder)
+            with kept_warm(Path(copy)):
+                return execute(series, wanted(series, cheat, str(copy)), dataset)
+    if cheat == "memory_of_an_earlier_run":
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            return execute(series, wanted(series, cheat, shutil.copy(features, folder)), dataset)
+    if cheat == "another_processes_memory":
+        with served(np.asarray(dataset.load("features"))) as place:
+            return execute(series, wanted(series, cheat, place), dataset)
+    if cheat == "huge_pages":
+        with reserved_pages(dataset.feature_bytes):
+            return execute(series, wanted(series, cheat), dataset)
+    return execute(series, wanted(series, cheat), dataset)
+
+
+def test_there_are_enough_of_them() -> None:
+    hands = [name for name in globals() if name.startswith("test_a_hand")]
+    assert len(CHEATS) - 1 + len(hands) >= 25
+
+
+@pytest.fixture(scope="module")
+def honest(series: Series) -> Record:
+    """A run of the honest system; others' work beside it is told and is not its doing."""
+    return execute(series, wanted(series, "honest"), table(series))
+
+
+def test_the_honest_system_beside_them_is_not_called_invalid(honest: Record) -> None:
+    assert honest.status == "ok", honest.reason
+    assert set(broken(honest)) <= OF_THE_MACHINE, broken(honest)
+    assert honest.evidence is not None and min(honest.evidence.least_bytes.values()) > 8 << 20
+    assert all(check.ok for check in honest.evidence.features) and len(honest.evidence.features) >= 8
+
+
+@pytest.mark.parametrize("cheat", sorted(name for name, act in CHEATS.items() if act.rule))
+def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    act = CHEATS[cheat]
+    # A profile that a run has beaten is measured again once here, not three times.
+    monkeypatch.setattr(orchestrator, "_DOUBTS_S", (0.0,))
+    if act.unconfined:
+        if os.geteuid() != 0:
+            pytest.skip("only root can leave a cap")
+        if cheat == "thread_escape" and "blkio" not in groups():
+            pytest.skip("cgroup v2 moves no single threads")
+        monkeypatch.setattr(processes, "can_confine", lambda: False)
+    record = run(series, cheat)
+    if cheat == "huge_pages" and "Cannot allocate memory" in record.reason:
+        pytest.skip("this kernel gives no huge pages of the reserve to what is in a cap")
+    assert record.verdict == "INVALID", broken(record)
+    if cheat == "holds_more_than_planned" and record.status == "oom":
+        # How near the cap it comes depends on what the interpreter holds.
+        assert "plan_was_kept" in broken(record), record.reason
+        return
+    assert record.status == "ok", record.reason
+    assert act.rule in broken(record), broken(record)
+
+
+@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot give a worker a view of its own")
+@pytest.mark.parametrize("cheat", ["escape", "raised_cap"])
+def test_a_worker_cannot_leave_its_cap_or_raise_it(series: Series, cheat: str) -> None:
+    record = run(series, cheat)
+    assert record.status == "failed" and "Read-only file system" in record.reason
+
+
+def test_seconds_of_digests_that_nobody_asked_for_stay_on_the_clock(series: Series) -> None:
+    record = run(series, "spends_time_on_checks")
+    assert record.status == "ok", record.reason
+    for epoch in record.measured:
+        assert epoch.checking_s == 0.0 and epoch.seconds > 50 * 0.03
+    assert "clock_agrees_with_the_gates" not in broken(record)
+
+
+def test_preparing_in_the_plan_counts_as_preparing(series: Series) -> None:
+    record = run(series, "prepares_in_plan")
+    assert record.status == "ok", record.reason
+    assert record.preprocess.seconds >= 1.5
+
+
+def again(series: Series, honest: Record, change: Callable[[dict[str, Any]], None], *, reseal: bool) -> Record:
+    """The honest run as it is read after a hand changed its record."""
+    folder = results.find(series.results_root, honest.run_id)
+    file = folder / results.RECORD
+    before = file.read_bytes()
+    try:
+        content = json.loads(before)
+        change(content)
+        file.write_text(json.dumps(seal.sealed(content, folder) if reseal else content))
+        return results.read_record(folder)
+    finally:
+        file.write_bytes(before)
+
+
+def halve(content: dict[str, Any]) -> None:
+    for epoch in content["epochs"]:
+        epoch["seconds"] /= 2
+    content["summary"]["epoch_s"]["median"] /= 2
+    content["summary"]["epoch_s"]["interval"] = [value / 2 for value in content["summary"]["epoch_s"]["interval"]]
+
+
+def test_a_hand_that_changes_seconds_breaks_the_seal(series: Series, honest: Record) -> None:
+    record = again(series, honest, halve, reseal=False)
+    assert record.verdict == "INVALID" and "record_is_sealed" in broken(record)
+    assert results.read_record(results.find(series.results_root, honest.run_id)).verdict == honest.verdict
+
+
+def test_a_hand_that_seals_again_is_held_to_the_gates(series: Series, honest: Record) -> None:
+    def change(content: dict[str, Any]) -> None:
+        halve(content)
+        for epoch in content["epochs"]:
+            epoch["seconds"] -= 0.2  # so that even the shortest epoch is beyond what clocks may differ by
+
+    record = again(series, honest, change, reseal=True)
+    assert record.verdict == "INVALID"
+    assert {"clock_agrees_with_the_gates", "numbers_follow_from_their_parts"} & set(broken(record))
+
+
+def test_a_hand_that_writes_another_verdict_is_judged_anew(series: Series, honest: Record) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["epochs"][1]["batches"] -= 1
+        content["verdict"] = "VALID"
+        content["verdict_rules"] = []
+
+    record = again(series, honest, change, reseal=True)
+    assert record.verdict == "INVALID" and "every_batch_once" in broken(record)
+
+
+def test_a_hand_that_removes_the_evidence_gets_a_caveat(series: Series, honest: Record) -> None:
+    def change(content: dict[str, Any]) -> None:
+        halve(content)
+        content["evidence"], content["seal"], content["verdict"] = None, {}, "VALID"
+
+    record = again(series, honest, change, reseal=False)
+    assert record.verdict == "CAVEATS" and "evidence_is_kept" in broken(record)
+
+
+def test_a_hand_that_changes_a_table_is_refused(series: Series, honest: Record, tmp_path: Path) -> None:
+    from workloads.errors import InputError
+
+    folder = tmp_path / honest.run_id
+    shutil.copytree(results.find(series.results_root, honest.run_id), folder)
+    batches = results.batches(folder)
+    batches["released_at"] /= 2
+    batches.to_parquet(folder / "batches.parquet", index=False)
+    with pytest.raises(InputError, match="changed after it was written"):
+        results.batches(folder)
+
+
+def test_a_hand_that_pools_runs_of_different_code_is_not_followed(series: Series, honest: Record) -> None:
+    from harness.hosts import measured_on
+
+    def change(content: dict[str, Any]) -> None:
+        content["code"]["harness"] = "0" * 16
+
+    assert honest.code == code_of(NAME)
+    other = again(series, honest, change, reseal=True)
+    assert measured_on(other.to_json()) != measured_on(honest.to_json())

@@ -1,0 +1,116 @@
+"""Records made by hand for the cells and studies that a claim declares, so that it comes to a number asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from harness.claims.judge import Judged, judge_one
+from harness.claims.pairs import Plain
+from harness.claims.published import Claim
+from harness.claims.query import queries
+from harness.claims.setting import Declared
+from harness.experiment import PlannedRun, check_options, load_experiment
+from harness.figures.base import catalogue
+from harness.figures.evidence import Evidence
+from harness.record import RunConfig
+from harness.settings import parse_memory
+from harness.studies.base import studies
+from harness.studies.record import StudyRecord
+from workloads.units import parse_bytes
+
+STAGES = ("sample", "ask", "inspect", "extract", "transfer", "train", "switch", "cache_update", "data_prep")
+# A change of one made-up record.
+Change = Callable[[Plain], None]
+Results = Callable[[Plain], Plain]
+
+
+def profile(device: str = "") -> Plain:
+    """`quick` as plain data, on another device where one is named."""
+    plain = load_experiment("quick").model_dump()
+    if device:
+        plain["run"]["device"] = device
+    return plain
+
+
+class MadeUp:
+    """Evidence for claims, made up from what a profile plans."""
+
+    def __init__(self, plain: Plain) -> None:
+        self.plain = plain
+        self._nothing = Declared(Evidence(pd.DataFrame()), plain)
+        self._recipes: dict[str, Plain] = dict(plain["datasets"])
+        self._known: set[str] = set()
+
+    def cells(self, claim: Claim) -> list[PlannedRun]:
+        """The cells that the claim declares."""
+        if claim.figure not in self._known:
+            self._known.add(claim.figure)
+            for experiment in catalogue()[claim.figure].experiments(self.plain):
+                self._recipes.update(experiment.datasets)
+        return self._nothing.cells(claim)
+
+    def judge(self, claim: Claim, change: Change, results: Results | None = None) -> Judged:
+        """The verdict where every declared cell has a run, changed by `change`, and every study these results."""
+        records = [self._record(number, cell) for number, cell in enumerate(self.cells(claim))]
+        for record in records:
+            change(record)
+        rows = [{"run_id": record["run_id"], "record": record, "path": ""} for record in records]
+        made = [] if results is None else self._studies(claim, results)
+        return judge_one(claim.id, Evidence(pd.DataFrame(rows), made), self.plain)
+
+    def _studies(self, claim: Claim, results: Results) -> list[StudyRecord]:
+        made = []
+        for number, need in enumerate(catalogue()[claim.figure].studies(self.plain)):
+            study = studies()[need.study]
+            params = study.params.model_validate(need.params).model_dump(mode="json")
+            made.append(
+                StudyRecord(
+                    study=need.study, version=study.version, key=f"{number:016x}", params=params,
+                    started_at="2026-01-01T00:00:00+00:00", seconds=1.0, environment={}, result=results(params),
+                )
+            )  # fmt: skip
+        return made
+
+    def _record(self, number: int, cell: PlannedRun) -> Plain:
+        settings, name = cell.settings, str(cell.settings.dataset)
+        dim = int(self._recipes[name].get("dim", 128))
+        dataset = {
+            "name": name, "fingerprint": name, "num_nodes": 2_000_000, "num_edges": 40_000_000, "dim": dim,
+            "dtype": "float32",
+        }  # fmt: skip
+        shared = settings.model_dump(include=set(RunConfig.model_fields) - {"dataset", "options", "layers"})
+        memory = None if settings.device_memory is None else parse_bytes(settings.device_memory)
+        config = RunConfig.model_validate(
+            {**shared, "system": cell.system, "dataset": dataset, "device_memory_bytes": memory,
+             "options": check_options(cell.system, settings.options)}
+        )  # fmt: skip
+        budget = parse_memory(settings.memory, 2_000_000 * dim * 4).budget_bytes
+        record: Plain = {
+            "run_id": f"20260101-{number:06d}-{cell.system}", "system": cell.system, "status": "ok", "verdict": "VALID",
+            "config": config.model_dump(mode="json"), "memory": {"budget_bytes": budget, "cap_bytes": budget},
+            "summary": {"stages_s": {}}, "environment": {}, "disk": {}, "notes": {"reorder_s": 1.0, "pack_s": 1.0},
+            "preprocess": {"seconds": 1.0, "made_s": 0.0}, "epochs": [],
+        }  # fmt: skip
+        scale(record, 1.0)
+        return record
+
+
+def scale(record: Plain, seconds: float) -> None:
+    """Make the record's epochs take so long, its stages, bytes and packing in proportion."""
+    record["epochs"] = [
+        {
+            "epoch": epoch, "warmup": epoch == 0, "seconds": seconds, "test_accuracy": 0.5,
+            "stages_s": dict.fromkeys(STAGES, 0.1 * seconds), "device_bytes": int(1e9 * seconds),
+            "device_requests": 1000, "counters": {"bytes_loaded": int(1e9 * seconds)},
+        }
+        for epoch in range(4)
+    ]  # fmt: skip
+    record["notes"]["pack_s"] = seconds
+
+
+def query_of(claim: Claim) -> Any:
+    """The function that answers a claim."""
+    return queries()[claim.id].run

@@ -1,0 +1,65 @@
+"""A number belongs to code: fingerprints change with what runs, not with words, and runs of other code stay apart."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import code
+from harness.code import Made, code_of, of_one_code
+from harness.figures.evidence import load_evidence
+from harness.record import Code
+from tests.harness.records import make_record, save
+
+
+def made(run_id: str, system: str = "a", own: str = "1", harness: str = "1", host: str = "h") -> Made:
+    return Made(host, system, Code(system=own, harness=harness), run_id)
+
+
+def test_a_system_has_its_own_fingerprint_and_all_share_the_harness() -> None:
+    one, other = code_of("gnndrive"), code_of("pyg+")
+    assert one.harness == other.harness and one.system != other.system
+    assert len(one.system) == len(one.harness) == 16
+
+
+def test_words_change_nothing_and_code_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for number, (helper, words) in enumerate((("1 + 1", "One."), ("1 + 1", "Other words."), ("1 + 2", "One."))):
+        package = tmp_path / f"somebodys{number}"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "helper.py").write_text(f"# {words}\ndef number():\n    return {helper}\n")
+        (package / "system.py").write_text(
+            f'"""{words}"""\ndef epoch():\n    """{words}"""\n    from .helper import number\n    return number()\n'
+        )
+        modules = code._closure([f"somebodys{number}.system"])
+        assert f"somebodys{number}.helper" in modules, "what is imported inside a function counts"
+        found.append(code._digest({name.partition(".")[2]: file for name, file in modules.items()}))
+        sys.modules.pop(f"somebodys{number}", None)
+    assert found[0] == found[1] != found[2]
+
+
+def test_what_measures_is_in_the_harness_fingerprint_and_what_draws_is_not() -> None:
+    modules = code._closure(code._MEASURES)
+    assert {"harness.worker", "harness.orchestrator", "harness.verdict.io", "systems.interface"} <= set(modules)
+    assert not any(name.startswith(("harness.figures", "harness.report", "harness.cli")) for name in modules)
+
+
+def test_runs_stand_beside_each_other_within_the_newest_code_of_each_host() -> None:
+    runs = [
+        made("1", harness="old"), made("2", "a", "old"), made("3", "a", "new"), made("4", "b"),
+        made("1", host="elsewhere", harness="old"),
+    ]  # fmt: skip
+    assert of_one_code(runs) == [False, False, True, True, True]
+
+
+def test_figures_and_claims_see_runs_of_one_code(tmp_path: Path) -> None:
+    for seconds, harness in ((1.0, "old"), (2.0, "new")):
+        save(
+            tmp_path, make_record("gnndrive", [seconds]).model_copy(update={"code": Code(system="s", harness=harness)})
+        )
+    frame = load_evidence(tmp_path).frame
+    assert [record["code"]["harness"] for record in frame["record"]] == ["new"]

@@ -1,0 +1,68 @@
+"""A figure is drawn again when anything that draws it changes: its module, its helpers, styles, published values."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.figures import sources
+from harness.figures.base import catalogue, render
+from harness.figures.evidence import load_evidence
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the sources that may be altered; digests are taken of it."""
+    for package in sources.PACKAGES:
+        for path in [*(CHECKOUT / package).rglob("*.py"), *(CHECKOUT / package).rglob("*.csv")]:
+            target = tmp_path / "tree" / path.relative_to(CHECKOUT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    monkeypatch.setattr(sources, "ROOT", tmp_path / "tree")
+    return tmp_path / "tree"
+
+
+@pytest.mark.parametrize(
+    ("figure", "file"),
+    [
+        ("gnndrive-fig8", "harness/figures/gnndrive_fig8.py"),
+        ("gnndrive-fig8", "harness/figures/gnndrive_grid.py"),
+        ("gnndrive-fig8", "harness/figures/curves.py"),
+        ("gnndrive-fig8", "harness/figures/looks.py"),
+        ("gnndrive-fig8", "harness/figures/usual.py"),
+        ("gnndrive-fig8", "harness/record.py"),
+        ("diskgnn-fig10", "harness/figures/bars.py"),
+        ("diskgnn-fig10", "harness/figures/style.py"),
+        ("diskgnn-fig10", "harness/figures/panels.py"),
+        ("ginex-fig14", "harness/figures/breakdown.py"),
+        ("ginex-fig14", "harness/published/ginex-fig14.csv"),
+        ("tiering-fig8", "harness/published/tiering-fig8.csv"),
+        ("ginex-fig5", "harness/studies/miss_ratios.py"),
+    ],
+)
+def test_a_change_of_whatever_draws_a_figure_draws_it_again(tree: Path, tmp_path: Path, figure: str, file: str) -> None:
+    chosen, evidence = [catalogue()[figure]], load_evidence(tmp_path / "none")
+    first, again = (render(chosen, evidence, tmp_path / "out")[0] for _ in range(2))
+    assert first == again, "nothing has changed"
+    with (tree / file).open("a") as stream:
+        stream.write("# changed\n")
+    assert render(chosen, evidence, tmp_path / "out")[0].inputs != first.inputs
+
+
+def test_what_no_figure_imports_leaves_it_as_it_is(tree: Path) -> None:
+    module = "harness.figures.gnndrive_fig8"
+    before = sources.digest_of_sources(module)
+    for file in ("harness/figures/pagraph_fig5.py", "harness/cli/bench.py", "harness/published/claims.csv"):
+        (tree / file).write_text("changed\n")
+    assert sources.digest_of_sources(module) == before
+
+
+def test_every_figure_module_is_among_its_own_sources() -> None:
+    for figure in catalogue().values():
+        module = figure.draw.__module__
+        names = {path.stem for path in sources.files_of(module)}
+        assert {module.rsplit(".", 1)[-1], "render", "query", "base"} <= names, figure.id

@@ -1,0 +1,120 @@
+"""A plan is a promise: at the least budget that a plan accepts, under a kernel's cap, no run is ended by the kernel.
+
+A few runs on the shapes that broke plans most; `benchmarks/plan_promise.py` searches all systems and shapes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.plan_promise import SHAPES, Shape, config_of, judged, least_budget, make
+from harness.orchestrator import execute
+from harness.series import Series
+from systems.engine.memory import evict, resident_bytes
+from systems.interface import reserve_bytes
+from tests.harness.cap_tools import MIB, needs_cap, on_disk
+from tests.harness.run_tools import share_cache
+
+SHORT = (("max_batches", 12),)
+HUBS = replace(SHAPES["hubs"], nodes=60_000, settings=SHORT)
+TRAINED = replace(SHAPES["all nodes trained"], nodes=400_000, settings=(("batch_size", 4000), *SHORT))
+STAR = replace(SHAPES["star"], nodes=60_000, settings=SHORT)
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    results = tmp_path_factory.mktemp("promise") / "results"
+    share_cache(results, tmp_path_factory)
+    for folder in on_disk():
+        with Series(results, folder) as opened:
+            configs = [config_of(opened, name, make(folder, HUBS), HUBS, "+64MiB") for name in ("dgl-ondisk", "ginex")]
+            opened.prepare(configs, make(folder, HUBS))
+            yield opened
+
+
+@needs_cap
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("name", "shape"), [("dgl-ondisk", HUBS), ("gnndrive", HUBS), ("pyg+", TRAINED), ("pagraph+pp", STAR)],
+    ids=["dgl-ondisk-hubs", "gnndrive-hubs", "pyg+-trained", "pagraph+pp-star"],
+)  # fmt: skip
+def test_what_fits_in_the_plan_never_dies(series: Series, name: str, shape: Shape) -> None:
+    if name.startswith("dgl"):
+        pytest.importorskip("dgl", reason="DGL is not installed")
+    dataset = make(series.data_root, shape)
+    least = least_budget(series, config_of(series, name, dataset, shape, "+64MiB"), dataset)
+    assert least is not None
+    record = execute(series, config_of(series, name, dataset, shape, f"+{least}"), dataset)
+    assert judged(record) == "kept", record.reason
+    assert record.memory.oom_kills == 0
+    planned = {item.name: item.bytes for item in record.memory.plan if item.tier == "host"}
+    assert planned["reserve"] == reserve_bytes(least) and sum(planned.values()) <= least
+    if name == "gnndrive":
+        assert "extractors 1 instead of 4" in record.notes["lowered_to_fit"]
+
+
+@needs_cap
+def test_less_than_the_plan_accepts_is_refused_by_the_plan(series: Series) -> None:
+    dataset = make(series.data_root, HUBS)
+    record = execute(series, config_of(series, "in-memory", dataset, HUBS, f"+{4 * MIB}"), dataset)
+    assert judged(record) == "refused" and record.memory.oom_kills == 0
+    assert "plan_was_kept" not in {rule.name for rule in record.verdict_rules}
+
+
+THREADS = """
+import sys, threading
+import numpy as np
+from systems.engine.memory import share_one_heap
+if sys.argv[1] == "one":
+    share_one_heap()
+start = threading.Barrier(6)
+def work():
+    start.wait()
+    held = [bytearray(100_000) for _ in range(20)]
+    start.wait()
+threads = [threading.Thread(target=work) for _ in range(6)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+import ctypes
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="needs glibc")
+@pytest.mark.parametrize("heaps", ["one", "many"])
+def test_threads_of_a_worker_share_one_heap(tmp_path: Path, heaps: str) -> None:
+    subprocess.run([sys.executable, "-c", THREADS, heaps, str(tmp_path / "info")], check=True, timeout=60)
+    count = (tmp_path / "info").read_text().count("<heap nr=")
+    assert (count == 1) == (heaps == "one")
+
+
+POPULATE = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+from harness.holder import populate_libraries
+populate_libraries()
+"""
+
+
+def test_the_holder_reads_libraries_whole() -> None:
+    """Pages that nobody has touched would be charged to the first run that does."""
+    from systems import _native
+
+    for folder in on_disk():
+        library = folder / Path(_native.__file__).name
+        library.write_bytes(Path(_native.__file__).read_bytes())
+        evict(library)
+        assert resident_bytes(library) == 0
+        subprocess.run([sys.executable, "-c", POPULATE, str(library)], check=True, timeout=60)
+        assert resident_bytes(library) >= library.stat().st_size

@@ -1,0 +1,209 @@
+"""A run says what it is doing: at least every five seconds, with share, rate and time left, at no cost to its clock."""
+
+from __future__ import annotations
+
+import math
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import results
+from harness.board import Board, Reading
+from harness.progress import Meter, Progress, during, stages
+from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, share_cache
+from tests.support import make_tiny
+
+PROMISED_S = 5.0
+
+
+def test_a_reading_says_share_rate_and_time_left() -> None:
+    meter = Meter()
+    assert meter.line(Reading("epoch 1", 0, 400, "mini-batches"), 10.0) == "epoch 1: 0 of 400 mini-batches, 0 %"
+    told = meter.line(Reading("epoch 1", 100, 400, "mini-batches"), 15.0)
+    assert told == "epoch 1: 100 of 400 mini-batches, 25 %, 20/s, 15 s left"
+    # Other work begins anew, whatever came before.
+    assert meter.line(Reading("preparing: packing", 0.5, 1.0), 20.0) == "preparing: packing: 50 %"
+    assert meter.line(Reading("preparing: packing", 0.75, 1.0), 80.0) == "preparing: packing: 75 %, 60 s left"
+    assert meter.line(Reading("preparing: packing", 0.76, 1.0), 2680.0).endswith("76 %, 41 min left")
+    assert meter.line(Reading("evicting"), 90.0) == "evicting"
+    assert meter.line(Reading("evicting"), 97.0) == "evicting, 7 s"
+    assert meter.line(Reading("searching", math.nan, 1.0), 98.0) == "searching"
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 100)), min_size=1, max_size=20))
+def test_any_reading_can_be_told(steps: list[tuple[float, float]]) -> None:
+    """Shares above one, standing still and going back are a worker's mistakes, and no reason to fail."""
+    meter, now = Meter(), 0.0
+    for done, seconds in steps:
+        now += seconds
+        share = re.search(r"(\d+) %", meter.line(Reading("part", done, 1.0), now))
+        assert share is not None and 0 <= int(share[1]) <= 100
+
+
+WRITING = """
+import sys
+from harness.board import Board
+board = Board.attach(sys.argv[1])
+board.stage("packing rows" + 40 * " and rows", 0.5)
+board.stage("packing rows", 0.25)
+print(flush=True)
+sys.stdin.readline()
+board.begin(8)
+board.count(6)
+"""
+
+
+def test_a_board_is_seen_by_another_process_and_one_that_is_not_there_is_nobodys() -> None:
+    with Board.create(f"board-{os.getpid()}") as board:
+        assert board.read("starting") == Reading("starting")
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITING, str(board.name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            cwd=REPOSITORY,
+        )  # fmt: skip
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert board.read("preparing") == Reading("preparing: packing rows", 0.25, 1.0)
+        child.communicate(b"\n")
+        found = board.read("epoch 2")
+        assert child.returncode == 0 and found == Reading("epoch 2", 6, 8, "mini-batches") and found.share == 0.75
+    nobodys = Board.attach("there is none")
+    nobodys.begin(3)
+    nobodys.count(1)
+    assert nobodys.read("").share == pytest.approx(1 / 3)
+
+
+COUNTING = """
+import ctypes, gc, os, struct, sys
+from harness.board import Board
+
+# A filter of the kernel: whatever system call is made from here on, but exit_group, ends the process.
+exit_group = {"x86_64": 231, "aarch64": 94}[os.uname().machine]
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, exit_group), (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x80000000)]
+lines = b"".join(struct.pack("HBBI", *line) for line in code)
+held = ctypes.create_string_buffer(lines, len(lines))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(held)))
+prctl, leave, call = ctypes.CDLL(None, use_errno=True).prctl, os._exit, os.getppid
+
+def counted(board, more):
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    gc.disable()
+    count = board.count
+    if prctl(38, 1, 0, 0, 0) or prctl(22, 2, program, 0, 0):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP by a filter
+        leave(77)
+    for number in range(100_001):
+        count(number)
+    if more:
+        call()
+    leave(0)
+
+with Board.create(f"count-{os.getpid()}") as board:
+    board.begin(100_000)
+    print(counted(board, False), int(board.read("").done), counted(board, True))
+"""
+
+
+def test_counting_a_mini_batch_is_no_system_call() -> None:
+    """The kernel ends a process that makes any; the same program with one more is ended."""
+    done = subprocess.run([sys.executable, "-c", COUNTING], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    plain, number, more = map(int, done.stdout.split())
+    if plain == 77:
+        pytest.skip("this kernel takes no seccomp filter")
+    assert (plain, number) == (0, 100_000) and more == -signal.SIGSYS
+
+
+SILENT = """
+import sys, time
+from harness.progress import Progress, during
+from harness.board import Reading
+with Progress(every_s=0.6) as progress:
+    progress.title("run 1/2")
+    progress("profiling")
+    time.sleep(1.9)
+    began = time.monotonic()
+    with during(progress, lambda: Reading("epoch 0", 10 * (time.monotonic() - began), 40, "mini-batches")):
+        time.sleep(2.2)
+"""
+
+
+def test_a_step_that_takes_long_is_told_again_and_how_far_it_is() -> None:
+    done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    lines = [re.sub(r"^\[ *[0-9.]+ s\] ", "", line) for line in done.stderr.splitlines()]
+    assert lines[:2] == ["run 1/2", "run 1/2: profiling"] and done.stdout == ""
+    assert any(re.fullmatch(r"run 1/2: profiling, \d s", line) for line in lines), lines
+    how_far = r"run 1/2: epoch 0: \d+ of 40 mini-batches, \d+ %, 1?\d(\.\d+)?/s, \d s left"
+    assert any(re.fullmatch(how_far, line) for line in lines), lines
+
+
+def test_a_terminal_has_one_line_that_is_renewed() -> None:
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-c", SILENT], stderr=theirs, cwd=REPOSITORY)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 4096)
+        except OSError:
+            break
+    os.close(ours)
+    assert child.wait() == 0
+    lines = shown.decode().split("\r\x1b[2K")
+    assert sum(line.endswith("\n") for line in lines) == 1, "the title stays, all else is renewed"
+    assert sum("mini-batches" in line for line in lines) >= 3
+    assert lines[-1] == "", "nothing is left of it"
+
+
+def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFixture[str]) -> None:
+    with Progress(quiet=True, every_s=0.1) as progress:
+        progress("a step")
+        progress.stage("writing", 0.5)
+        with during(progress, "evicting"):
+            time.sleep(0.7)
+    assert capfd.readouterr() == ("", "")
+    said: list[str] = []
+    with during(said.append, "evicting"):
+        tell = stages(said.append)
+        tell("edges", 0.0)
+        tell("edges", 0.5)
+    assert said == ["edges"]
+
+
+def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Six seconds of preparation and four of an epoch: gaps between lines of stderr, and the telemetry's progress."""
+    share_cache(tmp_path / "results", tmp_path_factory)
+    make_tiny(tmp_path / "data" / "tiny", nodes=2000, edges=20_000, dim=16)
+    arguments = (
+        "run", MISBEHAVING, "--dataset", "tiny", "--fanout", "3,3", "--batch-size", "1", "--max-batches", "6",
+        "--epochs", "1", "--warmup", "0", "--device", "emulated:null", "--device-memory", "1MiB", "--hidden", "16",
+        "--isolation", "none", "-o", "prepare_seconds=6", "-o", "extract_seconds=0.7",
+    )  # fmt: skip
+    run = subprocess.Popen(
+        command(*arguments), env=environment(tmp_path / "data", tmp_path / "results"), text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert run.stderr is not None
+    heard, lines = [], []
+    for line in run.stderr:
+        heard.append(time.monotonic())
+        lines.append(line)
+    assert run.wait() == 0, lines
+    assert max(np.diff(heard)) <= PROMISED_S, lines
+    assert any(re.search(r"preparing: sleeping: \d+ %, \d s left", line) for line in lines), lines
+    assert any(re.search(r"epoch 0: \d of 6 mini-batches, \d+ %, [0-9.]+/s, \d s left", line) for line in lines), lines
+    (folder,) = results.runs_folder(tmp_path / "results").iterdir()
+    table = results.telemetry(folder)
+    preparing, epoch = (table.loc[part, "progress"].dropna() for part in (table["t"] < 0, table["epoch"] == 0))
+    for share in (preparing, epoch):
+        rising = share.loc[: share.idxmax()]  # before an epoch's first gate opens nothing of it is done
+        assert share.between(0, 1).all() and share.max() > 0.7 and rising.is_monotonic_increasing

@@ -1,0 +1,57 @@
+"""A run whose budget holds neither the graph nor the features is told from the papers' settings in every table."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from harness.cli.table import headline_table, summary_lines
+from harness.context import context_of
+from harness.record import Record, class_of
+from harness.report.headline import headline
+from harness.report.standings import settings_of
+from harness.verdict import rules
+from tests.harness.records import make_record
+
+LABEL = "storage-bound, topology outside"
+
+
+def record_with(ratio: float | None, system: str = "ginex") -> Record:
+    record = make_record(system, [1.0, 1.1, 1.2])
+    record.memory.budget_bytes = 64 << 20
+    record.summary.topology_over_budget = ratio
+    return record
+
+
+@pytest.mark.parametrize(("ratio", "ok", "said"), [
+    (2.6, True, "2.60 x the host budget and does not fit: not the papers' setting"),
+    (0.2, True, "0.20 x the host budget and fits: the papers' setting"),
+    (None, False, "could not be judged: the graph's size is not known"),
+])  # fmt: skip
+def test_the_rule_names_the_graph_and_bends_only_where_nobody_knows_it(
+    ratio: float | None, ok: bool, said: str
+) -> None:
+    (rule,) = (entry for entry in rules() if entry.name == "topology_is_told")
+    record = record_with(ratio)
+    finding = rule.check(record, context_of(record))
+    assert finding is not None and finding.ok is ok and said in finding.detail
+    record.memory.budget_bytes = None
+    assert rule.check(record, context_of(record)) is None
+
+
+def test_every_table_names_it_and_none_does_where_the_graph_fits() -> None:
+    outside, inside = record_with(2.6), record_with(0.2, "gnndrive")
+    assert outside.class_label == class_of(outside.to_json()) == LABEL
+    assert inside.class_label == class_of(inside.to_json()) == "storage-bound"
+    assert any(LABEL in line and "topology 2.60 x host budget" in line for line in summary_lines(outside))
+    for record, times in ((outside, 1), (inside, 0)):
+        text = io.StringIO()
+        Console(file=text, width=400).print(headline_table([record], "t"))
+        assert text.getvalue().count(LABEL) == times
+        plain = [record.to_json()]
+        told = headline(settings_of(plain), plain).first
+        assert told is not None
+        assert sum("The graph is 2.6 x the host budget" in note for note in told.notes) == times
+        assert [row.storage == LABEL for row in told.rows] == [times == 1]
