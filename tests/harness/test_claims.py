@@ -20,13 +20,14 @@ from harness.claims.measured import Measured, Number, added, ratio, saved
 from harness.claims.published import FILE, Claim, check, claims, distance, find_claim
 from harness.claims.query import queries, register
 from harness.cli import build_app
-from harness.experiment import check_options
+from harness.experiment import check_options, load_experiment
 from harness.figures.base import catalogue
 from harness.figures.evidence import load_evidence
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 
 MODEL = find_claim("gd-01")
+QUICK = load_experiment("quick")
 
 
 def row(value: str, unit: str = "x", tolerance: str = "factor 2", bound: str = "", neutral: str | None = None) -> Claim:
@@ -42,7 +43,8 @@ def made(system: str, seconds: list[float], **config: Any) -> Any:
     """A record of the headline's cell of a system under `quick`."""
     asked = {"extractors": 2} if system == "gnndrive" else {}
     options = check_options(system, {**asked, **config.pop("options", {})})
-    record = make_record(system, seconds, **{"max_batches": 80, "memory": "+64MiB", "options": options, **config})
+    asked_of_all = {"max_batches": QUICK.run["max_batches"], "memory": QUICK.run["memory"]}
+    record = make_record(system, seconds, **{**asked_of_all, "options": options, **config})
     record.config.dataset.name = "kron-2m"
     return record
 

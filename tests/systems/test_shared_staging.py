@@ -17,11 +17,40 @@ import torch
 from systems.engine import RowReader
 from systems.engine.shared_staging import SharedStaging, StagingClosed
 from systems.gnndrive.shared_extractor import SharedStagedExtractor
-from tests.systems.test_gnndrive import LateAccelerator
+from workloads.accelerator import CpuAccelerator, Event
 
 pytestmark = pytest.mark.timeout(60)
 
 ROW = 512
+
+
+class HeldEvent(Event):
+    """A copy that moves no byte before somebody waits for it: whoever does not wait reads old bytes."""
+
+    def __init__(self, move: Callable[[], object]) -> None:
+        super().__init__(0.0)
+        self._move: Callable[[], object] | None = move
+
+    def wait(self) -> None:
+        if self._move is not None:
+            self._move()
+        self._move = None
+
+    def done(self) -> bool:
+        return self._move is None
+
+
+class HeldAccelerator(CpuAccelerator):
+    """A device whose copies hold their segments until they are waited for, however slow or busy the machine is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind = "emulated"
+        self.staged_bytes = 0
+
+    def copy(self, dst, src, dst_rows=None, *, batch=-1):  # type: ignore[no-untyped-def, override]
+        parent = super().copy
+        return HeldEvent(lambda: parent(dst, src, dst_rows))
 
 
 def shared(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -202,7 +231,7 @@ def test_extractors_of_two_processes_load_the_same_rows_with_late_copies(tmp_pat
     for party, staging in enumerate(stagings):
         reader = RowReader(path, data_offset=0, num_rows=600, row_bytes=ROW, depth=16)
         device = torch.zeros(600, ROW, dtype=torch.uint8)
-        extractor = SharedStagedExtractor(reader, device, staging, LateAccelerator(), share_rows=share_rows)
+        extractor = SharedStagedExtractor(reader, device, staging, HeldAccelerator(), share_rows=share_rows)
         stats, _ = extractor.load(nodes, np.arange(600), 0)
         assert np.array_equal(device.numpy(), table[nodes])
         assert stats.unique_rows == 600 - staging.found
