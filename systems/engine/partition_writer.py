@@ -24,6 +24,7 @@ from systems.engine.direct_files import io_failed
 from systems.engine.memory import aligned_empty
 from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
 from systems.engine.partitioned import FEATURES, PAGE, TOPOLOGY, Bytes, Ids, Layout, pages, sectors, told
+from systems.interface import Progress, silent
 from workloads.errors import DatasetError
 from workloads.workload import Workload
 
@@ -45,16 +46,20 @@ class Moved:
 
 
 def write_partitions(
-    workload: Workload, layout: Layout, partition_of: Bytes, folder: Path, *, memory_bytes: int, threads: int = 1
-) -> Moved:
+    workload: Workload, layout: Layout, partition_of: Bytes, folder: Path, *, memory_bytes: int, threads: int = 1,
+    progress: Progress = silent,
+) -> Moved:  # fmt: skip
     """Write both files within `memory_bytes` (at least `LEAST_BYTES`) beside `indptr`.
+
+    Args:
+        progress: told which share of each pass is done.
 
     Raises:
         DataIOError: a file of the dataset is truncated or cannot be read, or one of ours cannot be written.
         OSError: the disk is full (before anything is written, where the file system can reserve).
         DatasetError: the graph's arrays contradict each other.
     """
-    writer = _Writer(workload, layout, partition_of, folder, max(memory_bytes, LEAST_BYTES), threads)
+    writer = _Writer(workload, layout, partition_of, folder, max(memory_bytes, LEAST_BYTES), threads, progress)
     writer.topology()
     writer.features()
     layout.save(folder)
@@ -65,9 +70,11 @@ class _Writer:
     """One cutting of a graph: what it holds, and one method a pass."""
 
     def __init__(
-        self, workload: Workload, layout: Layout, partition_of: Bytes, folder: Path, memory_bytes: int, threads: int
-    ) -> None:
+        self, workload: Workload, layout: Layout, partition_of: Bytes, folder: Path, memory_bytes: int, threads: int,
+        progress: Progress,
+    ) -> None:  # fmt: skip
         self.moved = Moved()
+        self._progress = progress
         self._workload, self._layout, self._folder, self._threads = workload, layout, folder, threads
         self._partition_of = partition_of
         self._memory = memory_bytes - memory_bytes // 8  # the rest: threads, rings and arrays of a piece
@@ -91,11 +98,15 @@ class _Writer:
                 with told(self._workload):
                     lists.lists(*run, self._partition_of)
                 _check(lists, scratch)
+                self._progress(
+                    "spreading lists by partition", (run[2] + len(run[3])) / self._workload.dataset.num_edges
+                )
         sections = np.array([0, layout.buckets_begin, layout.topology_file_bytes], dtype=np.int64)
         source = _Pieces(scratch, int(bounds[-1]), self._piece, self.moved.reads)
         path = self._folder / TOPOLOGY
         with self._spread(path, sections, self._memory // 4) as out, told(self._workload):
             for k, count in enumerate(edges.tolist()):
+                self._progress("writing edge buckets", k / len(edges))
                 self._write_nodes(out, k, indptr)
                 self._write_row(out, k, source.take(count * self._item))
                 _check(out, path)
@@ -194,6 +205,7 @@ class _Writer:
                 table = as_rows(piece, row)
                 out.rows(table, self._partition_of[first : first + len(table)])
                 _check(out, path)
+                self._progress("spreading feature rows by partition", (first + len(table)) / dataset.num_nodes)
 
     @contextmanager
     def _spread(self, path: Path, bounds: Ids, memory_bytes: int) -> Iterator[_native.Spread]:

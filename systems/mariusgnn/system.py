@@ -130,7 +130,7 @@ class MariusGnn(System):
         memory = self._sizes.plan.total("host") - HELD_BYTES * nodes
         moved = write_partitions(
             self.workload, self._layout, self._assign(), folder, memory_bytes=min(memory, _WRITE_BYTES),
-            threads=self.runtime.cores,
+            threads=self.runtime.cores, progress=self.runtime.progress,
         )  # fmt: skip
         return {
             "reads": moved.reads.requests, "bytes_read": moved.reads.bytes_read,

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from systems import _native
 from systems.engine.partition_writer import LEAST_BYTES, Moved, write_partitions
 from systems.engine.partitioned import FEATURES, TOPOLOGY, Layout, Partitions, count_buckets
+from systems.interface import Progress, silent
 from systems.mariusgnn.planner import HELD_BYTES, max_edges
 from tests.support import make_tiny
 from tests.systems.support_systems import reference, run, running, workload_of
@@ -35,13 +36,16 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def written(
-    dataset: Dataset, folder: Path, memory_bytes: int, partitions: int = 9, moved: list[Moved] | None = None
-) -> tuple[Layout, np.ndarray]:
+    dataset: Dataset, folder: Path, memory_bytes: int, partitions: int = 9, moved: list[Moved] | None = None,
+    progress: Progress = silent,
+) -> tuple[Layout, np.ndarray]:  # fmt: skip
     workload = workload_of(dataset)
     parts = Partitions.of(workload, partitions)
     partition_of = parts.assign(dataset.load("train"), 0)
     layout = Layout(parts, count_buckets(workload, parts, partition_of, memory_bytes=memory_bytes))
-    asked = write_partitions(workload, layout, partition_of, folder, memory_bytes=memory_bytes)
+    asked = write_partitions(
+        workload, layout, partition_of, folder, memory_bytes=memory_bytes, progress=progress
+    )  # fmt: skip
     if moved is not None:
         moved.append(asked)
     return layout, partition_of
@@ -82,6 +86,18 @@ def test_every_row_and_every_edge_is_written_once_in_its_place(
 ) -> None:
     layout, partition_of = written(graph, tmp_path, memory_bytes)
     assert_as_by_hand(graph, layout, partition_of, tmp_path)
+
+
+def test_each_pass_tells_its_share_up_to_its_end(graph: Dataset, tmp_path: Path) -> None:
+    told: dict[str, list[float]] = {}
+    written(graph, tmp_path, 1, progress=lambda text, share: told.setdefault(text, []).append(share))
+    assert list(told) == [
+        "spreading lists by partition", "writing edge buckets", "spreading feature rows by partition",
+    ]  # fmt: skip
+    for shares in told.values():
+        assert len(shares) > 3 and shares == sorted(shares) and 0 <= shares[0] < 0.5
+    lists, buckets, rows = told.values()
+    assert lists[-1] == rows[-1] == 1.0 and buckets == [k / 9 for k in range(9)]
 
 
 def shaped(path: Path, shape: str, nodes: int, dim: int, index_dtype: str) -> Dataset:
