@@ -4,8 +4,9 @@
 
 Prints Markdown. Everything is a prediction. DiskGNN's paper says what an epoch of papers100M takes and reads with it
 and with Ginex (Table 1: features of 512 bytes, a tenth of them in memory): the predictions for that setting stand
-beside those, each with its error, Ginex with the superbatch of its own paper. Systems are listed by name and not
-ranked as long as one of the four is off by more than `--within`; the exit code is 1 then.
+beside those, each with its error, Ginex with the superbatch of its own paper, and where memory refuses that with the
+largest that fits. Systems are listed by name and not ranked as long as one of the four is off by more than `--within`;
+the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from harness.ssd.whatif import device_of
 PUBLISHED_GB = {"ginex": 484.0, "diskgnn": 73.9}
 PUBLISHED_S = {"ginex": 580.0, "diskgnn": 76.3}
 # Ginex, Section 5.3: its superbatch for papers100M. (Its runtime files are 100 GB there, with fan-outs of 10.)
-OPTIONS = {"ginex": {"superbatch": 3300, "runtime_files": "300GiB"}}
+RUNTIME_FILES = {"runtime_files": "300GiB"}
+OPTIONS = {"ginex": {"superbatch": 3300, **RUNTIME_FILES}}
 PAGE = 4096
 
 
@@ -53,8 +55,6 @@ def table(found: Advice) -> None:
 
 def beside_published(found: Advice, within: float) -> bool:
     """Print predicted and published volumes and times; whether all are within a factor of `within`."""
-    print("| system | what | predicted | published | predicted over published |")
-    print("| --- | --- | ---: | ---: | ---: |")
     sound = True
     for entry in sorted(found.ranked, key=lambda one: one.system):
         for what, unit, predicted, published in (
@@ -66,7 +66,7 @@ def beside_published(found: Advice, within: float) -> bool:
             print(f"| {entry.system} | {what} | {predicted:,.0f} {unit} | {published:,.1f} {unit} | {ratio:.2f} |")
     for entry in found.refused:
         print(f"| {entry.system} | refused | {entry.refused} | | |")
-    return sound and not found.refused
+    return sound
 
 
 def main() -> int:
@@ -98,12 +98,20 @@ def main() -> int:
         print(f"{count:,} mini-batches of {rows / count:,.0f} rows\n")
         table(found)
     graph = replace(GRAPHS["papers100m"], dim=128, dtype="float32")
-    found, _ = advise_published(
-        graph, settings, profile, epochs=chosen.epochs, batches=chosen.batches, cores=chosen.cores,
-        systems=list(PUBLISHED_GB), options=OPTIONS,
-    )  # fmt: skip
     print("## papers100m beside DiskGNN's Table 1\n")
-    sound = beside_published(found, chosen.within)
+    print("| system | what | predicted | published | predicted over published |")
+    print("| --- | --- | ---: | ---: | ---: |")
+    systems, options, sound = list(PUBLISHED_GB), OPTIONS, True
+    while systems:
+        found, _ = advise_published(
+            graph, settings, profile, epochs=chosen.epochs, batches=chosen.batches, cores=chosen.cores,
+            systems=systems, options=options,
+        )  # fmt: skip
+        sound &= beside_published(found, chosen.within)
+        refused = [entry.system for entry in found.refused]
+        if refused == systems:  # with every option that there is to leave out
+            return 1
+        systems, options = refused, {"ginex": RUNTIME_FILES}
     print(f"\n{'all' if sound else 'not all'} within a factor of {chosen.within}", end="")
     print("" if sound else ": the order of these systems at full size is not known")
     return 0 if sound else 1
