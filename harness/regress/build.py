@@ -26,8 +26,10 @@ Progress = Callable[[str], None]
 LOCK_FILE = "requirements.lock"
 LAYERS = ("workloads", "systems")
 # What a native module is made of.
-_SOURCES = ("workloads/native", "systems/native", "CMakeLists.txt", LOCK_FILE)
+SOURCES = ("workloads/native", "systems/native", "CMakeLists.txt", LOCK_FILE)
 _RUNNING = Path(__file__).resolve().parent.parent.parent
+#: Where setup notes the committed sources of the modules that it installed.
+INSTALLED_SOURCES = Path(sys.prefix) / "native-sources"
 _CHECK = "import harness.cli, workloads._native, systems._native; print(harness.__file__)"
 
 
@@ -131,6 +133,8 @@ class _Maker:
         key = self.native_key()
         kept = self._cache / "native" / key
         if not (kept / "built").is_file():
+            self._keep_installed(key, kept)
+        if not (kept / "built").is_file():
             self._progress(f"{self._side} {self._commit[:12]}: native modules (a minute or two)")
             shutil.rmtree(kept, ignore_errors=True)
             work = self._cache / "native" / f"{key}.work"
@@ -165,10 +169,22 @@ class _Maker:
             for module in sorted((kept / layer).glob("_native*.so")):
                 shutil.copy2(module, self._tree / layer)
 
+    def _keep_installed(self, key: str, kept: Path) -> None:
+        """Keep the running installation's modules where setup built them from these very sources."""
+        if not INSTALLED_SOURCES.is_file() or _native_key(INSTALLED_SOURCES.read_text("utf-8").splitlines()) != key:
+            return
+        installed = Path(sysconfig.get_path("platlib"))
+        found = {layer: sorted((installed / layer).glob("_native*.so")) for layer in LAYERS}
+        if not all(found.values()):
+            return
+        for layer, modules in found.items():
+            (kept / layer).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(modules[0], kept / layer)
+        (kept / "built").touch()
+
     def native_key(self) -> str:
         """Identity of the native modules: their sources, the packages and the interpreter."""
-        parts = [self._repository.object_at(self._commit, path) or "-" for path in _SOURCES]
-        return hashlib.sha256("\n".join([*parts, sys.version]).encode()).hexdigest()[:16]
+        return _native_key([self._repository.object_at(self._commit, path) or "-" for path in SOURCES])
 
     def environment(self, folder: Path, packages: Path) -> None:
         """A python of its own: the tree first, then the packages, and no import hook of another installation."""
@@ -206,6 +222,10 @@ class _Maker:
             f"{self._side} {self._commit[:12]} cannot be built: {why}",
             f"see {log}" if log.exists() else "choose another commit",
         )
+
+
+def _native_key(objects: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join([*objects, sys.version]).encode()).hexdigest()[:16]
 
 
 _PURE = "import sysconfig; p = sysconfig.get_paths(); print(p['purelib']); print(p['platlib'])"

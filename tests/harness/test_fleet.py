@@ -25,7 +25,7 @@ from tests.support import make_tiny
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install outcore[hosts]")
 # Ray's own processes take long to start, and to notice that one is gone.
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 EXPERIMENT: dict[str, Any] = {
     "name": "fleet",

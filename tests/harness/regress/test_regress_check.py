@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 
 from harness.cli import main
-from harness.regress.build import LAYERS, _Maker, build
+from harness.regress.build import SOURCES, BuildError, build
 from harness.regress.git import Repository
 from tests.harness.regress.git_made import commit, git
 
@@ -44,18 +43,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def cache(clone: Path, tmp_path: Path) -> Path:
-    """A cache that has this machine's native modules for the clone's sources, as an earlier check would leave them."""
-    found = Repository(clone)
-    maker = _Maker(found, found.commit("HEAD"), tmp_path / "cache", clone, tmp_path / "log", "base", print)
-    kept = tmp_path / "cache" / "native" / maker.native_key()
-    installed = Path(sysconfig.get_path("platlib"))
-    for layer in LAYERS:
-        (kept / layer).mkdir(parents=True)
-        modules = sorted((installed / layer).glob("_native*.so"))
-        assert modules, "the native modules are not installed"
-        shutil.copy2(modules[0], kept / layer)
-    (kept / "built").touch()
+def cache(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache to build in; the installed modules are said to be of the clone's sources, so that nothing is compiled."""
+    sources = tmp_path / "native-sources"
+    sources.write_text(git(clone, "rev-parse", *(f"HEAD:{path}" for path in SOURCES)) + "\n")
+    monkeypatch.setattr("harness.regress.build.INSTALLED_SOURCES", sources)
     return tmp_path / "cache"
 
 
@@ -95,3 +87,12 @@ def test_a_commit_is_built_once(clone: Path, cache: Path):
     code = "import harness, systems._native; print(harness.__file__)"
     where = subprocess.run([built.python, "-c", code], capture_output=True, text=True, cwd="/", check=True).stdout
     assert where.startswith(str(built.tree))
+
+
+def test_installed_modules_of_other_sources_are_not_taken(clone: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
+    noted = cache.parent / "native-sources"
+    noted.write_text(noted.read_text().replace("\n", "0\n", 1))
+    monkeypatch.setattr("harness.regress.build.shutil.which", lambda name, path: None)
+    found = Repository(clone)
+    with pytest.raises(BuildError, match="no cmake"):
+        build(found, found.commit("HEAD"), cache, "head")
