@@ -73,7 +73,7 @@ def main() -> int:
             return SYSTEM(workload, runtime, MemoryBudget(budget), chosen, StageClock())
 
         whole = fio(
-            dataset.file("features"), pattern="read", block=REQUEST, depth=args.depth, seconds=args.seconds
+            dataset.file("features"), pattern="sequential", block=REQUEST, depth=args.depth, seconds=args.seconds
         )["bytes_per_s"]  # fmt: skip
         slowest = 1e9
         for number, budget in enumerate(args.memory):

@@ -51,15 +51,20 @@ def main(argv: list[str]) -> int:
 
 
 def _report(pipe: Path, world: int, error: object) -> None:
-    """Tell of the rank that was ended from outside; one that could say why itself has done so."""
+    """Tell of the rank that was ended from outside; one that could say why itself has done so.
+
+    Ranks that left because it went may be found at the same moment, with any timestamp; torchrun ends others itself.
+    """
     import os
 
     from harness.protocol import Channel, Failed
 
     failures = getattr(error, "failures", {})
-    rank, first = min(failures.items(), key=lambda entry: entry[1].timestamp)
-    if first.exitcode >= 0:
+    killed = {rank: entry for rank, entry in failures.items() if entry.exitcode < 0}
+    first_cause = {rank: entry for rank, entry in killed.items() if entry.exitcode != -signal.SIGTERM} or killed
+    if not first_cause:
         return
+    rank, first = min(first_cause.items(), key=lambda entry: entry[1].timestamp)
     name = signal.Signals(-first.exitcode).name
     handle = os.open(pipe, os.O_WRONLY)
     try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harness.joint import Joint
     from harness.protocol import Channel, WorkerSpec
     from systems.interface import Batch, System
+    from workloads.ranks import RankGroup
 
 _PR_SET_PDEATHSIG = 1
 
@@ -278,10 +279,14 @@ def main(argv: list[str]) -> int:
             with in_use(Path(spec.artefacts)):
                 run = Run(spec, joint, board)
                 run.execute()
+        if group is not None:
+            group.close()
         return 0
     except PeerLost:
         traceback.print_exc()
-        return 1  # the rank that went, or torchrun for it, says why
+        return _leave(group, 1)  # the rank that went, or torchrun for it, says why
+    except SystemExit as ended:  # SIGTERM
+        return _leave(group, int(ended.code or 0))
     except OutcoreError as error:
         traceback.print_exc()
         failed = Failed(kind=error.kind, message=error.message, fix=error.fix)
@@ -292,8 +297,20 @@ def main(argv: list[str]) -> int:
     if run is not None:
         failed = failed.model_copy(update={"notes": run.notes()})
     channel.send(failed)
-    # The group is not left on a failure: taking part in that, too, needs all ranks, and torchrun ends the others.
-    return 1
+    return _leave(group, 1)
+
+
+def _leave(group: RankGroup | None, code: int) -> int:
+    """The exit code of a run that did not come to its end; a rank of several exits with it at once.
+
+    Leaving the group properly takes all ranks. An interpreter that ends while gloo's threads hold its tensors may be
+    ended by SIGABRT, and that would be told instead of the reason.
+    """
+    if group is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _channel(events: str, go: str) -> Channel:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +52,9 @@ class Misbehaving(System):
         return Plan((PlanItem("features", nbytes),)).require(self.info.name, self.budget, "raise memory")
 
     def prepare(self) -> None:
-        """Load everything."""
+        """Load everything; ranks tell at the interpreter's end whether they are still in their group."""
+        if self.runtime.world > 1:
+            atexit.register(lambda: print("still in the group:", torch.distributed.is_initialized(), file=sys.stderr))
         for step in range(20 if self.options.prepare_seconds else 0):
             self.runtime.progress("sleeping", step / 20)
             time.sleep(self.options.prepare_seconds / 20)

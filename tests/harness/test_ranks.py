@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from harness import results
 from harness.joint import merged_plan, summed
 from harness.orchestrator import execute
+from harness.ranks import _report
 from harness.record import PlannedBuffer, Record
 from harness.series import Series
 from systems.engine.partition import Partitioning
@@ -64,6 +68,16 @@ def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
     device = next(item for item in record.memory.plan if item.tier == "device")
     slots = int(record.notes["feature_buffer"].split()[0])
     assert device.bytes == 2 * (-(-slots * 64 * 4 // 4096) * 4096)
+
+
+@pytest.mark.parametrize(("behaviour", "told"), [("good", ["False", "False"]), ("io", [])])
+def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: str, told: list[str]) -> None:
+    """Else gloo's threads and the interpreter's end meet, and a good run is ended by SIGABRT now and then."""
+    record = run(series, MISBEHAVING, ranks=2, options={"behaviour": behaviour, "rank": 1})
+    assert record.status == ("ok" if behaviour == "good" else "failed"), record.reason
+    log = (results.find(series.results_root, record.run_id) / "worker.log").read_text()
+    assert re.findall("still in the group: (.*)", log) == told
+    assert "terminate called" not in log
 
 
 STAGED: dict[str, Any] = {
@@ -123,6 +137,24 @@ def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) 
     assert record.reason.startswith("rank 1 of 3 was ended by SIGKILL, and the others with it")
     assert not caps_of(record.run_id.replace("-", ".")[:20]) and not workers_of(series.results_root)
     assert record.duration_s < 60
+
+
+@pytest.mark.parametrize(
+    ("failures", "told"),
+    [
+        ({0: (1, 5), 1: (-9, 7)}, "rank 1 of 3 was ended by SIGKILL"),  # rank 0 left because rank 1 went
+        ({0: (-15, 5), 2: (-11, 7)}, "rank 2 of 3 was ended by SIGSEGV"),
+        ({0: (-9, 8), 1: (-6, 7)}, "rank 1 of 3 was ended by SIGABRT"),
+        ({1: (-15, 5)}, "rank 1 of 3 was ended by SIGTERM"),
+        ({0: (1, 5)}, ""),
+    ],
+)
+def test_the_rank_that_was_ended_first_is_told(tmp_path: Path, failures: dict[int, tuple[int, int]], told: str) -> None:
+    found = {rank: SimpleNamespace(exitcode=code, timestamp=at) for rank, (code, at) in failures.items()}
+    pipe = tmp_path / "events"
+    pipe.touch()
+    _report(pipe, 3, SimpleNamespace(failures=found))
+    assert told in pipe.read_text() and bool(pipe.read_text()) == bool(told)
 
 
 def test_what_one_rank_says_of_its_failure_is_what_is_told(series: Series) -> None:
