@@ -129,11 +129,11 @@ def _judge(system: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]], late
 def _ratio(inside: dict[str, Any], outside: dict[str, Any]) -> float:
     """Of epochs that took turns, each beside its own."""
     epochs = zip(inside["epochs"], outside["epochs"], strict=True)
-    return statistics.median(one["seconds"] / other["seconds"] for one, other in epochs if not one["warmup"])
+    return statistics.median(float(one["seconds"] / other["seconds"]) for one, other in epochs if not one["warmup"])
 
 
 def _epoch_s(record: dict[str, Any]) -> float:
-    return statistics.median(epoch["seconds"] for epoch in record["epochs"] if not epoch["warmup"])
+    return statistics.median(float(epoch["seconds"]) for epoch in record["epochs"] if not epoch["warmup"])
 
 
 def _first_batch_s(record: dict[str, Any]) -> float:

@@ -24,6 +24,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from harness.environment import describe
 from harness.figures.base import chosen, render
@@ -172,11 +173,11 @@ def decide(chosen: list[Block], levels: tuple[str, str], rules: Rules, most: int
                 continue
             pair.base.append(block[system, levels[0]])
             pair.head.append(_with_requests(block[system, levels[1]], extra))
-    sides = [
+    base, head = (
         {s: Cell(s, s, s, is_deterministic(s), getattr(pair, side)) for s, pair in pairs.items()}
         for side in ("base", "head")
-    ]
-    return compare(*sides, rules, paired=True).decision
+    )
+    return compare(base, head, rules, paired=True).decision
 
 
 def _with_requests(run: RunSample, extra: int) -> RunSample:
@@ -207,7 +208,7 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
     systems = sorted({system for system, _ in blocks[0]})
     most = pairs or max(LEAST_SAMPLES, int(budget_s / (2 * run_s * len(systems))))
     print(f"{len(blocks)} blocks of {', '.join(systems)}, {run_s:.1f} s a run; {most} pairs in {budget_s:.0f} s\n")
-    rows = []
+    rows: list[dict[str, Any]] = []
     grown = {level: _growth(blocks, systems, level) for level in LEVELS[1:]}
     for level, shares in grown.items():
         print(
@@ -269,7 +270,8 @@ def _growth(blocks: list[Block], systems: list[str], level: float) -> dict[str, 
 
     def growth(system: str) -> float:
         whole = _holding(blocks, level)
-        both = paired(*([block[system, name] for block in whole] for name in ("0", _name(level))), "epoch")
+        base, head = ([block[system, name] for block in whole] for name in ("0", _name(level)))
+        both = paired(base, head, "epoch")
         return median(after / before for before, after in both) - 1
 
     return {system: growth(system) for system in systems}

@@ -27,8 +27,8 @@ from harness.ssd.whatif import device_of
 PUBLISHED_GB = {"ginex": 484.0, "diskgnn": 73.9}
 PUBLISHED_S = {"ginex": 580.0, "diskgnn": 76.3}
 # Ginex, Section 5.3: its superbatch for papers100M. (Its runtime files are 100 GB there, with fan-outs of 10.)
-RUNTIME_FILES = {"runtime_files": "300GiB"}
-OPTIONS = {"ginex": {"superbatch": 3300, **RUNTIME_FILES}}
+RUNTIME_FILES: dict[str, object] = {"runtime_files": "300GiB"}
+OPTIONS: dict[str, dict[str, object]] = {"ginex": {"superbatch": 3300, **RUNTIME_FILES}}
 PAGE = 4096
 
 

@@ -58,7 +58,7 @@ def make_graph(path: Path, nodes: int, edges: int) -> Dataset:
         split = rng.permutation(nodes)[: nodes // 100].astype(np.int64)
         writer.write("train", np.sort(split))
         for part in ("valid", "test"):
-            writer.write(part, np.empty(0, dtype=np.int64))  # type: ignore[arg-type]
+            writer.write(part, np.empty(0, dtype=np.int64))
     return Dataset.open(path)
 
 
@@ -94,7 +94,7 @@ def command(dataset: Dataset, budget: int | None) -> list[str]:
 
 def ours(argv: list[str], dataset: Dataset) -> dict[str, Any]:
     for part in ("indptr", "indices"):
-        evict(dataset.file(part))  # type: ignore[arg-type]
+        evict(dataset.file(part))
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(f"the ranking ended with code {done.returncode} ({' '.join(argv)})")
@@ -104,7 +104,7 @@ def ours(argv: list[str], dataset: Dataset) -> dict[str, Any]:
 class SciPy:
     """The matrix in memory, built once."""
 
-    def __init__(self, dataset: Dataset, dtype: type) -> None:
+    def __init__(self, dataset: Dataset, dtype: type[np.floating[Any]]) -> None:
         import scipy.sparse
 
         indptr, indices = dataset.load("indptr"), dataset.load("indices")
@@ -172,7 +172,7 @@ def reorder_beside_copy(folder: Path) -> None:
                 stream.write(rng.random((nodes // 10, dim), dtype=np.float32))
         writer.write("labels", np.zeros(nodes, dtype=np.int64))
         for part in ("train", "valid", "test"):
-            writer.write(part, np.empty(0, dtype=np.int64))  # type: ignore[arg-type]
+            writer.write(part, np.empty(0, dtype=np.int64))
     dataset = Dataset.open(folder / "wide")
     order = rng.permutation(nodes)
     for name, budget in (("in memory", None), ("within 128 MiB", 128 << 20)):

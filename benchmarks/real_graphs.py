@@ -153,7 +153,7 @@ def accuracy(root: Path, name: str) -> bool:
         f"\nGraphSAGE on {name} through gnndrive under a cap ({record['status']}, {record['verdict']}): accuracy by "
         f"epoch {curve}; test accuracy after the same training {test:.3f}; majority class {majority:.3f}"
     )
-    return test > majority + 0.2
+    return bool(test > majority + 0.2)
 
 
 def evaluate(root: Path, name: str) -> float:

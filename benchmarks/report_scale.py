@@ -31,6 +31,7 @@ from harness.record import (
     Record,
     RuleOutcome,
     RunConfig,
+    Status,
     Summary,
     spread,
 )
@@ -62,7 +63,7 @@ def record(number: int, cell: tuple[Any, ...], rng: np.random.Generator) -> Reco
         stages=stages, round=round_, experiment="quick", options={f"option_{k}": k for k in range(8)},
     )  # fmt: skip
     seconds = SYSTEMS[system] * (dim / 128) ** 0.5 * (64 / memory) ** 0.3 * rng.lognormal(0, 0.03, 3)
-    ended = "oom" if system == "in-memory" and memory < 128 else "ok"
+    ended: Status = "oom" if system == "in-memory" and memory < 128 else "ok"
     epochs = [
         EpochRecord(
             epoch=k, warmup=k == 0, seconds=float(value), start_s=float(seconds[:k].sum()), batches=80,
@@ -94,7 +95,7 @@ def record(number: int, cell: tuple[Any, ...], rng: np.random.Generator) -> Reco
         "disk": {"model": "nvme", "file_system": "ext4", "size_bytes": 10**12, "scheduler": "none"},
     }  # fmt: skip
     measured = [epoch.seconds for epoch in epochs if not epoch.warmup]
-    return Record(
+    record = Record(
         run_id=f"20260101-{number:06d}-{system}-r{round_}", config_hash=config.config_hash, system=system, status=ended,
         verdict="INVALID" if number % 97 == 0 else "CAVEATS" if number % 7 == 0 else "VALID", verdict_rules=rules,
         started_at="2026-01-01T00:00:00Z", duration_s=70.0, config=config, environment=environment, epochs=epochs,
@@ -106,8 +107,10 @@ def record(number: int, cell: tuple[Any, ...], rng: np.random.Generator) -> Reco
             distance_to_limit=0.4, predicted_s=20.0, working_set_bytes=2**28, working_set_over_budget=2.4,
             extra={"limit_s": 5.0, "engine_efficiency_from": "own requests over extract time"}),
         disk={"limited": {"points": points}, "bare": {"points": points}}, overhead={"calibrate_s": 1.0, "evict_s": 0.1},
-        notes={"io": "io_uring registered"}, **{"class": "storage-bound"},
+        notes={"io": "io_uring registered"},
     )  # fmt: skip
+    record.class_ = "storage-bound"
+    return record
 
 
 def tables(folder: Path, seconds: float, rng: np.random.Generator) -> None:

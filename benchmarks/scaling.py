@@ -252,8 +252,8 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
                     linestyle=("-", "--", ":")[number % 3], color=plt.cm.viridis(number / len(shown) * 0.9),
                     label=step.removeprefix(EPOCH),
                 )  # fmt: skip
-        for axis, what, unit in ((line[0], "time", "s"), (line[1], "own memory", "MiB")):
-            axis.set(xscale="log", yscale="log", ylabel=unit, title=f"{title}: {what}")
+        for axis, what, label in ((line[0], "time", "s"), (line[1], "own memory", "MiB")):
+            axis.set(xscale="log", yscale="log", ylabel=label, title=f"{title}: {what}")
             axis.grid(alpha=0.3)
         line[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
     for axis in axes[1]:

@@ -96,7 +96,7 @@ def cost_of(record: dict[str, Any], counts: bool) -> float:
         asked = [epoch["device_requests"] or epoch["diskstats_requests"] or 0 for epoch in epochs]
         return float(sum(asked)) / len(epochs)
     prepared = (record.get("preprocess") or {}).get("seconds", 0.0)
-    return (sum(epoch["seconds"] for epoch in epochs) + float(prepared)) / len(epochs)
+    return float(sum(epoch["seconds"] for epoch in epochs) + prepared) / len(epochs)
 
 
 class Sweep:

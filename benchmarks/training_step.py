@@ -68,7 +68,7 @@ def pyg_step(batch: SampledBatch, layers: int, fused: bool) -> Callable[[torch.T
             x = x.relu() if number + 1 < layers else x
         loss = torch.nn.functional.cross_entropy(x, labels)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         return float(loss)
 
