@@ -25,7 +25,7 @@ from tests.support import make_tiny
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install outcore[hosts]")
 # Ray's own processes take long to start, and to notice that one is gone.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 EXPERIMENT: dict[str, Any] = {
     "name": "fleet",
@@ -100,7 +100,7 @@ def cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def _finish(driver: subprocess.Popen[bytes], expected: int = 0) -> dict[str, Any]:
-    out, err = driver.communicate(timeout=400)
+    out, err = driver.communicate(timeout=1000)
     assert driver.returncode == expected, err.decode()
     content: dict[str, Any] = json.loads(out)
     return content
@@ -112,7 +112,7 @@ def _placed(records: list[Record]) -> dict[tuple[str, str, int], str]:
 
 def _wait_for(path: Path, driver: subprocess.Popen[bytes]) -> None:
     """Until a run is under way at the host whose data lie there."""
-    end = time.monotonic() + 200
+    end = time.monotonic() + 400
     while not any(_is_worker(pid) for pid in workers_of(path)):
         if driver.poll() is not None or time.monotonic() > end:
             driver.kill()
@@ -189,10 +189,10 @@ def test_a_driver_that_dies_leaves_no_run_behind(cluster: Cluster) -> None:
     _wait_for(cluster.data("one"), driver)
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
-    _gone(cluster.data("one"), within_s=60)
+    _gone(cluster.data("one"), within_s=120)
 
 
-def _gone(path: Path, within_s: float = 20) -> None:
+def _gone(path: Path, within_s: float = 60) -> None:
     end = time.monotonic() + within_s
     while workers_of(path):
         assert time.monotonic() < end, f"still there: {workers_of(path)}"
@@ -201,7 +201,7 @@ def _gone(path: Path, within_s: float = 20) -> None:
 
 def test_without_a_labelled_host_it_says_how_to_label_one(cluster: Cluster) -> None:
     driver = cluster.bench(EXPERIMENT, "--wait-for-hosts", "1s")
-    _, err = driver.communicate(timeout=120)
+    _, err = driver.communicate(timeout=300)
     assert driver.returncode == 2 and b"--labels outcore-host=NAME" in err
 
 
