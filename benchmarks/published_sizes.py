@@ -66,7 +66,7 @@ def beside_published(found: Advice, within: float) -> bool:
             print(f"| {entry.system} | {what} | {predicted:,.0f} {unit} | {published:,.1f} {unit} | {ratio:.2f} |")
     for entry in found.refused:
         print(f"| {entry.system} | refused | {entry.refused} | | |")
-    return sound
+    return sound and not found.refused
 
 
 def main() -> int:
@@ -110,7 +110,7 @@ def main() -> int:
         sound &= beside_published(found, chosen.within)
         refused = [entry.system for entry in found.refused]
         if refused == systems:  # with every option that there is to leave out
-            return 1
+            break
         systems, options = refused, {"ginex": RUNTIME_FILES}
     print(f"\n{'all' if sound else 'not all'} within a factor of {chosen.within}", end="")
     print("" if sound else ": the order of these systems at full size is not known")

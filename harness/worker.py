@@ -52,7 +52,9 @@ class Run:
         cores = build.cores_of(spec)
         build.limit_threads(spec)
         self._system_class = load(spec.config.system)
+        began, io_before = time.monotonic(), _process_io()
         self._system_class.load_libraries()
+        libraries_s, io_after = time.monotonic() - began, _process_io()
         self._workload = build.build_workload(spec, joint.rank)
         build.hand_over_bounds(spec, self._workload)
         self._accelerator = build.build_accelerator(spec, joint.rank)
@@ -77,8 +79,10 @@ class Run:
         self._reserve = 0 if host is None else reserve_bytes(host)
         budget = MemoryBudget(None if host is None else host - self._reserve, spec.budget_device)
         options = self._system_class.info.options.model_validate(spec.config.options)
-        # What a system does from here on is preparation, wherever it does it.
-        self._began, self._io_before = time.monotonic(), _process_io()
+        # What a system does from here on is preparation, wherever it does it, and so was loading its libraries.
+        self._began = time.monotonic() - libraries_s
+        read, written = _process_io()
+        self._io_before = read - (io_after[0] - io_before[0]), written - (io_after[1] - io_before[1])
         self._system: System = self._system_class(self._workload, runtime, budget, options, self._clock)
 
     def execute(self) -> None:
@@ -127,7 +131,7 @@ class Run:
         return {"lowered_to_fit": ", ".join(found)} if found else {}
 
     def _prepare(self, planning_s: float) -> None:
-        """Prepare; what the system's constructor and its plan took (`planning_s`), read and wrote is counted in."""
+        """Prepare; what libraries, constructor and plan took (`planning_s`), read and wrote is counted in."""
         from harness.protocol import Prepared
 
         start = time.monotonic()
@@ -285,8 +289,10 @@ def main(argv: list[str]) -> int:
     except PeerLost:
         traceback.print_exc()
         return _leave(group, 1)  # the rank that went, or torchrun for it, says why
-    except SystemExit as ended:  # SIGTERM
-        return _leave(group, int(ended.code or 0))
+    except SystemExit as ended:  # SIGTERM, or the system's own
+        if group is None:
+            raise
+        return _leave(group, ended.code if isinstance(ended.code, int) else 1)
     except OutcoreError as error:
         traceback.print_exc()
         failed = Failed(kind=error.kind, message=error.message, fix=error.fix)

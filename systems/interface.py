@@ -370,6 +370,7 @@ class System(ABC):
     @classmethod  # noqa: B027 - most need none
     def load_libraries(cls) -> None:
         """Import what it is made of beyond Outcore (DGL, say), which is then part of the floor, not of its plan.
+        What it takes counts as preparation.
 
         Raises:
             HostError: it is not installed; the run ends as unsupported.

@@ -17,6 +17,7 @@ import torch
 from systems.engine import RowReader
 from systems.engine.shared_staging import SharedStaging, StagingClosed
 from systems.gnndrive.shared_extractor import SharedStagedExtractor
+from tests.systems.test_gnndrive import LateAccelerator
 from workloads.accelerator import CpuAccelerator, Event
 
 pytestmark = pytest.mark.timeout(60)
@@ -40,17 +41,11 @@ class HeldEvent(Event):
         return self._move is None
 
 
-class HeldAccelerator(CpuAccelerator):
+class HeldAccelerator(LateAccelerator):
     """A device whose copies hold their segments until they are waited for, however slow or busy the machine is."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.kind = "emulated"
-        self.staged_bytes = 0
-
     def copy(self, dst, src, dst_rows=None, *, batch=-1):  # type: ignore[no-untyped-def, override]
-        parent = super().copy
-        return HeldEvent(lambda: parent(dst, src, dst_rows))
+        return HeldEvent(lambda: CpuAccelerator.copy(self, dst, src, dst_rows))
 
 
 def shared(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -166,3 +167,12 @@ class Cheating(System):
             self.reader.close()
         if hasattr(self, "act"):
             self.act.close()
+
+
+class PreparesInLibraries(Cheating):
+    """Works where only its libraries should be loaded."""
+
+    @classmethod
+    def load_libraries(cls) -> None:
+        """Prepare, unseen as it hopes."""
+        time.sleep(1.5)

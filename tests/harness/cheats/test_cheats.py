@@ -27,7 +27,7 @@ from harness.orchestrator import execute
 from harness.record import Record
 from harness.series import Series
 from tests.harness.cheats import CHEATS
-from tests.harness.cheats.act import NAME
+from tests.harness.cheats.act import NAME, PreparesInLibraries
 from tests.harness.cheats.escapes import groups
 from tests.harness.run_tools import config, share_cache
 from tests.support import make_tiny
@@ -223,6 +223,14 @@ def test_preparing_in_the_plan_counts_as_preparing(series: Series) -> None:
     record = run(series, "prepares_in_plan")
     assert record.status == "ok", record.reason
     assert record.preprocess.seconds >= 1.5
+
+
+def test_preparing_where_libraries_are_loaded_counts_as_preparing(series: Series) -> None:
+    asked = config(series, f"{PreparesInLibraries.__module__}:{PreparesInLibraries.__name__}", **SETTINGS)
+    record = execute(series, asked, table(series))
+    assert record.status == "ok", record.reason
+    assert record.preprocess.seconds >= 1.5
+    assert "preparation_took_what_it_says" not in broken(record)
 
 
 def again(series: Series, honest: Record, change: Callable[[dict[str, Any]], None], *, reseal: bool) -> Record:
