@@ -42,7 +42,11 @@ class GinexOptions(Options):
         description="threads that sample, a mini-batch each; 0: twice the cores, fewer in little memory",
     )
     list_threads: int = Field(
-        1, ge=1, le=256, description="threads that share each of them and wait for pages of uncached lists"
+        0,
+        ge=0,
+        le=256,
+        description="threads that share each of them and wait for pages of uncached lists; 0: eight, fewer where they "
+        "would take an eighth of the memory",
     )
     readers: int = Field(3, ge=1, le=64, description="mini-batches whose misses are read beside each other")
     batch_inputs: int = Field(

@@ -33,6 +33,8 @@ _LOOP_THREADS = 3
 _KEPT_ROW_BYTES = 8
 # A superbatch of so many mini-batches is worth more than one more sampler.
 _FEW_BATCHES = 8
+# Threads that share a sampled mini-batch's lists; 1.24 times as fast as one where the graph is four times the memory.
+_LIST_THREADS = 8
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
@@ -48,6 +50,7 @@ class Sizes:
         kept: of these, those that sampling and planning leave room for.
         neighbours: plan of the neighbour cache; empty: none.
         samplers: threads that sample.
+        list_threads: threads that share the lists of each mini-batch that is sampled.
         readers: mini-batches read beside each other.
         input_rows: that batch inputs have in host memory together.
         tables: those on the device.
@@ -61,6 +64,7 @@ class Sizes:
     kept: int
     neighbours: NeighbourCachePlan
     samplers: int
+    list_threads: int
     readers: int
     input_rows: int
     tables: Tables
@@ -92,6 +96,7 @@ class _Planner:
         self.sampling_only = runtime.stages == "sample"
         #: Mini-batches of the run, as far as it is known.
         self.run_batches = self.bounds.num_batches * max(1, runtime.epochs)
+        self.list_threads = self._list_threads()
 
     def sizes(self) -> Sizes:
         disk, per_batch = self._runtime_files()
@@ -141,6 +146,7 @@ class _Planner:
             kept,
             neighbours,
             samplers,
+            self.list_threads,
             readers,
             input_rows,
             tables,
@@ -180,11 +186,21 @@ class _Planner:
             )
         return wanted, per_batch
 
+    def _list_threads(self) -> int:
+        """Eight; fewer where those of all samplers would take an eighth of the budget: superbatches shrink for them."""
+        count = self.options.list_threads or _LIST_THREADS
+        samplers = self.options.samplers or 2 * self.runtime.cores
+        while not self.options.list_threads and self.budget.host is not None and count > 1:
+            if samplers * list_threads_bytes(self.bounds, count) <= self.budget.host // 8:
+                break
+            count -= 1
+        return count
+
     def _samplers(self, held: list[PlanItem], loop: list[PlanItem]) -> int:
         """Twice the cores; fewer where they take a quarter of the budget, or what planning needs for its cache."""
         count = self.options.samplers or 2 * self.runtime.cores
         one = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes
-        one += list_threads_bytes(self.bounds, self.options.list_threads)
+        one += list_threads_bytes(self.bounds, self.list_threads)
         while not self.options.samplers and self.budget.host is not None and count > 1:
             if count * one <= self.budget.host // 4:
                 break
@@ -242,7 +258,7 @@ class _Planner:
     def _sample_items(self, samplers: int) -> list[PlanItem]:
         share = self.workload.dataset.topology_bytes if self.budget.host is None else self.budget.host // 8
         return [
-            *sampling_items(self.bounds, workers=samplers, waiting=samplers, list_threads=self.options.list_threads),
+            *sampling_items(self.bounds, workers=samplers, waiting=samplers, list_threads=self.list_threads),
             map_item(self.workload),
             PlanItem("runtime-file buffers", 2 * runtime_batch_bytes(self.workload, self.bounds)),
             # `indices` and labels are read through the page cache.

@@ -248,7 +248,7 @@ class Ginex(System):
         cached = self._neighbours.load() if self._neighbours is not None else None
         return make_sampler(
             self.workload, indptr=self._indptr, indices=indices, labels=labels, cached=cached,
-            threads=self.options.list_threads,
+            threads=self._sizes.list_threads,
         )  # fmt: skip
 
     def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:

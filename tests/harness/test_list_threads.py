@@ -9,6 +9,10 @@ import pytest
 
 from harness.orchestrator import execute
 from harness.series import Series
+from systems.engine.bounds import batch_bounds
+from systems.engine.topology import list_threads_bytes
+from systems.ginex.options import GinexOptions
+from systems.ginex.planner import plan_sizes
 from systems.interface import MemoryBudget
 from tests.harness.cap_tools import MIB, needs_cap, on_disk
 from tests.harness.run_tools import config, share_cache
@@ -31,6 +35,23 @@ def test_threads_are_planned_and_those_without_room_refused_by_name(tiny_dataset
             planned = sum(item.bytes for item in one.plan().items if item.name == NAMED)
         assert (planned >= least > 0) or planned == least == 0
     assert_refused(re.escape(NAMED), name, workload, budget=MemoryBudget(32 * MIB), list_threads=256, **options)
+
+
+def test_ginex_takes_eight_where_they_are_an_eighth_of_memory_at_most(tiny_dataset: Dataset) -> None:
+    """In little memory what the threads take would make superbatches smaller, which costs more than they gain."""
+
+    workload = workload_of(tiny_dataset, batch_size=40)
+
+    def planned(host: int | None) -> int:
+        with running("ginex", workload, budget=MemoryBudget(host), prepare=False, cores=2) as one:
+            assert isinstance(one.options, GinexOptions)
+            return plan_sizes("ginex", workload, one.runtime, one.budget, one.options).list_threads
+
+    assert planned(None) == planned(256 * MIB) == 8
+    assert planned(4 * MIB) == 1
+    threads = planned(24 * MIB)
+    bounds = batch_bounds(workload)
+    assert 4 * list_threads_bytes(bounds, threads) <= 3 * MIB < 4 * list_threads_bytes(bounds, threads + 1)
 
 
 @pytest.fixture(scope="module")
