@@ -40,6 +40,7 @@ class Run:
     """One run of one system, or one rank's part of it: plan, prepare, epochs."""
 
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
+        import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
         from harness import build
         from harness.regress.slowdown import stage_clock
         from systems.interface import MemoryBudget, Runtime, reserve_bytes
@@ -51,8 +52,8 @@ class Run:
         self._num_batches = len(spec.bounds[0]["nodes_by_batch"][0]) if spec.bounds else 0
         cores = build.cores_of(spec)
         build.limit_threads(spec)
-        self._system_class = load(spec.config.system)
         began, io_before = time.monotonic(), _process_io()
+        self._system_class = load(spec.config.system)
         self._system_class.load_libraries()
         libraries_s, io_after = time.monotonic() - began, _process_io()
         self._workload = build.build_workload(spec, joint.rank)
@@ -79,7 +80,7 @@ class Run:
         self._reserve = 0 if host is None else reserve_bytes(host)
         budget = MemoryBudget(None if host is None else host - self._reserve, spec.budget_device)
         options = self._system_class.info.options.model_validate(spec.config.options)
-        # What a system does from here on is preparation, wherever it does it, and so was loading its libraries.
+        # What a system does from here on is preparation, wherever it does it, and so was loading it and its libraries.
         self._began = time.monotonic() - libraries_s
         read, written = _process_io()
         self._io_before = read - (io_after[0] - io_before[0]), written - (io_after[1] - io_before[1])

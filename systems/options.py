@@ -63,9 +63,12 @@ class Options(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _words_that_look_like_numbers(cls, value: object, info: ValidationInfo) -> object:
-        """`-o io_granularity=4096` means the choice `"4096"`: a command line cannot tell."""
+    def _words_that_yaml_takes_for_values(cls, value: object, info: ValidationInfo) -> object:
+        """`-o io_granularity=4096` and `-o host_cache=off` mean words: YAML reads a number and a truth value."""
         annotation = cls.model_fields[str(info.field_name)].annotation
-        if type(value) is int and get_origin(annotation) is Literal and str(value) in get_args(annotation):
+        words = get_args(annotation) if get_origin(annotation) is Literal else ()
+        if type(value) is int and str(value) in words:
             return str(value)
+        if value is False and (annotation is str or "off" in words):
+            return "off"
         return value

@@ -95,3 +95,15 @@ def test_an_automatic_option_beside_one_that_is_asked_for(dataset: Dataset) -> N
 def test_auto_is_no_word_for_what_cannot_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="io_depth"):
         load("gnndrive").info.options.model_validate({"io_depth": "auto"})
+
+
+def test_words_that_yaml_reads_as_values_stay_words() -> None:
+    """As `-o host_cache=off` and `-o io_granularity=4096` arrive from a command line, and `false` where it is meant."""
+    given_words = {"host_cache": False, "packing": False, "io_granularity": 4096, "pipeline": False}
+    options = load("diskgnn").info.options.model_validate(given_words).model_dump()
+    assert {key: options[key] for key in given_words} == {
+        "host_cache": "off",
+        "packing": "off",
+        "io_granularity": "4096",
+        "pipeline": False,
+    }

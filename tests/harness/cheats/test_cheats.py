@@ -225,8 +225,11 @@ def test_preparing_in_the_plan_counts_as_preparing(series: Series) -> None:
     assert record.preprocess.seconds >= 1.5
 
 
-def test_preparing_where_libraries_are_loaded_counts_as_preparing(series: Series) -> None:
-    asked = config(series, f"{PreparesInLibraries.__module__}:{PreparesInLibraries.__name__}", **SETTINGS)
+@pytest.mark.parametrize(
+    "name", [f"{PreparesInLibraries.__module__}:PreparesInLibraries", "tests.harness.cheats.at_import:PreparesAtImport"]
+)
+def test_preparing_where_code_is_loaded_counts_as_preparing(series: Series, name: str) -> None:
+    asked = config(series, name, **SETTINGS)
     record = execute(series, asked, table(series))
     assert record.status == "ok", record.reason
     assert record.preprocess.seconds >= 1.5
