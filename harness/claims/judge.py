@@ -9,11 +9,11 @@ from harness.claims.measured import Measured, NotRun
 from harness.claims.published import Claim, claims, distance, find_claim
 from harness.claims.query import queries
 from harness.claims.setting import Declared, default_profile
-from harness.figures.query import NotDrawn
+from harness.compare.points import NotDrawn
 
 if TYPE_CHECKING:
     from harness.claims.pairs import Plain
-    from harness.figures.evidence import Evidence
+    from harness.compare.evidence import Evidence
 
 Verdict = Literal["reproduced", "direction only", "not reproduced", "emulated", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.claims.measured import NotRun
-from harness.figures.evidence import Evidence
-from harness.figures.query import FREE, MADE_OF
-from harness.hosts import measured_on
+from harness.compare.alike import setting_key
+from harness.compare.evidence import Evidence
 from harness.studies.record import StudyRecord
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ class Records:
                 ended[index][record["status"]] += 1
                 if record["status"] != "ok" or not any(not epoch["warmup"] for epoch in record["epochs"]):
                     continue
-                groups.setdefault(_key(record, free), [[] for _ in sides])[index].append(record)
+                groups.setdefault(setting_key(record, free), [[] for _ in sides])[index].append(record)
         found = [
             Setting(json.loads(key), [Cell(records) for records in members])
             for key, members in groups.items()
@@ -203,12 +202,6 @@ class Records:
 
 def _place(setting: Setting) -> list[Any]:
     return [setting.shared.get(name) for name in ("host", "accelerator")]
-
-
-def _key(record: Plain, free: Sequence[str]) -> str:
-    shared = {key: value for key, value in record["config"].items() if key not in FREE and key not in free}
-    shared.update({name: value for name, value in measured_on(record).items() if MADE_OF.get(name) not in free})
-    return json.dumps(shared, sort_keys=True, default=str)
 
 
 def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:

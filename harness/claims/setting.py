@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.claims.pairs import Plain, Records
 from harness.claims.published import DIM, Claim
-from harness.figures.evidence import Evidence
-from harness.figures.presence import Presence
-from workloads.errors import OutcoreError
+from harness.compare.evidence import Evidence
+from harness.compare.match import Index
 
 if TYPE_CHECKING:
     from harness.experiment import PlannedRun
@@ -81,7 +80,7 @@ class Declared:
         dim = claim.chosen.get(DIM)
         keep: set[str] = set()
         for cell in self.cells(claim):
-            for record in self._presence.runs(cell, _complete(cell)):
+            for record in self._valid.of(cell):
                 if dim is None or str(record["config"]["dataset"]["dim"]) == dim:
                     keep.add(str(record["run_id"]))
         needed = self._studies(claim)
@@ -91,13 +90,13 @@ class Declared:
             if any(record.study == study and record.params == params for study, params in needed)
         ]
         own = frame if frame.empty else frame[[str(run) in keep for run in frame["run_id"]]]
-        return Records(Evidence(own, studies), needed)
+        return Records(Evidence(own, studies, [self._profile]), needed)
 
     @cached_property
-    def _presence(self) -> Presence:
+    def _valid(self) -> Index:
         frame = self._evidence.frame
-        valid = frame if frame.empty else frame[[record["verdict"] != "INVALID" for record in frame["record"]]]
-        return Presence(Evidence(valid))
+        records = [] if frame.empty else frame["record"]
+        return Index(record for record in records if record["verdict"] != "INVALID" and record["status"] != "failed")
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
         from harness.figures.base import catalogue
@@ -112,13 +111,3 @@ class Declared:
 
 def _is(cell: PlannedRun, key: str, value: str) -> bool:
     return str(getattr(cell.settings, key)) == value
-
-
-def _complete(cell: PlannedRun) -> dict[str, Any]:
-    """A cell's options with every default filled in, so that an ablation never stands for the system."""
-    from harness.experiment import check_options
-
-    try:
-        return dict(check_options(cell.system, cell.settings.options))
-    except OutcoreError:  # a system that is not installed here: its records say what they were run with
-        return dict(cell.settings.options)

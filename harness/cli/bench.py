@@ -52,6 +52,7 @@ def bench(
     verbose: Verbose = False,
 ) -> None:
     """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
+    from harness.compare.plan import keep
     from harness.experiment import load_experiment
     from harness.series import Series
     from harness.studies.sweep import Studied, StudySweep
@@ -68,6 +69,7 @@ def bench(
         _print_estimate(sweep, studies, json_=json_)
         return
     unwind_on_signals()
+    keep(results_root, base)
     if hosts is not None:
         outcome = _over_hosts(
             hosts, [base, *experiments], sweep.isolation, host_labels, wait_for_hosts, results_root, progress,
@@ -173,8 +175,8 @@ def _needed(base: Experiment, figures: str) -> tuple[list[Experiment], list[Stud
 def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
     if figures == "none":
         return []
+    from harness.compare.evidence import load_evidence
     from harness.figures.base import chosen, render
-    from harness.figures.evidence import load_evidence
     from harness.regress.git import Repository
     from harness.regress.trend_record import keep_own
     from workloads.errors import HostError, InputError

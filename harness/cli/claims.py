@@ -26,8 +26,8 @@ def claims(
     """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run."""
     from harness.claims import judge_all, judge_one
     from harness.cli.results_filter import say_bad
+    from harness.compare.evidence import load_evidence
     from harness.experiment import load_experiment
-    from harness.figures.evidence import load_evidence
 
     plain = load_experiment(profile).model_dump()
     evidence = load_evidence(results_root)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose
 from harness.cli.results_filter import say_bad
+
+if TYPE_CHECKING:
+    from harness.compare.match import Index
+    from harness.experiment import Experiment
 
 
 def figures(
@@ -25,10 +29,9 @@ def figures(
     verbose: Verbose = False,
 ) -> None:
     """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
+    from harness.compare.evidence import load_evidence
     from harness.experiment import load_experiment
     from harness.figures.base import chosen, render
-    from harness.figures.evidence import load_evidence
-    from harness.figures.presence import Presence
 
     evidence = load_evidence(results_root)
     say_bad(evidence.frame.attrs.get("bad", []))
@@ -37,8 +40,7 @@ def figures(
     rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again)}
     if list_:
         plain = load_experiment(profile).model_dump()
-        presence = Presence(evidence)
-        counts = {figure.id: presence.count(figure, plain) for figure in selected}
+        counts = {figure.id: _count(evidence.index, figure.experiments(plain)) for figure in selected}
         listed = [
             {
                 "id": figure.id,
@@ -77,6 +79,14 @@ def figures(
             print(f"{result.id}: {result.files[0]}")
         else:
             print(f"{result.id}: not drawn: {result.reason}", file=sys.stderr)
+
+
+def _count(index: Index, experiments: list[Experiment]) -> tuple[int, int]:
+    """Runs that the experiments plan, and how many of them have a record."""
+    from harness.sweep import union
+
+    wanted = union(experiments)
+    return len(wanted), sum(any(record["status"] != "failed" for record in index.of(run)) for run in wanted)
 
 
 def register(app: typer.Typer) -> None:

@@ -160,8 +160,8 @@ def trend(
     """Find steps in the baselines of one machine, name the commits they lie between, and draw `outcore-trend`."""
     import time
 
+    from harness.compare.evidence import load_evidence
     from harness.figures.base import chosen, render
-    from harness.figures.evidence import load_evidence
     from harness.regress.trend import trends
     from harness.regress.trend_record import keep
     from workloads.errors import InputError

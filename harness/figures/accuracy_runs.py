@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from harness.compare.plan import Plan, grid
 from harness.figures.base import Plain, gallery
-from harness.figures.query import Group, group_runs
 from harness.settings import Strict, strict
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from harness.figures.evidence import Evidence
 
 BASE_VARIABLE = "OUTCORE_ACCURACY_GRAPH"
 GENERATED = "accuracy-generated"
@@ -143,28 +140,11 @@ def common_target(records: Sequence[Mapping[str, Any]]) -> float | None:
     return min(best) - MARGIN if best else None
 
 
-def accuracy_group(evidence: Evidence, systems: Sequence[str], model: str = "sage") -> Group:
-    """The comparable accuracy runs of these systems, `in-memory` without a cap and the others under one.
-
-    Raises:
-        NotDrawn: there are none.
-    """
-    group = group_runs(
-        evidence.frame,
-        axis=lambda config: config["memory"],
-        ignore=["memory"],
-        where=lambda config: (
-            config["test_nodes"] > 0
-            and config["model"] == model
-            and config["system"] in systems
-            and (config["memory"] == "none") == (config["system"] == "in-memory")
-        ),
-        want_axis=1,
-    )
-    # One budget for all: the one that most systems ran under.
-    held = [point.x for point in group.points if point.x != "none"]
-    budget = max(dict.fromkeys(held), key=held.count, default="none")
-    return replace(group, points=[point for point in group.points if point.x in ("none", budget)])
+def accuracy_plan(profile: Plain, entries: Sequence[Any], model: str = "sage", sampler: str = "neighbor") -> Plan:
+    """The accuracy runs of some systems; `in-memory` among them runs without a cap, as the reference."""
+    changed = accuracy_profile(profile, model)
+    changed["run"] = {**changed["run"], "sampler": sampler}
+    return grid(changed, entries, {"": {}})
 
 
 def origin(record: Mapping[str, Any]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import harness
-from harness.figures.captions import add_caption, caption, describe_memory, left_out, study_caption
+from harness.compare.plan import Plan
+from harness.figures.draw.captions import add_caption, caption, describe_memory, left_out, study_caption
 from harness.figures.grids import Plain, gallery, only_systems, values, wide_device, with_dims
 from harness.figures.render import Rendered, read_rendered, render
 from workloads.errors import InputError
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
+    from harness.compare.evidence import Evidence
     from harness.experiment import Experiment
-    from harness.figures.evidence import Evidence
     from harness.studies.base import StudyNeed
 
 __all__ = [
     "Drawing", "Figure", "Plain", "Rendered", "Sheet", "add_caption", "caption", "catalogue", "chosen",
-    "describe_memory", "gallery", "left_out", "no_studies", "only_systems", "plain_log", "published", "read_rendered",
-    "register", "render", "study_caption", "unlabelled", "values", "wide_device", "with_dims",
+    "describe_memory", "gallery", "left_out", "no_runs", "no_studies", "only_systems", "plain_log", "published", "read_rendered",
+    "register", "render", "study_caption", "values", "wide_device", "with_dims",
 ]  # fmt: skip
 
 
@@ -56,6 +57,11 @@ class Sheet:
     runs: list[str] = field(default_factory=list)
 
 
+def no_runs(profile: Plain) -> list[Plain]:
+    """For figures that are drawn from studies alone."""
+    return []
+
+
 def no_studies(profile: Plain) -> list[StudyNeed]:
     """For figures that are drawn from runs alone."""
     return []
@@ -69,23 +75,25 @@ class Figure:
         id: as in `outcore figures ID`.
         paper: the paper, or `outcore`.
         title: what it shows.
-        needs: from a bench profile (plain data of an experiment) to the experiments it is drawn from.
+        needs: from a bench profile (plain data of an experiment) to its cells, or to the experiments it is drawn from.
         draw: from the evidence to a drawing; raises NotDrawn with the reason.
         headline: drawn from the runs of the default bench alone.
         studies: from a bench profile to the studies it is drawn from.
         claims: ids of the published claims that it bears on.
         full: the paper's whole grid, in a line.
+        beside: from a bench profile to experiments that its claims need and the drawing leaves out.
     """
 
     id: str
     paper: str
     title: str
-    needs: Callable[[Plain], Plain | list[Plain]]
+    needs: Callable[[Plain], Plan | Plain | list[Plain]]
     draw: Callable[[Evidence], Drawing | Sheet]
     headline: bool = False
     studies: Callable[[Plain], list[StudyNeed]] = no_studies
     claims: tuple[str, ...] = ()
     full: str = ""
+    beside: Callable[[Plain], list[Plain]] = no_runs
 
     def experiments(self, profile: Plain) -> list[Experiment]:
         """`needs`, checked, tagged with this figure.
@@ -96,7 +104,9 @@ class Figure:
         from harness.experiment import parse_experiment
 
         needed = self.needs(profile)
-        found = [needed] if isinstance(needed, dict) else needed
+        if isinstance(needed, Plan):
+            needed = needed.experiment(self.id)
+        found = [*([needed] if isinstance(needed, dict) else needed), *self.beside(profile)]
         return [parse_experiment({**content, "gallery": {}, "figures": [self.id]}) for content in found]
 
 
@@ -112,8 +122,8 @@ def register(figure: Figure) -> Figure:
 def catalogue() -> dict[str, Figure]:
     """Every figure, by id: each module of this folder that registers one."""
     package = importlib.import_module("harness.figures")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"harness.figures.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, "harness.figures."):
+        importlib.import_module(module.name)
     return dict(sorted(_FIGURES.items()))
 
 
@@ -166,8 +176,3 @@ def plain_log(axis: Any) -> None:
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def unlabelled(config: Mapping[str, Any]) -> bool:
-    """Whether a run trains all stages: the common filter of epoch-time figures."""
-    return bool(config["stages"] == "all")

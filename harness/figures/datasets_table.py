@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from harness.compare.evidence import Evidence
+from harness.compare.points import NotDrawn
 from harness.figures.base import Figure, Plain, Sheet, gallery, published, register
-from harness.figures.evidence import Evidence
-from harness.figures.pagraph_grid import FAMILY, setting
-from harness.figures.pagraph_tab4 import GB, gigabytes
-from harness.figures.query import NotDrawn
-from harness.figures.sheets import Formatter, sheet
+from harness.figures.draw.sheets import Formatter, sheet
+from harness.figures.pagraph.grid import FAMILY, setting
+from harness.figures.pagraph.tab4 import GB, gigabytes
 from harness.studies.base import StudyNeed
 from workloads.units import format_count
 

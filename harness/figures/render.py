@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.figures import style
-from harness.figures.query import NotDrawn
+from harness.compare.points import NotDrawn
+from harness.figures.draw import style
 from harness.figures.sources import digest_of_sources
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.compare.evidence import Evidence
     from harness.figures.base import Drawing, Figure, Sheet
-    from harness.figures.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -188,4 +188,5 @@ def _digest_of(evidence: Evidence) -> str:
 
 def _source_of(figure: Figure) -> str:
     """Of the code that draws it, everything that this imports, and the published values."""
-    return digest_of_sources(getattr(figure.draw, "__module__", ""), figure.id)
+    # A shared kind of drawing lies in a module of its own, the figure's cells in another.
+    return digest_of_sources(figure.draw.__module__, digest_of_sources(figure.needs.__module__, figure.id))

@@ -64,7 +64,7 @@ def _imports(path: Path, changed_ns: int, size: int) -> tuple[str, ...]:
             names.update(dict.fromkeys(alias.name for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names[node.module] = None
-            # `from harness.figures import style` imports a module, not a name of the package.
+            # `from harness.figures.draw import style` imports a module, not a name of the package.
             names.update(dict.fromkeys(f"{node.module}.{alias.name}" for alias in node.names))
     return tuple(names)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    from harness.figures.evidence import Evidence
+    from harness.compare.evidence import Evidence
 
 VERDICTS = ("reproduced", "direction only", "not reproduced", "emulated", "not run")
 

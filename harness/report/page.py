@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.figures import style
+from harness.figures.draw import style
 from harness.report.claims import Scoreboard
 from harness.report.gallery import Entry
 from harness.report.headline import Headline

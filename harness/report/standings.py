@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.figures.query import FREE
-from harness.figures.usual import Usual
-from harness.hosts import measured_on
+from harness.compare.alike import setting_key, shared_setting
+from harness.compare.usual import Usual
 from harness.record import Spread, spread, spread_of_ratio
 
 Plain = dict[str, Any]
@@ -84,13 +83,9 @@ def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[
     """
     members: dict[str, _Members] = {}
     for record in records:
-        config = record["config"]
-        if config["stages"] != "all":
+        if record["config"]["stages"] != "all":
             continue
-        shared = {key: value for key, value in config.items() if key not in FREE}
-        shared |= measured_on(record)
-        key = json.dumps(shared, sort_keys=True, default=str)
-        entry = members.setdefault(key, _Members(shared))
+        entry = members.setdefault(setting_key(record), _Members(shared_setting(record)))
         if record["verdict"] == "INVALID":
             entry.invalid += 1
         else:
@@ -134,7 +129,7 @@ def _setting(entry: _Members, profiles: Sequence[str], options: Usual) -> Settin
 
 def _told(standing: Standing, options: Usual) -> tuple[int, int, str]:
     """The usual options stand for a system, not an ablation; of equals those measured most."""
-    return (-options.strangeness(standing.system, standing.options), len(standing.samples), max(standing.runs))
+    return (-options.differing(standing.system, standing.options), len(standing.samples), max(standing.runs))
 
 
 def _with_others(standing: Standing, others: int) -> Standing:

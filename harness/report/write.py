@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from harness.compare.evidence import load_evidence
 from harness.figures.base import Rendered, catalogue, render
-from harness.figures.evidence import load_evidence
 from harness.report.claims import Scoreboard, judge
 from harness.report.gallery import Entry, gallery
 from harness.report.headline import headline

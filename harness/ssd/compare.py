@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.figures.usual import Usual
+from harness.compare.usual import Usual
 from harness.hosts import host_fingerprint
 from harness.record import EpochRecord, Record, spread
 from harness.ssd.prices import Price, price_of
@@ -49,7 +49,7 @@ def compare(
     sides = tuple(_side(device, price_of(prices, device.name, device.disk_class)) for device in devices)
     group, others = _workload(devices, records, dataset, memory)
     cells = _cells(sides, group.records)
-    from harness.figures.style import ordered
+    from harness.figures.draw.style import ordered
 
     systems = tuple(ordered([cell.system for cell in cells]))
     workload = workload_name(group.records[0]) if group.records else ""
@@ -102,7 +102,7 @@ def _workload(
     groups: dict[str, _Group] = {}
     for record in records:
         config = record.config
-        if not usable(record) or usual.strangeness(record.system, config.options):
+        if not usable(record) or usual.differing(record.system, config.options):
             continue
         if (dataset and config.dataset.name != dataset) or (memory and config.memory != memory):
             continue

@@ -82,7 +82,7 @@ def write_page(comparison: Comparison, folder: Path) -> list[Path]:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from harness.figures import style
+    from harness.figures.draw import style
 
     written, pictures = [], []
     with plt.rc_context(style.RC):

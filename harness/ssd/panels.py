@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from harness.figures import style
-from harness.figures.bars import draw_bars
 from harness.figures.base import plain_log
-from harness.figures.curves import draw_curves
-from harness.figures.looks import named_looks
+from harness.figures.draw import style
+from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.looks import named_looks
 from harness.ssd.sides import DEEP, Comparison, latencies
 
 PERCENTILES = ("50", "90", "99", "99.9", "99.99")

@@ -12,9 +12,9 @@ from harness.claims.pairs import Plain
 from harness.claims.published import Claim
 from harness.claims.query import queries
 from harness.claims.setting import Declared
+from harness.compare.evidence import Evidence
 from harness.experiment import PlannedRun, check_options, load_experiment
 from harness.figures.base import catalogue
-from harness.figures.evidence import Evidence
 from harness.record import RunConfig
 from harness.settings import parse_memory
 from harness.studies.base import studies

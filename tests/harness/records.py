@@ -23,6 +23,7 @@ def make_record(
     verdict: str = "VALID",
     dim: int = 128,
     sample_s: float = 0.5,
+    dataset: str = "",
     **config: Any,
 ) -> Record:
     """A record with one warm-up epoch and one measured epoch for each of `seconds`."""
@@ -35,7 +36,7 @@ def make_record(
     resolved = RunConfig(
         system=system,
         dataset=DatasetConfig(
-            name=f"kron-d{dim}",
+            name=dataset or ("kron-d128" if dim == 128 else f"kron-d128-d{dim}"),
             fingerprint=f"f{dim}",
             num_nodes=2_000_000,
             num_edges=40_000_000,

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from harness.compare.evidence import load_evidence
+from harness.compare.plan import Plan
+from harness.compare.points import NotDrawn
 from harness.experiment import cells, load_experiment, parse_experiment
 from harness.figures.accuracy_runs import (
     BASE_VARIABLE,
     GENERATED,
     accuracy_curve,
-    accuracy_group,
+    accuracy_plan,
     accuracy_profile,
     common_target,
     epochs_to,
@@ -20,14 +23,14 @@ from harness.figures.accuracy_runs import (
     origin,
     time_to,
 )
-from harness.figures.evidence import load_evidence
-from harness.figures.query import NotDrawn
+from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 
 
 def trained(system: str, seconds: float, accuracy: list[float], **more: Any) -> Any:
     run = {"device": "cpu", "device_memory_bytes": None, "memory": "+56MiB", "test_nodes": 4000, **more}
+    run |= {"dataset": GENERATED, "fanout": [10, 5], "layers": 2, "batch_size": 100, "hidden": 64, "epochs": 10}
     made = make_record(system, [seconds] * (len(accuracy) - 1), **run)
     for epoch, share in zip(made.epochs, accuracy, strict=True):
         epoch.test_accuracy = share
@@ -106,13 +109,19 @@ def test_one_budget_for_all_and_in_memory_without(tmp_path: Path) -> None:
         save(tmp_path, trained(system, 1.0, [0.5, 0.6]))
     save(tmp_path, trained("gnndrive", 9.0, [0.5, 0.6], memory="+8MiB"))
     save(tmp_path, make_record("pyg+", [1.0], device="cpu", device_memory_bytes=None))
-    group = accuracy_group(load_evidence(tmp_path), ["in-memory", "pyg+", "gnndrive"])
-    assert sorted((point.system, point.x) for point in group.points) == [
+    keep_profile(tmp_path)
+    group = load_evidence(tmp_path).points(all_of_them, least=1)
+    assert sorted((point.system, point.record["config"]["memory"]) for point in group.points) == [
         ("gnndrive", "+56MiB"), ("in-memory", "none"), ("pyg+", "+56MiB"),
     ]  # fmt: skip
+
+
+def all_of_them(profile: dict[str, Any]) -> Plan:
+    """in-memory as the reference, and two systems under a cap."""
+    return accuracy_plan(profile, [{"name": "in-memory", "memory": "none"}, "pyg+", "gnndrive"])
 
 
 def test_no_accuracy_runs_is_said(tmp_path: Path) -> None:
     save(tmp_path, make_record("gnndrive", [1.0]))
     with pytest.raises(NotDrawn):
-        accuracy_group(load_evidence(tmp_path), ["gnndrive"])
+        load_evidence(tmp_path).points(all_of_them, least=1)

@@ -20,9 +20,9 @@ from harness.claims.measured import Measured, Number, added, ratio, saved
 from harness.claims.published import FILE, Claim, check, claims, distance, find_claim
 from harness.claims.query import queries, register
 from harness.cli import build_app
+from harness.compare.evidence import load_evidence
 from harness.experiment import check_options, load_experiment
 from harness.figures.base import catalogue
-from harness.figures.evidence import load_evidence
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 

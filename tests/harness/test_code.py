@@ -9,7 +9,7 @@ import pytest
 
 from harness import code
 from harness.code import Made, code_of, of_one_code
-from harness.figures.evidence import load_evidence
+from harness.compare.evidence import load_evidence
 from harness.record import Code
 from tests.harness.records import make_record, save
 

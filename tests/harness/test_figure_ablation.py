@@ -9,16 +9,18 @@ import pandas as pd
 import pytest
 import yaml
 
+from harness.compare.evidence import load_evidence
+from harness.compare.points import NotDrawn
 from harness.experiment import PROFILES, check_options
 from harness.figures.base import catalogue
-from harness.figures.evidence import load_evidence
-from harness.figures.outcore_ablation import VARIANTS, draw
-from harness.figures.query import NotDrawn
+from harness.figures.outcore.ablation import VARIANTS, draw
 from harness.sweep import union
+from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 
 
 def keep(root: Path, seconds: dict[str, float]) -> pd.DataFrame:
+    keep_profile(root)
     for name, value in seconds.items():
         save(root, make_record("outcore", [value], options=check_options("outcore", dict(VARIANTS[name]))))
     try:

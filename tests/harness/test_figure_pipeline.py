@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from harness.experiment import PROFILES, cells, parse_experiment
+from harness.compare.evidence import load_evidence
+from harness.experiment import PROFILES, cells
 from harness.figures.base import catalogue, chosen, render
-from harness.figures.evidence import load_evidence
 from harness.record import Record
 from harness.results import STAGE_COLUMNS, write_run
+from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record
 
 FIGURE = "outcore-pipeline"
@@ -37,6 +38,7 @@ def stages_of(record: Record, batches: int = 5, slow: float = 1.0) -> pd.DataFra
 
 def fill(root: Path, slow: float = 1.0, batches: int = 5) -> dict[str, Record]:
     made = {}
+    keep_profile(root)
     for system, seconds in (("pyg+", [4.0, 5.0, 9.0]), ("gnndrive", [2.0]), ("diskgnn", [1.0])):
         made[system] = make_record(system, seconds)
         write_run(root, made[system], {"stages": stages_of(made[system], batches, slow)})
@@ -83,6 +85,7 @@ def test_what_ran_out_of_memory_or_has_no_stages_is_named(tmp_path: Path) -> Non
     write_run(tmp_path, make_record("ginex", [], status="oom"), {})
     assert "OOM: ginex" in drawn(tmp_path)[1]
     only = tmp_path / "only"
+    keep_profile(only)
     write_run(only, make_record("gnndrive", [1.0]), {})
     result = render(chosen(FIGURE), load_evidence(only), only / "figures")[0]
     assert result.status == "not drawn" and "no stages recorded: gnndrive" in result.reason
@@ -102,6 +105,6 @@ def test_its_runs_are_those_of_the_profile(profile: str) -> None:
     content = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text())
     figure = catalogue()[FIGURE]
     assert figure.headline
-    needed = parse_experiment(figure.needs(content))
+    (needed,) = figure.experiments(content)
     assert {cell.system for cell in cells(needed)} == {"pyg+", "ginex", "gnndrive", "diskgnn"}
     assert sum(1 for _ in cells(needed)) == 4

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.compare.evidence import load_evidence
 from harness.figures import sources
 from harness.figures.base import catalogue, render
-from harness.figures.evidence import load_evidence
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -29,16 +29,17 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("figure", "file"),
     [
-        ("gnndrive-fig8", "harness/figures/gnndrive_fig8.py"),
-        ("gnndrive-fig8", "harness/figures/gnndrive_grid.py"),
-        ("gnndrive-fig8", "harness/figures/curves.py"),
-        ("gnndrive-fig8", "harness/figures/looks.py"),
-        ("gnndrive-fig8", "harness/figures/usual.py"),
+        ("gnndrive-fig8", "harness/figures/gnndrive/dims.py"),
+        ("gnndrive-fig8", "harness/figures/gnndrive/grid.py"),
+        ("gnndrive-fig8", "harness/figures/draw/kinds.py"),
+        ("gnndrive-fig8", "harness/figures/draw/curves.py"),
+        ("gnndrive-fig8", "harness/figures/draw/looks.py"),
+        ("gnndrive-fig8", "harness/compare/match.py"),
         ("gnndrive-fig8", "harness/record.py"),
-        ("diskgnn-fig10", "harness/figures/bars.py"),
-        ("diskgnn-fig10", "harness/figures/style.py"),
-        ("diskgnn-fig10", "harness/figures/panels.py"),
-        ("ginex-fig14", "harness/figures/breakdown.py"),
+        ("diskgnn-fig10", "harness/figures/draw/bars.py"),
+        ("diskgnn-fig10", "harness/figures/draw/style.py"),
+        ("diskgnn-fig10", "harness/figures/draw/panels.py"),
+        ("ginex-fig14", "harness/figures/draw/breakdown.py"),
         ("ginex-fig14", "harness/published/ginex-fig14.csv"),
         ("tiering-fig8", "harness/published/tiering-fig8.csv"),
         ("ginex-fig5", "harness/studies/miss_ratios.py"),
@@ -54,15 +55,15 @@ def test_a_change_of_whatever_draws_a_figure_draws_it_again(tree: Path, tmp_path
 
 
 def test_what_no_figure_imports_leaves_it_as_it_is(tree: Path) -> None:
-    module = "harness.figures.gnndrive_fig8"
+    module = "harness.figures.gnndrive.dims"
     before = sources.digest_of_sources(module)
-    for file in ("harness/figures/pagraph_fig5.py", "harness/cli/bench.py", "harness/published/claims.csv"):
+    for file in ("harness/figures/pagraph/fig5.py", "harness/cli/bench.py", "harness/published/claims.csv"):
         (tree / file).write_text("changed\n")
     assert sources.digest_of_sources(module) == before
 
 
 def test_every_figure_module_is_among_its_own_sources() -> None:
     for figure in catalogue().values():
-        module = figure.draw.__module__
-        names = {path.stem for path in sources.files_of(module)}
-        assert {module.rsplit(".", 1)[-1], "render", "query", "base"} <= names, figure.id
+        for module in (figure.draw.__module__, figure.needs.__module__):
+            names = {path.stem for path in sources.files_of(module)}
+            assert {module.rsplit(".", 1)[-1], "render", "points", "base"} <= names, figure.id

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from harness.compare.evidence import Evidence, load_evidence
+from harness.compare.plan import Plan, grid
 from harness.figures.base import catalogue, chosen, render
-from harness.figures.evidence import load_evidence
-from harness.figures.query import group_runs
-from harness.results import load
+from tests.harness.figure_profile import keep_profile, profile
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 
@@ -22,13 +25,19 @@ IDS = ["gnndrive-fig10", "gnndrive-fig11", "gnndrive-fig2", "gnndrive-fig3", "gn
 SEVERAL_GPUS = {"tiering-fig11"}
 
 
+def at(dim: int) -> dict[str, Any]:
+    """Settings of a run of a sweep over dimensions: the device holds as many rows at each."""
+    return {"dim": dim, "device_memory_bytes": 32 * 2**20 * dim // 128}
+
+
 def fill(root: Path, factor: float = 1.0) -> None:
     """Runs that every figure of the catalogue can be drawn from."""
+    keep_profile(root, memory_factors=[0.5, 2.0, 4.0], batch_factors=[0.25, 0.5, 1.0])
     for dim in (64, 128, 256, 512):
         for system, base in (("pyg+", 40.0), ("gnndrive", 24.0)):
             seconds = [base * factor * (dim / 128) ** 0.5 * noise for noise in (1.0, 1.1)]
-            save(root, make_record(system, seconds, dim=dim, sample_s=base / 10 * factor))
-            only = make_record(system, seconds, dim=dim, sample_s=base / 40 * factor, stages="sample")
+            save(root, make_record(system, seconds, **at(dim), sample_s=base / 10 * factor))
+            only = make_record(system, seconds, **at(dim), sample_s=base / 40 * factor, stages="sample")
             save(root, only)
     for size in (12, 25, 50):
         for system, base in (("pyg+", 40.0), ("gnndrive", 24.0)):
@@ -36,9 +45,9 @@ def fill(root: Path, factor: float = 1.0) -> None:
                 save(root, make_record(system, [base * factor * 40 / size], batch_size=size))
     for memory in (32, 128, 256):
         for system, base in (("pyg+", 60.0), ("gnndrive", 25.0)):
-            save(root, make_record(system, [base * factor * 64 / memory, 30.0], dim=512, memory=f"+{memory * 2**20}"))
-        save(root, make_record("in-memory", [], status="oom", dim=512, memory=f"+{memory * 2**20}"))
-    save(root, make_record("gnndrive", [50.0 * factor], device="cpu", device_memory_bytes=None))
+            save(root, make_record(system, [base * factor * 64 / memory, 30.0], **at(512), memory=f"+{memory * 2**20}"))
+        save(root, make_record("in-memory", [], status="oom", **at(512), memory=f"+{memory * 2**20}"))
+    save(root, make_record("gnndrive", [50.0 * factor], device="cpu", device_memory_bytes=None, memory="+96MiB"))
 
 
 @pytest.mark.parametrize("figure", list(catalogue()))
@@ -64,9 +73,10 @@ def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> No
 
 
 def test_an_invalid_run_is_never_drawn(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     for dim in (64, 128):
-        save(tmp_path, make_record("gnndrive", [1.0], dim=dim))
-        save(tmp_path, make_record("pyg+", [9.0], dim=dim, verdict="INVALID"))
+        save(tmp_path, make_record("gnndrive", [1.0], **at(dim)))
+        save(tmp_path, make_record("pyg+", [9.0], **at(dim), verdict="INVALID"))
     result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
     table = pd.read_csv(result.files[2])
     assert set(table["system"]) == {"gnndrive"}
@@ -74,9 +84,10 @@ def test_an_invalid_run_is_never_drawn(tmp_path: Path) -> None:
 
 
 def test_out_of_memory_is_marked_and_not_a_number(tmp_path: Path) -> None:
+    keep_profile(tmp_path, memory_factors=[0.5, 1.0])
     for memory in (32, 64):
-        save(tmp_path, make_record("gnndrive", [1.0], memory=f"+{memory * 2**20}"))
-        save(tmp_path, make_record("in-memory", [], status="oom", memory=f"+{memory * 2**20}"))
+        save(tmp_path, make_record("gnndrive", [1.0], **at(512), memory=f"+{memory * 2**20}"))
+        save(tmp_path, make_record("in-memory", [], status="oom", **at(512), memory=f"+{memory * 2**20}"))
     result = render(chosen("gnndrive-fig9"), load_evidence(tmp_path), tmp_path / "out")[0]
     table = pd.read_csv(result.files[2])
     failed = table[table["system"] == "in-memory"]
@@ -86,9 +97,10 @@ def test_out_of_memory_is_marked_and_not_a_number(tmp_path: Path) -> None:
 
 
 def test_rounds_are_pooled_and_warm_up_left_out(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     for round_ in (0, 1):
         for dim in (64, 128):
-            save(tmp_path, make_record("gnndrive", [1.0 + round_, 2.0 + round_], dim=dim, round=round_))
+            save(tmp_path, make_record("gnndrive", [1.0 + round_, 2.0 + round_], **at(dim), round=round_))
     result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
     table = pd.read_csv(result.files[2])
     assert list(table["samples"]) == [4, 4]
@@ -96,29 +108,55 @@ def test_rounds_are_pooled_and_warm_up_left_out(tmp_path: Path) -> None:
 
 
 def test_different_settings_are_never_mixed(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     for dim in (64, 128):
-        save(tmp_path, make_record("gnndrive", [1.0], dim=dim))
-    save(tmp_path, make_record("gnndrive", [99.0], dim=256, disk_class="none"))
+        save(tmp_path, make_record("gnndrive", [1.0], **at(dim)))
+    save(tmp_path, make_record("gnndrive", [99.0], **at(256), disk_class="none"))
     result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
     assert 99.0 not in set(pd.read_csv(result.files[2])["value"])
 
 
-def test_of_two_settings_the_one_that_compares_more_is_drawn_though_the_other_has_more_points(tmp_path: Path) -> None:
-    for size in (1, 2, 3, 4):
-        save(tmp_path, make_record("pyg+", [9.0, 9.0], batch_size=size))
-    save(tmp_path, make_record("gnndrive", [5.0, 5.0], batch_size=1))
-    for size in (2, 3):
-        for system in ("pyg+", "gnndrive"):
-            save(tmp_path, make_record(system, [1.0, 1.0], batch_size=size, device_memory_bytes=64 * 2**20))
-    group = group_runs(load(tmp_path), axis=lambda config: config["batch_size"], ignore=["batch_size"])
-    assert [(point.system, point.x, point.value) for point in group.points] == [
-        (system, size, 1.0) for system in ("gnndrive", "pyg+") for size in (2, 3)
+@given(
+    extra=st.lists(
+        st.tuples(
+            st.sampled_from(["pyg+", "gnndrive", "outcore"]),
+            st.sampled_from([7, 25, 50]),
+            st.sampled_from(["none", "aws-gp3"]),
+            st.sampled_from([{}, {"extract_threads": 3}]),
+            st.integers(0, 1),
+        ),
+        max_size=4,
+    )
+)
+@settings(max_examples=15, deadline=None)
+def test_records_of_other_settings_or_options_move_no_figure(
+    extra: list[tuple[str, int, str, dict[str, int], int]],
+) -> None:
+    """Whatever else was run into the folder, a figure is of the cells that were planned."""
+    sizes = {25: {"batch_size": 25}, 50: {"batch_size": 50}}
+
+    def plan(content: dict[str, Any]) -> Plan:
+        return grid(content, ["pyg+", "gnndrive"], sizes)
+
+    mine = [make_record(name, [1.0, 2.0], batch_size=size) for size in sizes for name in ("pyg+", "gnndrive")]
+    others = [
+        make_record(
+            name, [99.0], batch_size=size, disk_class=disk, options=options if name == "pyg+" else {}, seed=seed
+        )
+        for name, size, disk, options, seed in extra
     ]
+    frames = [
+        pd.DataFrame([{"record": record.to_json(), "path": "", "run_id": record.run_id} for record in records])
+        for records in (mine, [*mine, *others])
+    ]
+    one, other = (Evidence(frame, [], [profile()]).points(plan).points for frame in frames)
+    assert one == other
 
 
 def test_the_caption_says_emulated_and_names_the_caveats(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     for dim in (64, 128):
-        save(tmp_path, make_record("gnndrive", [1.0], dim=dim, verdict="CAVEATS"))
+        save(tmp_path, make_record("gnndrive", [1.0], **at(dim), verdict="CAVEATS"))
     result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
     text = " ".join(result.files[1].read_text().split())
     assert "EMULATED" in text
@@ -154,7 +192,7 @@ def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path) -> None:
     times = [file.stat().st_mtime_ns for file in first.files]
     second = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), out)[0]
     assert (second, [file.stat().st_mtime_ns for file in second.files]) == (first, times)
-    save(tmp_path, make_record("gnndrive", [1.0], dim=64))
+    save(tmp_path, make_record("gnndrive", [1.0], **at(64)))
     third = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), out)[0]
     assert third.inputs != first.inputs
     assert [file.stat().st_mtime_ns for file in third.files] != times

@@ -9,17 +9,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from harness.compare.evidence import load_evidence
 from harness.experiment import load_experiment
-from harness.figures import diskgnn_grid
+from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
-from harness.figures.diskgnn_fig9 import EPOCHS
-from harness.figures.diskgnn_fig18 import STEPS, step_of
-from harness.figures.diskgnn_fig19 import SEQUENTIAL
-from harness.figures.evidence import load_evidence
+from harness.figures.diskgnn.fig9 import EPOCHS
+from harness.figures.diskgnn.fig18 import STEPS
+from harness.figures.diskgnn.fig19 import SEQUENTIAL
 from harness.record import DatasetConfig, Preprocess, Record
 from harness.results import write_run
 from harness.studies.record import StudyRecord, write_study
 from harness.sweep import union
+from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, telemetry_of
 
 IDS = sorted(name for name in catalogue() if name.startswith("diskgnn-") and name != "diskgnn-tab2")
@@ -70,6 +71,7 @@ def study(root: Path, name: str, params: dict[str, Any], result: dict[str, Any],
 
 
 def fill_accuracy(root: Path, factor: float) -> None:
+    keep_profile(root, accuracy={"epochs": 4, "test_nodes": 1000})
     for model, sampler in (("sage", "neighbor"), ("gat", "neighbor"), ("gcn", "neighbor"), ("sage", "shadow")):
         for system, base in SYSTEMS.items():
             if (system, sampler) != ("mariusgnn", "shadow"):
@@ -77,6 +79,7 @@ def fill_accuracy(root: Path, factor: float) -> None:
                 run(
                     root, system, [base * factor] * 3, device="cpu", device_memory_bytes=None, test_nodes=1000,
                     accuracies=[0.3, 0.5, best - 0.05, best], model=model, sampler=sampler, epochs=4,
+                    dataset=GENERATED, fanout=[10, 5], layers=2, batch_size=100, hidden=64, memory="+56MiB",
                 )  # fmt: skip
 
 
@@ -87,6 +90,7 @@ def fill_tab1(root: Path, factor: float) -> None:
 
 
 def fill_fig9(root: Path, factor: float) -> None:
+    keep_profile(root)
     for model in ("sage", "gat"):
         for system, base in SYSTEMS.items():
             run(root, system, [base * (factor if system != "diskgnn" else 1.0)], model=model)
@@ -94,12 +98,14 @@ def fill_fig9(root: Path, factor: float) -> None:
 
 
 def fill_memory(root: Path, factor: float) -> None:
+    keep_profile(root)
     for number, memory in enumerate(SHARES):
         for system, base in SYSTEMS.items():
-            run(root, system, [base * factor / (number + 1)], memory=memory, notes={"pack_s": "1.5"})
+            run(root, system, [base * factor / (number + 1)], memory=memory, epochs=2, notes={"pack_s": "1.5"})
 
 
 def fill_fig12(root: Path, factor: float) -> None:
+    keep_profile(root, space_limits=["0.9x", "0.8x"])
     for number, limit in enumerate(("none", "0.9x", "0.8x")):
         notes = {
             "disk_bytes": str(10**9),
@@ -107,35 +113,41 @@ def fill_fig12(root: Path, factor: float) -> None:
             "segment": str(1 + number),
         }
         options = {"disk_limit": limit, "io_granularity": "4096"}
-        run(root, "diskgnn", [4.0 + number * factor], memory="0.1x", options=options, notes=notes)
-    run(root, "ginex", [20.0], memory="0.1x")
+        run(root, "diskgnn", [4.0 + number * factor], memory="0.1x", epochs=2, options=options, notes=notes)
+    run(root, "ginex", [20.0], memory="0.1x", epochs=2)
 
 
 def fill_fig15(root: Path, factor: float) -> None:
+    keep_profile(root)
     for disk, slower in (("aws-nvme/16", 1.0), ("aws-gp3/16", 1.2 * factor)):
         for system, base in SYSTEMS.items():
-            run(root, system, [base * slower], disk_class=disk)
+            run(root, system, [base * slower], disk_class=disk, epochs=1, warmup=0)
 
 
 def fill_tab8(root: Path, factor: float) -> None:
     fill_memory(root, 1.0)
     for memory in SHARES:
-        run(root, "diskgnn", [8.0 * factor], memory=memory, options={"pipeline": False})
+        run(root, "diskgnn", [8.0 * factor], memory=memory, epochs=2, options={"pipeline": False})
 
 
 def fill_fig17(root: Path, factor: float) -> None:
     fill_memory(root, 1.0)
     for memory in SHARES:
         notes = {"pack_s": f"{12 * factor}", "pack_read_bytes": "1000"}
-        run(root, "diskgnn", [4.0], memory=memory, options={"packing": "individual"}, notes=notes, prepared=14 * factor)
+        options = {"packing": "individual"}
+        run(
+            root, "diskgnn", [4.0], memory=memory, epochs=2, options=options, notes=notes, prepared=14 * factor
+        )  # fmt: skip
 
 
 def fill_fig18(root: Path, factor: float) -> None:
+    keep_profile(root)
     for (_, options), base in zip(STEPS.items(), (40.0, 20.0, 10.0 * factor, 2.0), strict=True):
         run(root, "diskgnn", [base], options=options)
 
 
 def fill_fig19(root: Path, factor: float) -> None:
+    keep_profile(root)
     for system, base in SYSTEMS.items():
         run(root, system, [base * factor], options=SEQUENTIAL[system])
 
@@ -287,6 +299,7 @@ def test_the_paper_profile_has_the_full_grids() -> None:
 
 
 def test_the_epoch_of_diskgnn_is_the_measure_and_preparation_is_shared_out(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     for system, seconds in SYSTEMS.items():
         run(
             tmp_path,
@@ -315,18 +328,6 @@ def test_ablations_are_never_taken_for_the_plain_system(tmp_path: Path) -> None:
         run(tmp_path, "diskgnn", [999.0, 999.0], options=options)
     table = drawn("diskgnn-fig9", tmp_path).data
     assert table["epoch_s"].max() < 999.0
-
-
-def test_the_host_cache_of_other_systems_does_not_make_them_strange(tmp_path: Path) -> None:
-    record = run(tmp_path, "gnndrive", [1.0], options={"host_cache": "32MiB"})
-    assert diskgnn_grid.is_plain(record.config.model_dump())
-
-
-def test_the_steps_of_the_ablation_are_told_by_their_options() -> None:
-    for step, options in STEPS.items():
-        assert step_of({"options": options}) == step
-    assert step_of({"options": {"packing": "individual"}}) is None
-    assert step_of({"options": {"device_cache": "off"}}) is None
 
 
 def test_the_ablation_is_over_the_last_step_beside_the_papers(tmp_path: Path) -> None:
@@ -371,6 +372,7 @@ def test_table_one_adds_up_and_stands_beside_the_papers(tmp_path: Path) -> None:
 
 
 def test_a_missing_accuracy_leaves_a_gap_and_not_a_zero(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     for system, base in SYSTEMS.items():
         run(tmp_path, system, [base])
     sheet = drawn("diskgnn-tab1", tmp_path)
@@ -413,7 +415,7 @@ def test_a_missing_paper_value_does_not_break_a_drawing(
 ) -> None:
     import importlib
 
-    module = importlib.import_module(f"harness.figures.{figure.replace('-', '_')}")
+    module = importlib.import_module(f"harness.figures.{figure.replace('-', '.')}")
     monkeypatch.setattr(module, "published", lambda _: pd.DataFrame(columns=["series", "x", "value", "unit", "source"]))
     FILL[figure](tmp_path, 1.0)
     assert len(drawn(figure, tmp_path).data)

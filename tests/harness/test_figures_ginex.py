@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.compare.evidence import load_evidence
+from harness.compare.points import NotDrawn
 from harness.experiment import load_experiment
 from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
-from harness.figures.breakdown import covered_seconds, split_epoch
-from harness.figures.evidence import load_evidence
-from harness.figures.ginex_fig4 import miss_ratio
-from harness.figures.ginex_fig6 import gather_alone
-from harness.figures.query import NotDrawn
+from harness.figures.draw.breakdown import covered_seconds, split_epoch
+from harness.figures.ginex.fig4 import miss_ratio
+from harness.figures.ginex.fig6 import gather_alone
 from harness.sweep import union
+from tests.harness.figure_profile import keep_profile
 from tests.harness.tier_records import BATCHES, run, study
 
 IDS = sorted(name for name in catalogue() if name.startswith("ginex-"))
@@ -29,7 +30,13 @@ PAGES_OF = {
 MIB = 2**20
 
 
+def keep(root: Path, **axes: Any) -> None:
+    """The profile of these records: epochs of ten mini-batches."""
+    keep_profile(root, run={"max_batches": BATCHES}, **axes)
+
+
 def fill_14(root: Path, factor: float) -> None:
+    keep(root)
     for model in ("sage", "gcn"):
         for system, base in SECONDS.items():
             slower = factor if system == "ginex" else 1.0
@@ -38,11 +45,13 @@ def fill_14(root: Path, factor: float) -> None:
 
 
 def fill_16(root: Path, factor: float) -> None:
+    keep(root, superbatches=[2, 5, 10])
     for size, base in ((2, 30.0), (5, 20.0 * factor), (10, 18.0)):
         run(root, "ginex", [base, base], options={"superbatch": size})
 
 
 def fill_17(root: Path, factor: float) -> None:
+    keep(root, wide_dims=[128, 512, 768])
     for dim in (128, 512, 768):
         for system in ("pyg+", "ali+pg", "ginex"):
             options = {} if system == "pyg+" else {"io_granularity": "4096"}
@@ -54,6 +63,7 @@ def fill_17(root: Path, factor: float) -> None:
 
 
 def fill_18(root: Path, factor: float) -> None:
+    keep(root)
     for share in (0.5, 1.0, 2.0):
         for system in ("pyg+", "ali+pg", "ginex"):
             slower = factor if system == "ginex" else 1.0
@@ -61,6 +71,7 @@ def fill_18(root: Path, factor: float) -> None:
 
 
 def fill_19(root: Path, factor: float) -> None:
+    keep(root, batch_factors=[0.5, 1.0, 2.0])
     for size in (25, 50, 100):
         for system in ("pyg+", "ali+pg", "ginex"):
             slower = factor if system == "ginex" else 1.0
@@ -68,6 +79,7 @@ def fill_19(root: Path, factor: float) -> None:
 
 
 def fill_4(root: Path, factor: float) -> None:
+    keep(root)
     pages = [100] * (3 * BATCHES)
     batches = [*range(BATCHES)] * 3
     run(root, "pyg+", [10.0, 10.0], faults=1.0 * factor)
@@ -91,6 +103,7 @@ def fill_5(root: Path, factor: float) -> None:
 
 
 def fill_6(root: Path, factor: float) -> None:
+    keep(root)
     run(root, "pyg+", [4.0, 4.0], stages="sample")
     run(root, "pyg+", [30.0 * factor, 30.0 * factor], stages="sample+extract")
     options = {"prefetch": 5}
@@ -156,6 +169,7 @@ def test_a_figure_becomes_files(figure: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("figure", sorted(set(FILL) - {"ginex-fig5", "ginex-tab2"}))
 def test_runs_that_all_failed_are_told_and_nothing_is_drawn(figure: str, tmp_path: Path) -> None:
+    keep(tmp_path)
     for system in SECONDS:
         run(tmp_path, system, [], status="oom")
     result = render(chosen(figure), load_evidence(tmp_path), tmp_path / "figures")[0]
@@ -215,21 +229,22 @@ def test_bars_of_the_breakdown_are_as_high_as_their_epochs(tmp_path: Path) -> No
 
 
 def test_a_missing_paper_value_does_not_break_a_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.figures import ginex_fig4, ginex_fig14, ginex_fig16, ginex_tab2
+    from harness.figures.ginex import fig4, fig14, fig16, tab2
 
     nothing = pd.DataFrame(columns=["series", "x", "value", "unit", "source"])
-    for module in (ginex_fig4, ginex_fig14, ginex_fig16, ginex_tab2):
+    for module in (fig4, fig14, fig16, tab2):
         monkeypatch.setattr(module, "published", lambda figure: nothing)
     for figure in ("ginex-fig4", "ginex-fig14", "ginex-fig16", "ginex-tab2"):
         FILL[figure](tmp_path / figure, 1.0)
         assert len(drawn(figure, tmp_path / figure).data)
-    monkeypatch.setattr("harness.figures.ginex_tab4.published", lambda figure: nothing)
+    monkeypatch.setattr("harness.figures.ginex.tab4.published", lambda figure: nothing)
     fill_14(tmp_path / "tab4", 1.0)
     with pytest.raises(NotDrawn, match="prices"):
         drawn("ginex-tab4", tmp_path / "tab4")
 
 
 def test_a_failed_system_is_marked_and_not_zero(tmp_path: Path) -> None:
+    keep(tmp_path)
     for system in ("pyg+", "ginex"):
         run(tmp_path, system, [10.0])
     run(tmp_path, "ali+pg", [], status="oom")
@@ -298,6 +313,7 @@ def test_gather_alone_is_what_began_after_sampling_was_over() -> None:
 
 
 def test_without_sampling_far_ahead_gather_alone_is_not_made_up(tmp_path: Path) -> None:
+    keep(tmp_path)
     run(tmp_path, "pyg+", [4.0, 4.0], stages="sample")
     run(tmp_path, "pyg+", [30.0, 30.0], stages="sample+extract")
     run(tmp_path, "pyg+", [32.0, 32.0], stages="sample+extract", options={"prefetch": 5}, sampled_by=1.0)
@@ -339,6 +355,7 @@ def test_the_miss_ratio_of_other_mini_batches_is_refused(tmp_path: Path) -> None
 
 
 def test_without_its_trace_the_miss_ratio_is_not_drawn(tmp_path: Path) -> None:
+    keep(tmp_path)
     run(tmp_path, "pyg+", [10.0, 10.0], faults=1.0)
     with pytest.raises(NotDrawn, match="page-accesses"):
         drawn("ginex-fig4", tmp_path)
@@ -360,6 +377,7 @@ def test_our_expansion_stands_beside_the_papers(tmp_path: Path) -> None:
 
 
 def test_a_system_at_the_papers_speedup_has_the_papers_performance_per_dollar(tmp_path: Path) -> None:
+    keep(tmp_path)
     run(tmp_path, "pyg+", [21.1])
     run(tmp_path, "ginex", [10.0])
     sheet = drawn("ginex-tab4", tmp_path)

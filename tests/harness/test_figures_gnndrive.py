@@ -7,17 +7,24 @@ from typing import Any
 
 import pytest
 
+from harness.compare.evidence import Evidence, load_evidence
+from harness.compare.points import NotDrawn
 from harness.experiment import cells, load_experiment
+from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Drawing, Sheet, catalogue
-from harness.figures.evidence import Evidence, load_evidence
-from harness.figures.gnndrive_grid import CPU
-from harness.figures.query import NotDrawn
+from harness.figures.gnndrive.grid import CPU
 from harness.sweep import union
+from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 from tests.harness.study_records import fio_grid, put_study
 
 MIB = 2**20
 BASE = {"max_batches": 16}
+#: Values of the axes, as far as they are not the paper's own.
+AXES = {
+    "dims": [64, 128, 512], "models": ["sage", "gat"], "memory_factors": [2.0], "batch_factors": [0.5, 1.0, 2.0],
+    "ranks": [1, 2, 4],
+}  # fmt: skip
 ON_CPU = {"device": "cpu", "device_memory_bytes": None}
 IDS = [f"gnndrive-{name}" for name in ("fig2", "fig3", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14",
                                        "tab2", "figB1")]  # fmt: skip
@@ -35,6 +42,7 @@ def of_size(size: int) -> dict[str, Any]:
 
 def fill(root: Path, factor: float = 1.0) -> None:
     """Runs and studies that every figure of the paper can be drawn from."""
+    keep_profile(root, short={"max_batches": 16}, accuracy={"epochs": 8}, **AXES)
     systems = (("pyg+", 9.0 * factor), ("ginex", 5.0 * factor), ("gnndrive", 3.0 * factor))
     for dim in (64, 128, 512):
         for system, base in systems:
@@ -63,7 +71,8 @@ def fill(root: Path, factor: float = 1.0) -> None:
             run: dict[str, Any] = {"device_memory_bytes": 256 * MIB, "batch_size": 12, "max_batches": 67, **cpu_run}
             save(root, make_record("gnndrive", [seconds * factor], options={"feature_buffer_scale": scale}, **run))
         for ranks, seconds in ((1, 3.0), (2, 1.8)):
-            run = {**BASE, "memory": "+256MiB", "disk_class": "none", **cpu_run, "ranks": ranks}
+            memory = "+288MiB" if cpu_run else "+256MiB"
+            run = {**BASE, "disk_class": "none", **cpu_run, "memory": memory, "ranks": ranks}
             save(root, make_record("gnndrive", [seconds * factor], **run))
     put_study(root, "fio-grid", fio_grid(factor))
 
@@ -71,7 +80,8 @@ def fill(root: Path, factor: float = 1.0) -> None:
 def trained(system: str, seconds: float, accuracy: list[float], memory: str = "+56MiB") -> Any:
     """A run on the processor whose model was judged after every epoch, the warm-up first."""
     run = {**ON_CPU, "memory": memory, "test_nodes": 4000, "epochs": len(accuracy), "fanout": [10, 5], "layers": 2}
-    made = make_record(system, [seconds] * (len(accuracy) - 1), **run)
+    size = {"batch_size": 100, "hidden": 64, "dataset": GENERATED}
+    made = make_record(system, [seconds] * (len(accuracy) - 1), **run, **size)
     for epoch, share in zip(made.epochs, accuracy, strict=True):
         epoch.test_accuracy = share
     return made
@@ -141,11 +151,12 @@ def panels(figure: str, evidence: Evidence) -> list[Any]:
 
 def test_a_panel_for_each_model_that_ran(made: dict[float, Evidence]) -> None:
     table = drawn("gnndrive-fig8", made[1.0]).data
-    assert set(table["model"]) == {"sage", "gat"}
+    assert set(table["panel"]) == {"GraphSAGE", "GAT"}
     assert [axes.get_title(loc="left") for axes in panels("gnndrive-fig8", made[1.0])] == ["GraphSAGE", "GAT"]
 
 
 def test_other_work_on_the_processor_is_not_compared(tmp_path: Path) -> None:
+    keep_profile(tmp_path, short=BASE, **AXES)
     for dim in (64, 128):
         save(tmp_path, make_record("gnndrive", [1.0], **of_dim(dim)))
         other = {**of_dim(dim), **ON_CPU, "memory": "+192MiB", "max_batches": 80}
@@ -160,6 +171,7 @@ def test_out_of_memory_is_marked_over_the_budgets(made: dict[float, Evidence]) -
 
 
 def test_dimensions_are_compared_where_the_device_holds_as_many_rows(tmp_path: Path) -> None:
+    keep_profile(tmp_path, short=BASE, **AXES)
     for dim in (64, 128):
         save(tmp_path, make_record("gnndrive", [1.0], **of_dim(dim)))
     save(tmp_path, make_record("gnndrive", [99.0], **{**of_dim(512), "device_memory_bytes": 32 * MIB}))
@@ -167,6 +179,7 @@ def test_dimensions_are_compared_where_the_device_holds_as_many_rows(tmp_path: P
 
 
 def test_epochs_over_batch_sizes_train_as_many_seed_nodes(tmp_path: Path) -> None:
+    keep_profile(tmp_path, short=BASE, **AXES)
     for size in (25, 50):
         save(tmp_path, make_record("gnndrive", [1.0], **of_size(size)))
     save(tmp_path, make_record("gnndrive", [99.0], **{**of_size(100), "max_batches": 16}))
@@ -189,6 +202,7 @@ def test_the_table_splits_preparation_from_training_and_has_the_papers_values(ma
 
 
 def test_a_failed_system_stands_in_the_table_as_failed(tmp_path: Path) -> None:
+    keep_profile(tmp_path, short=BASE, **AXES)
     save(tmp_path, make_record("mariusgnn", [], status="oom", **BASE))
     save(tmp_path, make_record("gnndrive", [2.0], **BASE))
     result = drawn("gnndrive-tab2", load_evidence(tmp_path))

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.compare.evidence import load_evidence
 from harness.experiment import PROFILES, check_options, load_experiment
 from harness.figures.base import catalogue, chosen, render
 from harness.figures.datasets_table import TABLES
-from harness.figures.evidence import load_evidence
-from harness.figures.outcore_frontier import fastest, leaders, pareto
+from harness.figures.outcore.frontier import fastest, leaders, pareto
 from harness.record import DatasetConfig, Record
 from harness.studies.record import StudyRecord, write_study
 from harness.sweep import union
+from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 
 IDS = ["outcore-ssd", "outcore-frontier", *(table.id for table in TABLES)]
@@ -51,6 +52,7 @@ def facts_of(root: Path, name: str = "kron-d128", fingerprint: str = "f128", deg
 
 def fill(root: Path, factor: float = 1.0) -> None:
     """Runs that all figures of this file can be drawn from; `factor` changes what is measured."""
+    keep_profile(root)
     for name, iops in (("aws-nvme/16", 39_000.0), ("aws-gp3", 16_000.0), ("none", 90_000.0)):
         for system, base in (("pyg+", 40.0), ("gnndrive", 24.0), ("diskgnn", 6.0)):
             save(root, disk_record(system, [base * factor * 4e4 / iops], iops, disk_class=name))
@@ -166,9 +168,9 @@ def test_a_table_of_datasets_has_ours_from_facts_and_from_runs_and_the_papers(tm
     assert paper.loc["MAG240M", "dim"] == 768
     pagraph = data_of(tmp_path, "pagraph-tab2")
     listed = pagraph[pagraph["source"] == "ours"].set_index("dataset")
-    assert "kron-d64" in listed.index
-    assert listed.loc["kron-d64", "features"] == 2_000_000 * 64 * 4
-    assert list(listed["total"].isna()) == [name == "kron-d64" for name in listed.index]
+    assert "kron-d128-d64" in listed.index
+    assert listed.loc["kron-d128-d64", "features"] == 2_000_000 * 64 * 4
+    assert list(listed["total"].isna()) == [name == "kron-d128-d64" for name in listed.index]
 
 
 def test_only_a_failed_run_draws_no_figure_and_says_so(tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ import pandas as pd
 import pytest
 import yaml
 
+from harness.compare.evidence import load_evidence
+from harness.compare.points import Point
 from harness.experiment import PROFILES, check_options, load_experiment
+from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Figure, catalogue, chosen, render
-from harness.figures.evidence import load_evidence
-from harness.figures.pagraph_devices import seeds_per_s
-from harness.figures.pagraph_fig18 import STEPS
-from harness.figures.pagraph_grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, setting, small_study
-from harness.figures.pagraph_parts import COMPUTE, EXPOSED, OTHER, epoch_parts
-from harness.figures.pagraph_parts import HIDDEN as HIDDEN_LOADING
-from harness.figures.query import Point
+from harness.figures.pagraph import fig14, fig18
+from harness.figures.pagraph.devices import seeds_per_s
+from harness.figures.pagraph.fig18 import STEPS
+from harness.figures.pagraph.grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
+from harness.figures.pagraph.parts import COMPUTE, EXPOSED, OTHER, epoch_parts
+from harness.figures.pagraph.parts import HIDDEN as HIDDEN_LOADING
 from harness.record import DatasetConfig, PlannedBuffer, Record
 from harness.results import write_run
 from harness.studies.base import resolve_study
@@ -30,6 +32,10 @@ IDS = sorted(figure.id for figure in catalogue().values() if figure.paper == "pa
 TRAIN = 1_300_000
 MIB = 2**20
 BASE_SECONDS = {"dgl": 1.0, "pagraph": 0.4, "dgl+pp": 0.7, "pagraph+pp": 0.25, "dgl+cache": 0.6}
+
+
+def quick() -> dict[str, Any]:
+    return load_experiment("quick").model_dump()
 
 
 def spans_of(record: Record, train_s: float = 0.1, load_s: float = 0.2, *, overlap: bool = False) -> pd.DataFrame:
@@ -66,7 +72,7 @@ def paper_record(
         system, seconds, status=status, model=model, hidden=HIDDEN[model], layers=2, sampler=sampler, memory="none",
         fanout=[neighbours] * 2 if sampler == "neighbor" else [LAYER_NODES] * 2, disk_class="none", batch_size=6000,
         max_batches=48, options=check_options(system, options or {}),
-        **{"device_memory_bytes": 614 * MIB, **config},
+        **{"device_memory_bytes": device_bytes(quick()), **config},
     )  # fmt: skip
     data = record.config.dataset.model_copy(update={"train_nodes": TRAIN, "name": "kron-2m-t65", "num_classes": 16})
     record.config.dataset = data
@@ -103,7 +109,8 @@ def accuracy_record(system: str, factor: float, **config: Any) -> Record:
     ranks = config.get("ranks", 1)
     record = make_record(
         system, [1.0 * factor] * 3, memory="none", device="cpu", device_memory_bytes=None, test_nodes=4000,
-        disk_class="none", fanout=[10, 5], layers=2, options=options, epochs=4, batch_size=100 // ranks,
+        disk_class="none", fanout=[10, 5], layers=2, options=options, epochs=10, batch_size=100 // ranks, hidden=64,
+        dataset=GENERATED,
         **{key: value for key, value in config.items() if key != "best"},
     )  # fmt: skip
     for epoch in record.epochs:
@@ -126,13 +133,19 @@ def fill(root: Path, factor: float = 1.0) -> None:
             save(root, paper_record("dgl", status="unsupported", **own))
         for step in STEPS.values():
             own = {"model": model, "options": step["options"], "partition": step["partition"], "ranks": 2}
-            save(root, paper_record("pagraph", factor, **own, device_memory_bytes=205 * MIB))
+            save(
+                root,
+                paper_record("pagraph", factor, **own, device_memory_bytes=device_bytes(quick(), fig18.DEVICE_SHARE)),
+            )
         save(root, accuracy_record("dgl", factor, model=model))
         save(root, accuracy_record("pagraph", factor, model=model))
         save(root, accuracy_record("pagraph", factor, model=model, ranks=2, partition="self-reliant", best=0.895))
     for ranking, worse in (("out-degree", 1.0), ("aligraph", 1.3), ("random", 1.6)):
         for share in ("0.05x", "0.2x", "0.4x"):
-            own = {"options": {"ranking": ranking, "cache": share}, "device_memory_bytes": 1280 * MIB}
+            own = {
+                "options": {"ranking": ranking, "cache": share},
+                "device_memory_bytes": device_bytes(quick(), fig14.DEVICE_SHARE),
+            }
             save(root, paper_record("pagraph", worse * factor, **own))
     for count in (5, 10):
         for system in ("dgl", "pagraph", "dgl+pp", "pagraph+pp"):
@@ -192,10 +205,6 @@ def test_altered_records_change_what_is_drawn(figure: str, filled: dict[float, P
     assert suffixes == ([".md", ".csv", ".tex"] if "-tab" in figure else [".png", ".svg", ".csv"])
     assert not one.drop(columns="run", errors="ignore").equals(two.drop(columns="run", errors="ignore"))
     assert len(result.caption) > 40
-
-
-def quick() -> dict[str, Any]:
-    return load_experiment("quick").model_dump()
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.yaml")))
@@ -294,6 +303,7 @@ def test_an_ablation_never_stands_for_pagraph(tmp_path: Path) -> None:
 def test_each_step_saves_over_the_one_before(tmp_path: Path) -> None:
     for step, factor in zip(STEPS.values(), (4.0, 2.0, 1.0, 1.0), strict=True):
         own: dict[str, Any] = {"options": step["options"], "partition": step["partition"], "ranks": 2}
+        own["device_memory_bytes"] = device_bytes(quick(), fig18.DEVICE_SHARE)
         save(tmp_path, paper_record("pagraph", factor, **own))
     table = data_of(tmp_path, "pagraph-fig18")
     assert list(table["series"]) == list(STEPS)

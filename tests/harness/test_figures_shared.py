@@ -10,13 +10,13 @@ import matplotlib as mpl
 import pandas as pd
 import pytest
 
-from harness.figures import style
-from harness.figures.bars import draw_bars
-from harness.figures.curves import draw_curves
-from harness.figures.looks import PARTS, SERIES, looks_of, named_looks
-from harness.figures.panels import legend_above, many_panels
-from harness.figures.sheets import sheet
-from harness.figures.stacks import draw_stacks
+from harness.figures.draw import style
+from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.looks import PARTS, SERIES, looks_of, named_looks
+from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.sheets import sheet
+from harness.figures.draw.stacks import draw_stacks
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +167,6 @@ def test_a_sheet_keeps_a_word_among_numbers() -> None:
 
 
 def test_numbers_over_bars_have_no_exponent() -> None:
-    from harness.figures.bars import plain_number
+    from harness.figures.draw.bars import plain_number
 
     assert [plain_number(value, ".2g") for value in (476.6, 23.4, 0.34, 1234.0)] == ["480", "23", "0.34", "1,200"]

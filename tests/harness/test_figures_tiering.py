@@ -10,17 +10,25 @@ import pandas as pd
 import pytest
 
 from harness.claims.query import queries
+from harness.compare.evidence import load_evidence
+from harness.compare.points import NotDrawn
 from harness.experiment import load_experiment
 from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
-from harness.figures.evidence import load_evidence
-from harness.figures.query import NotDrawn
 from harness.studies.base import union_of
 from harness.sweep import union
+from tests.harness.figure_profile import keep_profile
 from tests.harness.tier_records import run, study
 
 IDS = sorted(name for name in catalogue() if name.startswith("tiering-fig"))
 SHARES = [0.05, 0.1, 0.25, 1.0]
-HOST = {"memory": "none"}
+
+
+def host(dim: int = 128) -> dict[str, Any]:
+    """Settings of a run with all features in host memory, on a device that holds a quarter of them besides."""
+    return {"memory": "none", "max_batches": 0, "device_memory_bytes": 32 * 2**20 + 2_000_000 * dim, "dim": dim}
+
+
+HOST = host()
 
 
 def fill_coverage(root: Path, factor: float) -> None:
@@ -39,12 +47,14 @@ def fill_coverage(root: Path, factor: float) -> None:
 
 
 def fill_8(root: Path, factor: float) -> None:
+    keep_profile(root)
     run(root, "dgl", [30.0, 30.0], **HOST)
     run(root, "uva", [10.0 * factor, 10.0 * factor], **HOST)
     run(root, "data-tiering", [5.0, 5.0], options={"cache": "0.1x"}, **HOST)
 
 
 def fill_10(root: Path, factor: float) -> None:
+    keep_profile(root)
     for share, seconds, loaded in ((0.0, 10.0, 1000), (0.05, 7.0, 400), (0.25, 5.0 * factor, round(30 * factor))):
         run(
             root, "data-tiering", [seconds, seconds], options={"cache": f"{share:g}x"},
@@ -165,6 +175,7 @@ def test_each_step_is_compared_with_the_one_before(tmp_path: Path) -> None:
 
 
 def test_a_missing_system_is_said_and_its_speedup_not_made_up(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     run(tmp_path, "dgl", [30.0], **HOST)
     run(tmp_path, "data-tiering", [5.0], options={"cache": "0.1x"}, **HOST)
     table = drawn("tiering-fig8", tmp_path).data
@@ -181,6 +192,7 @@ def test_traffic_and_time_are_held_to_no_hot_rows(tmp_path: Path) -> None:
 
 
 def test_without_a_run_without_hot_rows_nothing_is_compared(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
     for share in ("0.1x", "0.25x"):
         run(tmp_path, "data-tiering", [5.0], options={"cache": share}, counters={"bytes_loaded": 5}, **HOST)
     with pytest.raises(NotDrawn, match="without hot rows"):
@@ -198,12 +210,13 @@ def test_several_devices_are_not_made_up_from_one(tmp_path: Path) -> None:
 def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -> None:
     for dim in (128, 768):
         root = tmp_path / str(dim)
+        keep_profile(root, run={"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"})
         for system, seconds in (("dgl", 30.0), ("uva", 10.0)):
-            run(root, system, [seconds, seconds], dim=dim, **HOST)
+            run(root, system, [seconds, seconds], **host(dim))
         for share, seconds in ((0.0, 10.0), (0.1, 5.0)):
             run(
-                root, "data-tiering", [seconds, seconds], dim=dim, options={"cache": f"{share:g}x"},
-                counters={"rows": 2, "bytes_loaded": round(100 * seconds)}, **HOST,
+                root, "data-tiering", [seconds, seconds], options={"cache": f"{share:g}x"},
+                counters={"rows": 2, "bytes_loaded": round(100 * seconds)}, **host(dim),
             )  # fmt: skip
         told = "rows of 768 columns were chosen so that the bus shows" in drawn(figure, root).caption
         assert told == (dim == 768)

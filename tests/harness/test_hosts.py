@@ -9,14 +9,15 @@ import pytest
 
 from harness.cli.common import Progress
 from harness.code import code_of
+from harness.compare.points import Group, NotDrawn
 from harness.environment import describe, this_host
 from harness.experiment import parse_experiment, resolve
-from harness.figures.captions import caption
-from harness.figures.query import Group, NotDrawn, group_runs
+from harness.figures.draw.captions import caption
 from harness.hosts import host_fingerprint, measured_on, profile_digests
 from harness.record import Code, Record
-from harness.results import load, runs_folder
+from harness.results import runs_folder
 from harness.sweep import Sweep
+from tests.harness.figure_profile import points
 from tests.harness.records import make_record, save
 from tests.support import make_tiny
 
@@ -34,8 +35,8 @@ def on(record: Record, **changes: Any) -> Record:
     return record.model_copy(update={"environment": {**HOST, **changes}})
 
 
-def dims(frame: Any) -> Group:
-    return group_runs(frame, axis=lambda config: config["dataset"]["dim"], ignore=["dataset"])
+def dims(root: Path) -> Group:
+    return points(root, {dim: {"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"} for dim in (64, 128)})
 
 
 def test_a_fingerprint_changes_with_the_hardware_and_not_with_names_or_versions(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_s
             save(tmp_path, on(make_record("gnndrive", [1.0], dim=dim)))
         save(tmp_path, on(make_record("gnndrive", [99.0], dim=dim), **other))
         save(tmp_path, on(make_record("pyg+", [98.0], dim=dim), **other))
-    group = dims(load(tmp_path))
+    group = dims(tmp_path)
     places = {str(measured_on(point.record)) for point in group.points}
     assert len(places) == 1 and group.elsewhere == 4
     values = {point.value for point in group.points}
@@ -91,25 +92,25 @@ def test_one_point_on_each_of_two_hosts_is_no_curve(tmp_path: Path) -> None:
     save(tmp_path, on(make_record("gnndrive", [1.0], dim=64)))
     save(tmp_path, on(make_record("gnndrive", [2.0], dim=128), cpu={"model": "B", "usable": 2}))
     with pytest.raises(NotDrawn, match="no comparable runs"):
-        dims(load(tmp_path))
+        dims(tmp_path)
 
 
 def test_an_axis_over_disk_classes_has_a_limit_a_point(tmp_path: Path) -> None:
-    for name, iops in (("a", 10), ("b", 20)):
+    for name, iops in (("aws-nvme", 10), ("aws-gp3", 20)):
         record = make_record("gnndrive", [1.0], disk_class=name)
         limits = {"limits": [{"device": "254:0", "read_iops": iops}]}
         save(tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}})))
-    group = group_runs(load(tmp_path), axis=lambda config: config["disk_class"], ignore=["disk_class"])
+    group = points(tmp_path, {name: {"disk_class": name} for name in ("aws-nvme", "aws-gp3")})
     assert len(group.points) == 2
 
 
 def test_one_disk_class_with_other_limits_is_another_disk(tmp_path: Path) -> None:
     for dim, iops in ((64, 10), (128, 20)):
-        record = make_record("gnndrive", [1.0], dim=dim, disk_class="a")
+        record = make_record("gnndrive", [1.0], dim=dim)
         limits = {"limits": [{"device": "254:0", "read_iops": iops}]}
         save(tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}})))
     with pytest.raises(NotDrawn, match="no comparable runs"):
-        dims(load(tmp_path))
+        dims(tmp_path)
 
 
 def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: Path) -> None:

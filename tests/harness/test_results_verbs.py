@@ -58,7 +58,7 @@ def damage(root: Path) -> str:
         ((), [0, 1, 2, 3]),
         (("--system", "pyg+"), [1, 2]),
         (("--status", "oom"), [3]),
-        (("--dataset", "kron-d256"), [2]),
+        (("--dataset", "kron-d128-d256"), [2]),
         (("--verdict", "INVALID"), [1]),
         (("--experiment", "quick"), [0, 1]),
         (("--experiment", "quick", "--system", "pyg+"), [1]),

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks import gate_proof
+from harness.compare.evidence import load_evidence
+from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
-from harness.figures.evidence import load_evidence
-from harness.figures.query import NotDrawn
 from harness.regress.proof_record import STUDY
 from harness.regress.samples import RunSample
 

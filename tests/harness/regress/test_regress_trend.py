@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.compare.evidence import load_evidence
+from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue, render
-from harness.figures.evidence import load_evidence
-from harness.figures.query import NotDrawn
 from harness.record import Record
 from harness.regress.git import Repository
 from harness.regress.history import load, record

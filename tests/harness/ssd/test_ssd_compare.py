@@ -104,10 +104,10 @@ def test_workloads_are_never_mixed() -> None:
     found = compare(classes("aws-nvme/16", "aws-gp3/16"), [*runs(), *small])
     assert found.systems == ("ginex", "diskgnn") and "kron-d128" in found.workload
     assert any("1 other workloads" in note for note in found.notes)
-    chosen = compare(classes("aws-nvme/16"), [*runs(), *small], dataset="kron-d64")
+    chosen = compare(classes("aws-nvme/16"), [*runs(), *small], dataset="kron-d128-d64")
     assert chosen.systems == ("pyg+", "ginex")
-    with pytest.raises(InputError, match="kron-d32"):
-        compare(classes("aws-nvme/16"), runs(), dataset="kron-d32")
+    with pytest.raises(InputError, match="kron-d128-d32"):
+        compare(classes("aws-nvme/16"), runs(), dataset="kron-d128-d32")
 
 
 def test_a_drive_named_twice_is_refused() -> None:

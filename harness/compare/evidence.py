@@ -1,0 +1,117 @@
+"""What figures and claims are drawn from: the run records and the study records of one results root, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.compare.match import Index
+from harness.compare.plan import Plain, Plan, kept
+from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured
+from harness.studies.record import StudyRecord, read_studies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Where = Callable[[Mapping[str, Any]], bool]
+Planned = Callable[[Plain], Plan]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that was measured and computed under one results root.
+
+    Attributes:
+        frame: of `harness.results.load()` the runs of one code (`harness.code.of_one_code`): a row a run, the record as
+            plain data in column `record`, its folder in `path`.
+        studies: every study record, oldest first.
+        experiments: those whose runs lie there, as plain data, newest first.
+    """
+
+    frame: pd.DataFrame
+    studies: list[StudyRecord] = field(default_factory=list)
+    experiments: list[Plain] = field(default_factory=list)
+
+    @cached_property
+    def index(self) -> Index:
+        """The runs by what each of them is."""
+        return Index([] if self.frame.empty else self.frame["record"])
+
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        return {} if self.frame.empty else dict(zip(self.frame["run_id"], self.frame["path"], strict=True))
+
+    def points(
+        self, plan: Planned, value: Value = epoch_seconds, *, least: int = 2, otherwise: Planned | None = None
+    ) -> Group:
+        """What was measured of a figure's cells, under the experiment for which most of them were.
+
+        Args:
+            plan: from an experiment as plain data to the figure's cells.
+            value: the number of one measured epoch.
+            least: values of the axis that have to be there.
+            otherwise: cells to take where more of them were measured.
+
+        Raises:
+            NotDrawn: fewer are.
+        """
+        plans = [plan] if otherwise is None else [plan, otherwise]
+        found = [
+            measured(self.index, self._paths, make(experiment), value)
+            for make in plans
+            for experiment in self.experiments
+        ]
+        best = max(found, key=lambda group: len(group.points), default=Group({}, [], 0))
+        if len({str(point.x) for point in best.points}) < least:
+            dropped = sum(group.invalid for group in found)
+            tail = f" ({dropped} invalid ones are never drawn)" if dropped else ""
+            raise NotDrawn(f"no comparable runs over at least {least} values of its axis{tail}")
+        return best
+
+    def study(self, name: str, *, where: Where = lambda params: True) -> StudyRecord:
+        """The newest record of a study whose parameters `where` accepts.
+
+        Raises:
+            NotDrawn: there is none.
+        """
+        found = [record for record in self.studies if record.study == name and where(record.params)]
+        if not found:
+            raise NotDrawn(f"the study {name} was not made yet")
+        return found[-1]
+
+    def all_studies(self, name: str, *, where: Where = lambda params: True) -> list[StudyRecord]:
+        """The newest record of each distinct set of parameters, in the order in which they were made first.
+
+        Raises:
+            NotDrawn: there is none.
+        """
+        newest = {record.key: record for record in self.studies if record.study == name and where(record.params)}
+        if not newest:
+            raise NotDrawn(f"the study {name} was not made yet")
+        return list(newest.values())
+
+
+def load_evidence(root: Path) -> Evidence:
+    """The evidence of a results root; what is damaged, or made by older code than the newest, is left out."""
+    from harness.code import Made, of_one_code
+    from harness.hosts import host_fingerprint
+    from harness.record import Code
+    from harness.results import load
+
+    frame = load(root)
+    if len(frame):
+        made = [
+            Made(
+                host_fingerprint(record.get("environment") or {}),
+                record["system"],
+                Code(**(record.get("code") or {})),
+                record["run_id"],
+            )
+            for record in frame["record"]
+        ]
+        frame = frame[of_one_code(made)].reset_index(drop=True)
+    names = [] if frame.empty else [record["config"]["experiment"] for record in frame["record"]]
+    return Evidence(frame, read_studies(root), kept(root, dict.fromkeys(names)))

@@ -1,0 +1,101 @@
+"""From a planned run to the records that answer it: settings and options are equal, whatever they were written as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.settings import canonical_memory
+from workloads.errors import InputError, OutcoreError
+from workloads.units import parse_bytes
+
+if TYPE_CHECKING:
+    from harness.experiment import PlannedRun
+
+Plain = dict[str, Any]
+# Settings that a record's configuration keeps under the same name and in the same form.
+_SAME = (
+    "model",
+    "hidden",
+    "heads",
+    "learning_rate",
+    "dropout",
+    "sampler",
+    "fanout",
+    "replace",
+    "shuffle",
+    "batch_size",
+    "max_batches",
+    "epochs",
+    "warmup",
+    "device",
+    "disk_class",
+    "stages",
+    "cores",
+    "ranks",
+    "partition",
+    "keep_order",
+    "seed",
+    "verify",
+    "test_nodes",
+)
+
+
+class Index:
+    """Run records by the run that each of them is.
+
+    Args:
+        records: as plain data.
+    """
+
+    def __init__(self, records: Iterable[Plain]) -> None:
+        self._records: dict[str, list[Plain]] = {}
+        for record in records:
+            config = record["config"]
+            key = _key(record["system"], config["dataset"]["name"], config["device_memory_bytes"], config)
+            self._records.setdefault(key, []).append(record)
+
+    def of(self, run: PlannedRun) -> list[Plain]:
+        """The records of a planned run, oldest first: an option that it does not name has its default in them."""
+        settings = run.settings
+        device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
+        key = _key(run.system, str(settings.dataset), device, settings.model_dump())
+        asked, whole = settings.options, _complete(run)
+        return [
+            record
+            for record in self._records.get(key, [])
+            if _within(asked, record["config"]["options"]) and _agree(record["config"]["options"], whole)
+        ]
+
+
+def _complete(run: PlannedRun) -> Plain:
+    """A run's options with every default filled in, so that an ablation never stands for the system."""
+    from harness.experiment import check_options
+
+    try:
+        return dict(check_options(run.system, run.settings.options))
+    except OutcoreError:  # a system that is not installed here: its records say what they were run with
+        return dict(run.settings.options)
+
+
+def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
+    memory = canonical_memory(str(settings["memory"]))
+    return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
+
+
+def _within(asked: Mapping[str, Any], held: Mapping[str, Any]) -> bool:
+    return all(name in held and _plain(held[name]) == _plain(value) for name, value in asked.items())
+
+
+def _agree(held: Mapping[str, Any], complete: Mapping[str, Any]) -> bool:
+    return all(name not in complete or _plain(complete[name]) == _plain(value) for name, value in held.items())
+
+
+def _plain(value: Any) -> Any:
+    """Sizes are kept in bytes and may be asked for as text."""
+    if isinstance(value, str):
+        try:
+            return parse_bytes(value)
+        except InputError:
+            return value
+    return list(value) if isinstance(value, Sequence) else value

@@ -1,0 +1,138 @@
+"""What a figure or a claim is drawn from before anything is measured: a cell for each bar or point, named by its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.atomic import whole_file
+from workloads.errors import OutcoreError
+
+if TYPE_CHECKING:
+    from harness.experiment import Experiment, PlannedRun
+
+Plain = dict[str, Any]
+#: Folder of a results root that keeps the experiments that were run there.
+FOLDER = "experiments"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One bar or point of a figure.
+
+    Attributes:
+        series: what is one line or colour: a system, or a variant of one.
+        x: its place on the axis.
+        entry: its run, as an entry of an experiment's `systems`.
+        panel: the panel that it belongs to, where there are several.
+    """
+
+    series: str
+    x: Any
+    entry: Plain
+    panel: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of a figure, and what their runs share.
+
+    Attributes:
+        shared: datasets, run settings and rounds, as in an experiment.
+        cells: in drawing order.
+    """
+
+    shared: Plain
+    cells: tuple[Cell, ...]
+
+    def experiment(self, name: str) -> Plain:
+        """An experiment that makes the runs of all cells."""
+        entries = {json.dumps(cell.entry, sort_keys=True, default=str): cell.entry for cell in self.cells}
+        return {**self.shared, "name": name, "systems": list(entries.values()), "grid": {}}
+
+    def runs(self) -> Iterator[tuple[Cell, PlannedRun]]:
+        """Each cell with its run, every setting checked. Raises InputError."""
+        from harness.experiment import cells, parse_experiment
+
+        content = {**self.shared, "name": "cells", "grid": {}, "gallery": {}}
+        planned = cells(parse_experiment({**content, "systems": [cell.entry for cell in self.cells]}))
+        yield from zip(self.cells, planned, strict=True)
+
+
+def grid(shared: Plain, entries: Iterable[Any], over: Mapping[Any, Plain], *, panel: str = "") -> Plan:
+    """A cell for each system at each value of an axis.
+
+    Args:
+        shared: a profile.
+        entries: systems, as in an experiment; `series` names a variant that is not drawn under its system's name.
+        over: value of the axis -> run settings there, `options` among them, which go before an entry's own.
+        panel: of all these cells.
+    """
+    found = [_cell(entry, x, settings, panel) for x, settings in over.items() for entry in entries]
+    return Plan(shared, tuple(found))
+
+
+def joined(plans: Sequence[Plan]) -> Plan:
+    """The cells of several plans; datasets and run settings are the first one's, beside the others' datasets."""
+    datasets: Plain = {}
+    for plan in reversed(plans):
+        datasets |= plan.shared.get("datasets", {})
+    shared = {**plans[0].shared, "datasets": datasets}
+    return Plan(shared, tuple(cell for plan in plans for cell in plan.cells))
+
+
+def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> Cell:
+    own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
+    series = own.pop("series", own["name"])
+    first = first_values(own.pop("grid", {}))
+    run = {key: value for key, value in {**first, **settings}.items() if key != "options"}
+    options = {**own.get("options", {}), **first.get("options", {}), **settings.get("options", {})}
+    own = {key: value for key, value in own.items() if key not in run}
+    return Cell(series, x, {**own, "options": options, "run": {**own.get("run", {}), **run}}, panel)
+
+
+def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
+    """The run settings at the first value of every axis of a grid, `options` among them."""
+    found: Plain = {key: values[0] for key, values in axes.items() if not key.startswith("options.")}
+    options = {key.removeprefix("options."): values[0] for key, values in axes.items() if key.startswith("options.")}
+    return {**found, "options": options} if options else found
+
+
+def first_setting(profile: Plain) -> Plain:
+    """A profile at the first value of every axis of its grid."""
+    first = first_values(profile.get("grid") or {})
+    options = {**profile["run"].get("options", {}), **first.get("options", {})}
+    return {**profile, "run": {**profile["run"], **first, "options": options}, "grid": {}}
+
+
+def keep(root: Path, experiment: Experiment) -> None:
+    """Keep an experiment beside the records of its runs, so that figures know what was planned."""
+    with whole_file(root / FOLDER / f"{experiment.name}.json", "the experiment") as file:
+        file.write_text(experiment.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
+    """The experiments whose runs lie in a results root, as plain data, newest first.
+
+    Args:
+        names: experiments that records name; those that come with Outcore need not have been kept.
+    """
+    from harness.experiment import PROFILES, load_experiment
+
+    files = sorted((root / FOLDER).glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    found: dict[str, Plain] = {}
+    for path in files:
+        try:
+            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+    for name in [*names, "quick"]:
+        if name not in found and (PROFILES / f"{name}.yaml").is_file():
+            try:
+                found[name] = load_experiment(name).model_dump()
+            except OutcoreError:
+                continue
+    return list(found.values())

@@ -1,0 +1,224 @@
+"""The records of planned cells as points: all rounds of one run together, everything on one host and by one code."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.compare.plan import Cell, Plan
+from harness.hosts import measured_on
+from harness.record import spread
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.compare.match import Index
+
+Plain = dict[str, Any]
+#: From one measured epoch to a number; None where the epoch does not have it.
+Value = Callable[[Mapping[str, Any]], float | None]
+
+
+class NotDrawn(Exception):
+    """The records do not hold what a figure needs; the text says what is missing."""
+
+
+def epoch_seconds(epoch: Mapping[str, Any]) -> float | None:
+    """An epoch's wall time."""
+    return float(epoch["seconds"])
+
+
+def stage_seconds(stage: str) -> Value:
+    """An epoch's wall time in one stage."""
+    return lambda epoch: epoch["stages_s"].get(stage)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cell with what was measured of it.
+
+    Attributes:
+        system: the cell's series: a system, or a variant of one.
+        x: the cell's place on the axis.
+        status: `ok`, or why there is no value (`oom`, `timeout`, …).
+        value: median of the measured epochs of all rounds; None where nothing was measured.
+        low, high: the interval that `interval_kind` names.
+        record: the newest run, which stands for the cell; `path` is its folder.
+    """
+
+    system: str
+    x: Any
+    status: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    samples: int = 0
+    interval_kind: str = ""
+    verdict: str = ""
+    record: Plain = field(default_factory=dict)
+    path: str = ""
+    panel: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The points of a plan.
+
+    Attributes:
+        shared: configuration that all planned runs share, and `host`, `limits`, `accelerator` of `measured_on`.
+        points: one for each cell that has a record, in the plan's order.
+        invalid: runs left out for their verdict.
+        elsewhere: runs left out because another host or device made them.
+    """
+
+    shared: Plain
+    points: list[Point]
+    invalid: int
+    elsewhere: int = 0
+
+    def systems(self) -> list[str]:
+        """Names of the series with a point."""
+        return list(dict.fromkeys(point.system for point in self.points))
+
+    def runs(self) -> list[str]:
+        """Ids of the runs that stand for the points: the newest of each."""
+        return list(dict.fromkeys(str(point.record["run_id"]) for point in self.points if "run_id" in point.record))
+
+    def frame(self) -> pd.DataFrame:
+        """What is drawn, as a table."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "system": p.system,
+                    "x": p.x,
+                    "status": p.status,
+                    "value": p.value,
+                    "low": p.low,
+                    "high": p.high,
+                    "samples": p.samples,
+                    "interval": p.interval_kind,
+                    "verdict": p.verdict,
+                    "run": p.record.get("run_id", ""),
+                }
+                for p in self.points
+            ]
+        )
+
+
+def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = epoch_seconds) -> Group:
+    """The points of a plan's cells.
+
+    Args:
+        index: of the records.
+        paths: run id -> the run's folder.
+        plan: what was planned; a cell without a record has no point.
+        value: the number of one measured epoch.
+    """
+    found: list[tuple[Cell, list[Plain]]] = []
+    settings: list[Plain] = []
+    for cell, run in plan.runs():
+        found.append((cell, index.of(run)))
+        settings.append(run.settings.model_dump(exclude={"options"}))
+    records = {record["run_id"]: record for _, mine in found for record in mine}
+    host = _host_of_most([mine for _, mine in found])
+    here = _newest_facts(record for record in records.values() if measured_on(record)["host"] == host)
+    local = {run for run, record in records.items() if all(here[key] == fact for key, fact in _facts(record))}
+    valid = {run for run in local if records[run]["verdict"] != "INVALID"}
+    points = []
+    for cell, mine in found:
+        kept = [record for record in mine if record["run_id"] in valid]
+        if kept:
+            points.append(_point(cell, kept, value, paths))
+    varying = {key for key in (settings[0] if settings else ()) if len({repr(s[key]) for s in settings}) > 1}
+    return Group(_shared(points, varying), points, len(local) - len(valid), len(records) - len(local))
+
+
+def _facts(record: Plain) -> list[tuple[str, str]]:
+    """What two records of one figure must have in common although their settings may differ, by name."""
+    config, where = record["config"], measured_on(record)
+    named = {
+        "host": where["host"],
+        "harness": where["harness"],
+        "isolation": config["isolation"],
+        f"limits of {config['disk_class']}": where["limits"],
+        f"accelerator {config['device']}": where["accelerator"],
+        f"dataset {config['dataset']['name']}": config["dataset"]["fingerprint"],
+    }
+    return [(name, json.dumps(fact, sort_keys=True, default=str)) for name, fact in named.items()]
+
+
+def _host_of_most(cells: Iterable[list[Plain]]) -> str:
+    """The host that made runs of most cells; of several the one with the newest run."""
+    count: Counter[str] = Counter()
+    newest: dict[str, str] = {}
+    for records in cells:
+        for record in records:
+            host = str(measured_on(record)["host"])
+            newest[host] = max(newest.get(host, ""), str(record["run_id"]))
+        count.update({str(measured_on(record)["host"]) for record in records})
+    return max(newest, key=lambda host: (count[host], newest[host]), default="")
+
+
+def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
+    """The facts of the newest record; where that says nothing of one, of the newest that does."""
+    found: dict[str, str] = {}
+    for record in sorted(records, key=lambda record: str(record["run_id"]), reverse=True):
+        for name, fact in _facts(record):
+            found.setdefault(name, fact)
+    return found
+
+
+def _shared(points: list[Point], varying: Iterable[str]) -> Plain:
+    """What the newest point's run has in common with all the others, by the plan."""
+    if not points:
+        return {}
+    free = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", *varying}
+    if "device_memory" in varying:
+        free.add("device_memory_bytes")
+    record = points[0].record
+    kept = {key: held for key, held in record["config"].items() if key not in free}
+    where = measured_on(record)
+    if "disk_class" in varying:
+        del where["limits"]
+    if "device" in varying:
+        del where["accelerator"]
+    return {**kept, **where}
+
+
+def _point(cell: Cell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
+    newest = max(records, key=lambda record: str(record["run_id"]))
+    samples = [
+        number
+        for record in records
+        if record["status"] == "ok"
+        for epoch in record["epochs"]
+        if not epoch["warmup"] and (number := value(epoch)) is not None
+    ]
+    path = paths.get(newest["run_id"], "")
+    if not samples:
+        status = newest["status"] if newest["status"] != "ok" else "not measured"
+        return Point(
+            cell.series, cell.x, status, None, verdict=newest["verdict"], record=newest, path=path, panel=cell.panel
+        )
+    seen = spread(samples)
+    low, high = seen.interval
+    verdict = "CAVEATS" if any(record["verdict"] == "CAVEATS" for record in records) else "VALID"
+    return Point(
+        cell.series,
+        cell.x,
+        "ok",
+        seen.median,
+        low,
+        high,
+        len(samples),
+        seen.interval_kind,
+        verdict,
+        newest,
+        path,
+        cell.panel,
+    )

@@ -1,0 +1,50 @@
+"""Which options of a system stand for it among some records, so that an ablation never does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from workloads.errors import OutcoreError
+
+Plain = dict[str, Any]
+
+
+class Usual:
+    """Of each system the option set that differs least from its defaults, however many records have another one.
+
+    Args:
+        records: run records as plain data.
+    """
+
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+        held: dict[str, set[str]] = {}
+        for record in records:
+            text = json.dumps(record["config"]["options"], sort_keys=True)
+            held.setdefault(record["system"], set()).add(text)
+        self._base: dict[str, Plain] = {}
+        for system, texts in held.items():
+            defaults = _defaults(system)
+            # The text breaks ties, so that the answer does not depend on the order of the records.
+            self._base[system] = min(
+                (json.loads(text) for text in sorted(texts)), key=lambda options: _differing(options, defaults)
+            )
+
+    def differing(self, system: str, options: Mapping[str, Any]) -> int:
+        """In how many options this differs from what stands for the system; 0 for a system without records."""
+        base = self._base.get(system)
+        return 0 if base is None else _differing(options, base)
+
+
+def _differing(options: Mapping[str, Any], base: Mapping[str, Any]) -> int:
+    return sum(base.get(key) != options.get(key) for key in {*base, *options})
+
+
+def _defaults(system: str) -> Plain:
+    from harness.experiment import check_options
+
+    try:
+        return dict(check_options(system, {}))
+    except OutcoreError:  # a system that is not installed here
+        return {}

@@ -1,0 +1,1 @@
+"""Figures and tables of the DiskGNN paper (2024)."""

@@ -1,0 +1,49 @@
+"""DiskGNN Table 3: share of the accesses that go to nodes of each rank."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.figures.base import Figure, Plain, Sheet, published, register, study_caption
+from harness.figures.diskgnn.grid import graphs, no_runs, planning_needs
+from harness.figures.draw.sheets import sheet
+from harness.studies.base import StudyNeed
+
+BOUNDS = [0.01, 0.05, 0.1]
+BUCKETS = ["<1 %", "1-5 %", "5-10 %", ">10 %"]
+
+
+def studies(profile: Plain) -> list[StudyNeed]:
+    """Accesses of one epoch on the profile's graph, a flat one, and an R-MAT one."""
+    name, recipe = graphs(profile)[0]
+    rmat = {key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe}
+    datasets = [*graphs(profile), (f"{name}-rmat", {**rmat, "kind": "rmat", "dim": 1})]
+    return planning_needs(profile, "access-share", datasets=datasets, bounds=BOUNDS)
+
+
+def draw(evidence: Evidence) -> Sheet:
+    """A row a graph, ours first, then the paper's."""
+    found = evidence.all_studies("access-share", where=lambda params: params["bounds"] == BOUNDS)
+    rows = []
+    for record in found:
+        shares = dict(zip(BUCKETS, (100 * share for share in record.result["shares"]), strict=True))
+        name = record.dataset.name if record.dataset else ""
+        rows.append({"graph": name, "source": "ours", **shares, "touched": 100 * record.result["touched"]})
+    paper = published("diskgnn-tab3")
+    for graph, values in paper.groupby("series", sort=False):
+        rows.append({"graph": graph, "source": "paper", **dict(zip(values["x"], values["value"], strict=True))})
+    batches = ", ".join(str(record.result["batches"]) for record in found)
+    text = study_caption(
+        found[0], f"one epoch of {batches} mini-batches; in % of accesses; touched: nodes with any access"
+    )
+    columns = {"graph": "", "source": "", **dict.fromkeys(BUCKETS, ".1f"), "touched": ".1f"}
+    return sheet(pd.DataFrame(rows), columns, text)
+
+
+register(
+    Figure(
+        "diskgnn-tab3", "diskgnn", "Share of accesses by node rank", no_runs, draw, studies=studies, claims=("dg-21",),
+        full="Friendster, papers100M, MAG240M, IGB260M",
+    )
+)  # fmt: skip

@@ -1,0 +1,87 @@
+"""Test accuracy over epochs and over time: the drawing that the papers' convergence figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.compare.points import NotDrawn, Point
+from harness.figures.accuracy_runs import accuracy_curve, common_target, epochs_to, origin, time_to
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.looks import Looks
+from harness.figures.draw.panels import legend_above, many_panels
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure as Canvas
+
+XLABELS = {
+    "epoch": "epoch",
+    "seconds": "training time (s)",
+    "end_to_end": "time, preprocessing included (s)",
+}
+
+
+def curves_of(points: Sequence[Point], name: Callable[[Point], str] = lambda point: point.system) -> pd.DataFrame:
+    """A row a run and epoch: `series`, `run`, and the columns of `accuracy_curve`, accuracy in per cent.
+
+    Raises:
+        NotDrawn: no run has its test accuracy.
+    """
+    import pandas as pd
+
+    tables = []
+    for point in points:
+        curve = accuracy_curve(point.record)
+        if len(curve):
+            tables.append(
+                curve.assign(series=name(point), run=point.record["run_id"], accuracy=100 * curve["accuracy"])
+            )
+    if not tables:
+        raise NotDrawn("no run judged its model on test nodes after every epoch")
+    return pd.concat(tables, ignore_index=True)
+
+
+def draw_accuracy(
+    rows: pd.DataFrame, *, over: Sequence[str] = ("epoch", "seconds"), titles: Sequence[str] = (), xlog: bool = False,
+    looks: Looks | None = None, target: float | None = None,
+) -> tuple[Canvas, list[Any]]:  # fmt: skip
+    """A panel for each of `over`, a line a series.
+
+    Args:
+        rows: of `curves_of`.
+        over: x of each panel: `epoch`, `seconds` or `end_to_end`.
+        titles: of the panels.
+        xlog: logarithmic time.
+        target: an accuracy (a share) to mark by a thin line.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    canvas, panels = many_panels(len(over), wide=len(over) > 1, height=2.4, sharey=True)
+    for index, (axes, column) in enumerate(zip(panels, over, strict=True)):
+        draw_curves(
+            rows.assign(x=rows[column], y=rows["accuracy"]), title=titles[index] if titles else "",
+            xlabel=XLABELS[column], ylabel="test accuracy (%)" if index == 0 else "",
+            xlog=xlog and column != "epoch", looks=looks, axes=axes,
+        )  # fmt: skip
+        if column == "epoch":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if target is not None:
+            axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
+    legend_above(canvas, panels)
+    return canvas, panels
+
+
+def accuracy_note(points: Sequence[Point]) -> str:
+    """For the caption: where labels come from, test nodes, and when each run reached what all of them reached."""
+    records = [point.record for point in points]
+    target = common_target(records)
+    parts = [origin(records[0]), f"{records[0]['config']['test_nodes']:,} test nodes after every epoch"]
+    if target is not None:
+        times = [
+            f"{point.system} {seconds:.1f} s (epoch {epochs_to(point.record, target)})"
+            for point in points
+            if (seconds := time_to(point.record, target)) is not None
+        ]
+        parts.append(f"to {100 * target:.1f} %: {', '.join(times)}")
+    return "; ".join(parts)

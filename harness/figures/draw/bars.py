@@ -1,0 +1,134 @@
+"""Grouped bars: a group for each x, a bar for each series; what was not measured is said and never drawn as zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from harness.figures.base import plain_log
+from harness.figures.draw.lines import MARK
+from harness.figures.draw.looks import Looks, looks_of
+from harness.figures.draw.panels import legend_above, one_panel, set_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+# More bars than this do not fit a column's width.
+COLUMN_BARS = 30
+
+
+def draw_bars(
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    ylabel: str,
+    xlabel: str = "",
+    log: bool = False,
+    tick: Callable[[Any], str] = str,
+    looks: Looks | None = None,
+    note: str = "",
+    numbers: str = "",
+    axes: Any = None,
+) -> tuple[Canvas, Any]:
+    """A bar for each row.
+
+    Args:
+        rows: columns `group` (x, in the order given), `series` (a system or any label), `value`; optional `low` and
+            `high` (interval), `status` (said where the value is missing) and `paper` (the published value, drawn as a
+            hollow diamond at the bar's place).
+        log: logarithmic y.
+        tick: a group's label.
+        looks: of the series; by default systems look as everywhere.
+        note: small print in the panel's upper right corner.
+        numbers: format of the number over each bar, like `.1f`; none by default.
+        axes: draw into these and leave legend and canvas to the caller.
+
+    Returns:
+        Canvas and axes.
+    """
+    groups = list(dict.fromkeys(rows["group"]))
+    series, look_of = looks_of([str(name) for name in rows["series"]], looks)
+    alone = axes is None
+    if alone:
+        canvas, axes = one_panel(wide=len(groups) * len(series) > COLUMN_BARS)
+    else:
+        canvas = axes.figure
+    width = 0.8 / len(series)
+    place = {name: (index - (len(series) - 1) / 2) * width for index, name in enumerate(series)}
+    labelled: set[str] = set()
+    for row in rows.to_dict("records"):
+        name = str(row["series"])
+        x, look = groups.index(row["group"]) + place[name], look_of(name)
+        value = row["value"]
+        if pd.notna(row.get("paper")):
+            # Beside the number over the bar, not on it.
+            _paper(axes, x + (0.3 * width if numbers else 0.0), float(row["paper"]), labelled)
+        if pd.isna(value):
+            _missing(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
+            continue
+        axes.bar(
+            x, value, width, facecolor=look.color, hatch=look.hatch, edgecolor="black", linewidth=0.5,
+            label=name if name not in labelled else None, yerr=interval(row),
+            error_kw={"elinewidth": 0.8, "capsize": 1.8},
+        )  # fmt: skip
+        labelled.add(name)
+        if numbers:
+            top = row.get("high") if pd.notna(row.get("high")) else value
+            axes.annotate(
+                plain_number(value, numbers), (x, top), xytext=(0, 1.5), textcoords="offset points", ha="center",
+                va="bottom", fontsize=5.5, rotation=90 if width < 0.18 else 0,
+            )  # fmt: skip
+    if log:
+        axes.set_yscale("log")
+        plain_log(axes.yaxis)
+    axes.margins(y=0.12 if numbers else 0.05)
+    positive = rows.loc[rows["value"] > 0, "value"] if log else ()
+    if len(positive):
+        # The least bar has a height, too.
+        axes.set_ylim(bottom=float(min(positive)) / 2)
+    axes.set_xlim(-0.6, len(groups) - 0.4)
+    set_ticks(axes, [tick(group) for group in groups])
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.set_title(title, loc="left")
+    if note:
+        axes.text(0.99, 0.98, note, transform=axes.transAxes, ha="right", va="top", fontsize=6.0, color="#333333")
+    if alone:
+        legend_above(canvas, [axes], [*series, "paper"])
+    return canvas, axes
+
+
+def plain_number(value: float, spec: str) -> str:
+    """`value` in the format asked for, without an exponent: `4.8e+02` is for nobody to read."""
+    text = f"{value:{spec}}"
+    return f"{float(text):,.0f}" if "e+" in text else text
+
+
+def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
+    """What `yerr` wants of a row's `low` and `high`; None without them."""
+    if pd.isna(row.get("low")) or pd.isna(row.get("high")):
+        return None
+    value = float(row["value"])
+    return [[max(0.0, value - float(row["low"]))], [max(0.0, float(row["high"]) - value)]]
+
+
+def _missing(axes: Any, x: float, status: str, share: float) -> None:
+    """Why there is no bar; upright where it would reach into the place of the next one (`share` of the axes' width)."""
+    text = MARK.get(status, status)
+    points = 72.0 * axes.bbox.width / axes.figure.dpi * share
+    axes.annotate(
+        text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=90 if 3.6 * len(text) > 0.7 * points else 0,
+        fontsize=6.0, ha="center", va="bottom", color="#333333",
+    )  # fmt: skip
+
+
+def _paper(axes: Any, x: float, value: float, labelled: set[str]) -> None:
+    label = None if "paper" in labelled else "paper"
+    labelled.add("paper")
+    axes.plot(
+        [x], [value], marker="D", linestyle="none", markerfacecolor="none", markeredgecolor="black", markersize=4.5,
+        label=label, zorder=5,
+    )  # fmt: skip

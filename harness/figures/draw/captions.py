@@ -1,0 +1,132 @@
+"""Captions: setting, device, caveats and what was left out, said under every figure in the same words."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.compare.points import Group, Point
+from harness.record import class_of
+from workloads.units import format_bytes, format_count, parse_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from harness.studies.record import StudyRecord
+
+
+def caption(group: Group, points: list[Point] | None = None, extra: str = "") -> str:
+    """Setting, device and caveats of what is drawn, as every figure carries them."""
+    points = points if points is not None else group.points
+    config = points[0].record["config"]
+    shared = group.shared
+    data = config["dataset"]
+    kinds = sorted({class_of(point.record) for point in points if point.record.get("class")})
+    parts = [
+        (f"{data['name']}: " if "dataset" in shared else "")
+        + f"{format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} edges",
+        f"{_each(points, 'model')}, {config['layers']} layers, fan-out {_each(points, 'fanout')}",
+    ]
+    if "batch_size" in shared:
+        parts.append(f"batch {config['batch_size']}")
+    device = config["device"]
+    memory = config.get("device_memory_bytes")
+    emulated = device.startswith("emulated:")
+    named = f"EMULATED device {device.removeprefix('emulated:')}" if emulated else f"device {device}"
+    parts.append(named + (f" ({format_bytes(memory)})" if memory else ""))
+    if "memory" in shared:
+        parts.append("no memory cap" if config["memory"] == "none" else f"memory {describe_memory(config['memory'])}")
+    parts.append(f"isolation {config['isolation']}")
+    classes = _each(points, "disk_class")
+    parts.append("bare device" if classes == "none" else f"SSD class {classes}")
+    if kinds:
+        parts.append(" and ".join(kinds))
+    measured = [point.samples for point in points if point.samples]
+    if measured:
+        kind = {"bootstrap95": "95 % interval", "range": "range"}
+        marks = sorted({kind[point.interval_kind] for point in points if point.interval_kind})
+        least, most = min(measured), max(measured)
+        epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
+        parts.append(f"median and {' / '.join(marks)} of {epochs}")
+    if extra:
+        parts.append(extra)
+    if group.invalid:
+        parts.append(f"{group.invalid} invalid runs left out")
+    if group.elsewhere:
+        parts.append(f"{group.elsewhere} run{'s' * (group.elsewhere != 1)} of other hosts or devices left out")
+    bent = caveats(points)
+    if bent:
+        parts.append("CAVEATS: " + "; ".join(bent))
+    return "; ".join(parts) + "."
+
+
+def _each(points: Sequence[Point], key: str) -> str:
+    """The value of a setting, or all of them where the drawn runs differ in it."""
+    found = [point.record["config"][key] for point in points]
+    shown = [",".join(map(str, value)) if isinstance(value, list) else str(value) for value in found]
+    return " and ".join(dict.fromkeys(shown))
+
+
+def describe_memory(text: str) -> str:
+    """`+64MiB` as `floor + 64 MiB`, `0.25x` as a share of the features."""
+    if text.startswith("+"):
+        return f"floor + {format_bytes(parse_bytes(text[1:]))}"
+    return f"floor + {text} of the features" if text.endswith("x") else f"cap {text}"
+
+
+def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
+    """Write the caption under the axes, wrapped to the figure's width."""
+    width = int(canvas.get_size_inches()[0] * 25)
+    canvas.text(0.01, bottom - 0.02, textwrap.fill(text, width), va="top", ha="left", fontsize=5.6, color="#333333")
+
+
+def plain_log(axis: Any) -> None:
+    """Ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def study_caption(record: StudyRecord, extra: str = "") -> str:
+    """What a study was made of, as `caption` says it of runs."""
+    parts = []
+    if record.dataset is not None:
+        data = record.dataset
+        parts.append(
+            f"{data.name}: {format_count(data.num_nodes)} nodes, {format_count(data.num_edges)} edges, dim {data.dim}"
+        )
+    params = record.params
+    if "fanout" in params:
+        parts.append(f"fan-out {','.join(map(str, params['fanout']))}")
+    if "batch_size" in params:
+        parts.append(f"batch {params['batch_size']}")
+    if params.get("max_batches"):
+        parts.append(f"{params['max_batches']} batches")
+    if record.dataset is not None:
+        parts.append("computed from the mini-batches, no timing" if "batch_size" in params else "computed, no timing")
+    else:
+        parts.append("bare device")
+    if extra:
+        parts.append(extra)
+    return "; ".join(parts) + "."
+
+
+def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
+    """The sentence of a reduced grid: which values are drawn of which; empty where none is left out."""
+    missing = [value for value in full if value not in drawn]
+    if not missing:
+        return ""
+    return f"reduced grid: {what} {', '.join(map(str, drawn))} of {', '.join(map(str, full))}"
+
+
+def caveats(points: Sequence[Point]) -> list[str]:
+    """The rules that the drawn runs bend, named once each."""
+    names: dict[str, None] = {}
+    for point in points:
+        for outcome in point.record.get("verdict_rules", []):
+            if not outcome["ok"]:
+                names[f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"] = None
+    return list(names)

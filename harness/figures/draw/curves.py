@@ -1,0 +1,117 @@
+"""Curves over a numeric axis: a line a series, markers thinned out where points are many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from harness.figures.base import plain_log
+from harness.figures.draw.lines import MARK
+from harness.figures.draw.looks import Looks, looks_of
+from harness.figures.draw.panels import legend_above, one_panel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+# About this many markers on a line, so that it can be told from others and still be seen.
+MARKERS = 12
+# Up to so many values of a logarithmic axis are each a tick.
+COLUMN_TICKS = 9
+
+
+def draw_curves(
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    xlog: bool = False,
+    ylog: bool = False,
+    looks: Looks | None = None,
+    axes: Any = None,
+) -> tuple[Canvas, Any]:
+    """A line for each series, its points by x.
+
+    Args:
+        rows: columns `series` (a system or any label), `x`, `y` (numbers); optional `low` and `high` (interval),
+            `status` (said at the upper edge where y is missing) and `paper` (the published value, a hollow marker).
+        looks: of the series; by default systems look as everywhere.
+        axes: draw into these and leave legend and canvas to the caller.
+
+    Returns:
+        Canvas and axes.
+    """
+    from matplotlib.ticker import NullLocator
+
+    series, look_of = looks_of([str(name) for name in rows["series"]], looks)
+    alone = axes is None
+    if alone:
+        canvas, axes = one_panel()
+    else:
+        canvas = axes.figure
+    missing: dict[float, int] = {}
+    for number, name in enumerate(series):
+        look = look_of(name)
+        mine = rows[rows["series"].astype(str) == name].sort_values("x")
+        known = mine[mine["y"].notna()]
+        every = max(1, len(known) // MARKERS)
+        start = (number * every) // max(1, len(series))
+        axes.plot(
+            known["x"], known["y"], color=look.color, marker=look.marker, linestyle=look.line, label=name,
+            markevery=(start, every) if every > 1 else None, markeredgecolor="black", markeredgewidth=0.4,
+        )  # fmt: skip
+        _intervals(axes, known, look.color)
+        if "paper" in mine:
+            published = mine[mine["paper"].notna()]
+            if len(published):
+                axes.plot(
+                    published["x"], published["paper"], marker=look.marker, linestyle="none", markerfacecolor="none",
+                    markeredgecolor=look.color, label=f"{name} (paper)",
+                )  # fmt: skip
+        for row in mine[mine["y"].isna()].to_dict("records"):
+            level = missing.get(row["x"], 0)
+            missing[row["x"]] = level + 1
+            status = str(row.get("status") or "not run")
+            axes.annotate(
+                f"{MARK.get(status, status)}\n{name}", (row["x"], 1.0), xycoords=("data", "axes fraction"),
+                xytext=(0, -15.0 * level), textcoords="offset points", ha="center", va="top", fontsize=5.5,
+                color=look.color,
+            )  # fmt: skip
+    if xlog:
+        axes.set_xscale("log")
+        plain_log(axes.xaxis)
+        values = sorted(set(rows["x"]))
+        if len(values) <= COLUMN_TICKS:
+            axes.set_xticks(values, [f"{value:g}" for value in values])
+            axes.xaxis.set_minor_locator(NullLocator())
+    if ylog:
+        axes.set_yscale("log")
+        plain_log(axes.yaxis)
+    if missing:
+        # Room for what is said at the upper edge.
+        low, high = axes.get_ylim()
+        share = 0.13 * max(missing.values())
+        axes.set_ylim(low, high * (high / low) ** share if ylog else high + (high - low) * share)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.set_title(title, loc="left")
+    if alone:
+        legend_above(canvas, [axes])
+    return canvas, axes
+
+
+def _intervals(axes: Any, known: pd.DataFrame, color: str) -> None:
+    """A band where a line has many points, bars where it has few."""
+    if "low" not in known or "high" not in known:
+        return
+    bounded = known[known["low"].notna() & known["high"].notna()]
+    if bounded.empty:
+        return
+    if len(bounded) > 2 * MARKERS:
+        axes.fill_between(bounded["x"], bounded["low"], bounded["high"], color=color, alpha=0.2, linewidth=0.0)
+        return
+    spread = [(bounded["y"] - bounded["low"]).clip(lower=0), (bounded["high"] - bounded["y"]).clip(lower=0)]
+    axes.errorbar(
+        bounded["x"], bounded["y"], yerr=spread, color=color, linestyle="none", capsize=2.0, elinewidth=0.8
+    )  # fmt: skip

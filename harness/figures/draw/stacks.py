@@ -1,0 +1,88 @@
+"""Stacked bars: what a whole is made of, its parts told apart in greyscale by lightness and hatch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from harness.figures.draw.lines import MARK
+from harness.figures.draw.looks import part_fill
+from harness.figures.draw.panels import legend_above, one_panel, set_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+COLUMN_BARS = 10
+
+
+def draw_stacks(
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    ylabel: str,
+    xlabel: str = "",
+    parts: list[str],
+    share: bool = False,
+    numbers: str = "",
+    axes: Any = None,
+) -> tuple[Canvas, Any]:
+    """A bar for each `bar`, its parts stacked in the order of `parts`.
+
+    Args:
+        rows: columns `bar`, `part`, `value`; a part missing from a bar takes no room; a bar whose values are all
+            missing says its `status` (optional column; `not run` without).
+        parts: all of them, from the bottom up.
+        share: each bar as a whole of 100 %.
+        numbers: format of the sum over each bar, like `.1f`; with `share` of the sum before dividing.
+        axes: draw into these and leave legend and canvas to the caller.
+
+    Returns:
+        Canvas and axes.
+    """
+    bars = list(dict.fromkeys(rows["bar"]))
+    alone = axes is None
+    if alone:
+        canvas, axes = one_panel(wide=len(bars) > COLUMN_BARS)
+    else:
+        canvas = axes.figure
+    labelled: set[str] = set()
+    for at, bar in enumerate(bars):
+        mine = rows[rows["bar"] == bar]
+        known = mine[mine["value"].notna()]
+        if known.empty:
+            status = str(mine.iloc[0].get("status") or "not run")
+            axes.annotate(
+                MARK.get(status, status), (at, 0.02), xycoords=("data", "axes fraction"), fontsize=6.0, ha="center",
+                va="bottom", rotation=90, color="#333333",
+            )  # fmt: skip
+            continue
+        total = float(known["value"].sum())
+        scale = 100.0 / total if share and total > 0 else 1.0
+        bottom = 0.0
+        for index, part in enumerate(parts):
+            value = float(known.loc[known["part"] == part, "value"].sum()) * scale
+            if value <= 0:
+                continue
+            label = part if part not in labelled else None
+            labelled.add(part)
+            axes.bar(at, value, 0.62, bottom=bottom, label=label, **part_fill(index))
+            bottom += value
+        if numbers:
+            axes.annotate(
+                f"{total:{numbers}}", (at, bottom), xytext=(0, 1.5), textcoords="offset points", ha="center",
+                va="bottom", fontsize=6.0,
+            )  # fmt: skip
+    if share:
+        axes.set_ylim(0, 108 if numbers else 100)
+    elif numbers:
+        axes.margins(y=0.1)
+    axes.set_xlim(-0.6, len(bars) - 0.4)
+    set_ticks(axes, [str(bar) for bar in bars])
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.set_title(title, loc="left")
+    if alone:
+        legend_above(canvas, [axes], parts)
+    return canvas, axes

@@ -1,0 +1,82 @@
+"""The one style sheet of all figures: column width, colours, markers and order of the systems.
+
+Colours are of the Okabe-Ito set, which colour-blind readers tell apart; in greyscale systems differ by lightness,
+marker, line style and hatch together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+COLUMN_INCHES = 3.5
+PAGE_INCHES = 7.16
+DPI = 200
+
+RC: Any = {
+    "font.size": 8.0,
+    "font.family": "sans-serif",
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.0,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 7.0,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5.0,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "figure.dpi": DPI,
+    "savefig.dpi": DPI,
+    "svg.hashsalt": "outcore",
+    "hatch.linewidth": 0.6,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one system is drawn, everywhere."""
+
+    color: str
+    marker: str
+    line: str
+    hatch: str
+
+
+# In drawing order; lightness alternates between neighbours.
+LOOKS: dict[str, Look] = {
+    "in-memory": Look("#555555", "d", ":", "...."),
+    "pyg+": Look("#E69F00", "o", "-", ""),
+    "dgl-ondisk": Look("#7F3B08", "v", "--", "xxxx"),
+    "ali+pg": Look("#F0E442", "P", "-.", "\\\\\\\\"),
+    "ginex": Look("#009E73", "s", "--", "////"),
+    "ginex-pg": Look("#66C2A5", "X", ":", "++++"),
+    "mariusgnn": Look("#CC79A7", "^", "-.", "oo"),
+    "gnndrive": Look("#0B3C8C", "D", "-", "----"),
+    "gnndrive (cpu)": Look("#8FB3E8", "d", "--", "...."),
+    "diskgnn": Look("#D55E00", "*", "-", "||||"),
+    "outcore": Look("#7B3294", "8", "-", "++"),
+    "pagraph": Look("#56B4E9", "p", "--", "\\\\"),
+    "pagraph+pp": Look("#A6D8F5", "h", ":", "//"),
+    "dgl": Look("#8C8C8C", "<", "-.", "xx"),
+    "dgl+cache": Look("#B0B0B0", ">", "--", ".."),
+    "dgl+pp": Look("#CFCFCF", "1", ":", "oo"),
+    "uva": Look("#3B0F70", "2", "-.", "**"),
+    "data-tiering": Look("#000000", "H", "-", "OO"),
+}
+SPARE = Look("#999999", "x", ":", "")
+
+
+def look(system: str) -> Look:
+    """The look of a system; one that is not ours gets the spare one."""
+    return LOOKS.get(system, SPARE)
+
+
+def ordered(systems: list[str]) -> list[str]:
+    """Systems in drawing order, unknown ones last by name."""
+    order = list(LOOKS)
+    return sorted(set(systems), key=lambda name: (order.index(name) if name in order else len(order), name))

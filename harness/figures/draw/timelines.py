@@ -1,0 +1,76 @@
+"""CPU, GPU and I/O-wait over time, a panel a run: the drawing that GNNDrive's Figures 3 and 11 share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness import results
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import Drawing, add_caption, caption
+from harness.figures.draw import style
+
+# Rolling mean over this many samples (10 Hz): half a second, so that a line can be read.
+SMOOTH = 5
+LINES = (
+    ("cpu_percent", "CPU", "#0B3C8C", "-"),
+    ("gpu_percent", "GPU", "#E69F00", "--"),
+    ("iowait_percent", "I/O wait", "#000000", ":"),
+)
+
+
+def draw_timelines(points: list[Point], group: Group, titles: list[str], note: str = "") -> Drawing:
+    """One panel a run, sharing the percent axis; grey bands tell epochs apart.
+
+    Raises:
+        NotDrawn: no run has telemetry of an epoch.
+    """
+    import matplotlib.pyplot as plt
+
+    tables = []
+    for point, title in zip(points, titles, strict=True):
+        table = results.telemetry(Path(point.path))
+        inside = table[(table["epoch"] >= 0)]
+        if len(inside):
+            tables.append((point, title, inside.sort_values("t")))
+    if not tables:
+        raise NotDrawn("the runs have no telemetry of an epoch")
+    height = 1.35 * len(tables) + 0.5
+    canvas, panels = plt.subplots(
+        len(tables), 1, figsize=(style.COLUMN_INCHES, height), sharey=True, squeeze=False, constrained_layout=True
+    )
+    drawn = []
+    for axes, (point, title, table) in zip(panels[:, 0], tables, strict=True):
+        drawn.append(_panel(axes, point, title, table))
+    panels[-1, 0].set_xlabel("time since the first epoch began (s)")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside upper left", ncols=3, handlelength=2.6)
+    extra = f"warm-up epoch hatched, {SMOOTH / 10:g} s rolling mean of 10 Hz samples" + (f", {note}" if note else "")
+    text = caption(group, points, extra)
+    add_caption(canvas, text)
+    runs = [str(point.record["run_id"]) for point, _, _ in tables]
+    return Drawing(canvas, pd.concat(drawn, ignore_index=True), text, runs)
+
+
+def _panel(axes: Any, point: Point, title: str, table: pd.DataFrame) -> pd.DataFrame:
+    for epoch in point.record["epochs"]:
+        start, end = epoch["start_s"], epoch["start_s"] + epoch["seconds"]
+        if epoch["warmup"]:
+            axes.axvspan(start, end, facecolor="none", edgecolor="#cccccc", hatch="///", linewidth=0.0)
+        elif epoch["epoch"] % 2:
+            axes.axvspan(start, end, color="#f0f0f0", linewidth=0.0)
+        axes.axvline(end, color="#888888", linewidth=0.5)
+    kept = ["t", "epoch"]
+    for column, label, color, line in LINES:
+        if column not in table or table[column].isna().all():
+            continue
+        smooth = table[column].rolling(SMOOTH, min_periods=1, center=True).mean()
+        axes.plot(table["t"], smooth, color=color, linestyle=line, label=label, linewidth=1.1)
+        kept.append(column)
+    axes.set_ylim(0, 102)
+    axes.set_xlim(float(table["t"].min()), float(table["t"].max()))
+    axes.set_ylabel("%")
+    axes.set_title(title, loc="left")
+    return table[kept].assign(system=point.system, run=point.record["run_id"])

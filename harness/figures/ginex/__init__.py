@@ -1,0 +1,1 @@
+"""Figures and tables of the Ginex paper (VLDB 2022)."""

@@ -1,0 +1,46 @@
+"""What the figures of the Ginex paper share: its systems, and grids with scaled sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.figures.base import Plain, only_systems
+from workloads.units import parse_bytes, parse_count
+
+#: The paper's comparison (Section 5.1), baseline first.
+SYSTEMS = ["pyg+", "ali+pg", "ginex"]
+_ITEM_BYTES = {"float32": 4, "float16": 2}
+
+
+def systems_of(profile: Plain, names: list[str]) -> list[Any]:
+    """Entries of these systems: the profile's own, or those of its gallery where it does not list them."""
+    own = {entry["name"]: dict(entry) for entry in (profile.get("gallery") or {}).get("systems", [])}
+    found = []
+    for entry in only_systems(profile, names):
+        found.append(own.get(entry, {"name": entry}) if isinstance(entry, str) else dict(entry))
+    return found
+
+
+def host_budget(profile: Plain) -> int:
+    """The profile's host budget in bytes: as given, or its share of the feature table at the profile's dimension."""
+    memory = str(profile["run"]["memory"])
+    if memory.endswith("x"):
+        return round(float(memory[:-1]) * feature_bytes(profile))
+    return parse_bytes(memory.removeprefix("+"))
+
+
+def feature_bytes(profile: Plain) -> int:
+    """Bytes of the feature table of the profile's dataset, by its recipe."""
+    recipe = profile["datasets"][profile["run"]["dataset"]]
+    width = int(recipe.get("dim", 128)) * _ITEM_BYTES[recipe.get("dtype", "float32")]
+    return parse_count(recipe["nodes"], "nodes") * width
+
+
+def batch_sizes(profile: Plain, factors: list[float]) -> list[Plain]:
+    """Run settings of mini-batches of `factors` times the profile's size, over the same number of seed nodes."""
+    size, batches = int(profile["run"]["batch_size"]), int(profile["run"].get("max_batches", 0))
+    found = []
+    for factor in factors:
+        own = max(1, round(size * factor))
+        found.append({"batch_size": own, "max_batches": max(1, round(batches * size / own)) if batches else 0})
+    return found

@@ -1,0 +1,1 @@
+"""Figures and tables of the GNNDrive paper (ICPP 2024)."""

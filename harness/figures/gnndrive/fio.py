@@ -1,0 +1,99 @@
+"""GNNDrive Fig. B.1: bandwidth and latency of synchronous threads and of an asynchronous one, buffered and direct."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from harness.compare.evidence import Evidence
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, Figure, Plain, add_caption, register, study_caption
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.looks import named_looks
+from harness.figures.draw.panels import legend_above, many_panels
+from harness.studies.base import StudyNeed
+from workloads.units import format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STUDY = "fio-grid"
+MODES = ["direct", "buffered"]
+# Panel -> x, its label, y, its label.
+PANELS = [
+    ("sync", "threads", "bandwidth (MB/s)", "bandwidth_mb_per_s"),
+    ("async", "depth", "bandwidth (MB/s)", "bandwidth_mb_per_s"),
+    ("sync", "threads", "mean latency (µs)", "latency_us"),
+    ("async", "depth", "mean latency (µs)", "latency_us"),
+]
+XLABELS = {"threads": "synchronous threads", "depth": "I/O depth of one asynchronous thread"}
+
+
+def no_runs(profile: Plain) -> list[Plain]:
+    """It is drawn from a study alone."""
+    return []
+
+
+def studies(profile: Plain) -> list[StudyNeed]:
+    """The grid on the disk under the data root."""
+    return [StudyNeed(STUDY)]
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """Bandwidth above, latency below; threads left, depth right."""
+    import pandas as pd
+
+    record = evidence.study(STUDY)
+    points = [point for point in record.result["points"] if point["pattern"] == "random"]
+    block = min((point["block_bytes"] for point in points if not point["direct"]), default=0)
+    rows = pd.DataFrame(
+        [
+            {
+                "engine": point["engine"], "series": "direct" if point["direct"] else "buffered",
+                "threads": point["threads"], "depth": point["depth"], "iops": point["iops"],
+                "bandwidth_mb_per_s": point["bytes_per_s"] / 1e6, "latency_us": point["mean_latency_s"] * 1e6,
+            }
+            for point in points
+            if point["block_bytes"] == block
+        ]
+    )  # fmt: skip
+    if rows.empty:
+        raise NotDrawn(f"the study {STUDY} holds no buffered reads to compare")
+    canvas, panels = many_panels(4, columns=2, height=2.0)
+    looks = named_looks(MODES)
+    for axes, (engine, x, ylabel, y) in zip(panels, PANELS, strict=True):
+        mine = rows[rows["engine"] == engine]
+        draw_curves(
+            mine.assign(x=mine[x], y=mine[y]), title="", xlabel=XLABELS[x], ylabel=ylabel, xlog=True, ylog=True,
+            looks=looks, axes=axes,
+        )  # fmt: skip
+    legend_above(canvas, panels)
+    text = study_caption(record, _note(record.result, record.params, rows, block))
+    add_caption(canvas, text)
+    return Drawing(canvas, rows, text)
+
+
+def _note(result: dict[str, Any], params: dict[str, Any], rows: pd.DataFrame, block: int) -> str:
+    device = result["device"]
+    deepest = rows[(rows["engine"] == "async") & (rows["depth"] == rows["depth"].max())].set_index("series")
+    rates = deepest["bandwidth_mb_per_s"]
+    gap = 100 * (rates["buffered"] / rates["direct"] - 1) if {"buffered", "direct"} <= set(rates.index) else None
+    reads = f"random {block} B reads of a {format_bytes(result['file_bytes'])} file"
+    parts = [
+        f"{device.get('model') or device.get('name') or 'disk'}, {device['file_system']}",
+        f"{reads}, by read calls and by {result['asynchronous']}, {params['seconds']:g} s a point",
+        "pages that a buffered point reads again are served from memory",
+    ]
+    if gap is not None:
+        where = "above" if gap > 0 else "below"
+        parts.append(
+            f"at the deepest queue buffered reads are {abs(gap):.1f} % {where} direct ones (paper: 5.6 % apart)"
+        )
+    return "; ".join(parts)
+
+
+register(
+    Figure(
+        "gnndrive-figB1", "gnndrive", "Synchronous threads against asynchronous depth", no_runs, draw, studies=studies,
+        claims=("gd-27", "gd-28"), full="512 B random reads of a 30 GB file; threads and depths in powers of two",
+    )
+)  # fmt: skip

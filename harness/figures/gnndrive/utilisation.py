@@ -1,0 +1,75 @@
+"""GNNDrive Figures 3 and 11: CPU, GPU and I/O wait over time, of the baselines and of both variants of gnndrive."""
+
+from __future__ import annotations
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, Figure, gallery, only_systems, register
+from harness.figures.draw.timelines import draw_timelines
+from harness.figures.gnndrive.grid import CPU, cpu_variant
+
+BASELINES = ["pyg+", "ginex", "mariusgnn"]
+
+
+def baselines(profile: Plain) -> Plan:
+    """Capped runs of these systems."""
+    return grid(first_setting(profile), only_systems(profile, BASELINES), {"": {}})
+
+
+def variants(profile: Plain) -> Plan:
+    """gnndrive as in the profile, and on the processor with the device memory moved into the host budget."""
+    first = first_setting(profile)
+    return grid(first, [*only_systems(first, ["gnndrive"]), cpu_variant(first)], {"": {}})
+
+
+def shorter(profile: Plain) -> Plan:
+    """`baselines` with the gallery's runs."""
+    return baselines(gallery(profile))
+
+
+def shorter_variants(profile: Plain) -> Plan:
+    """`variants` with the gallery's runs."""
+    return variants(gallery(profile))
+
+
+def draw_baselines(evidence: Evidence) -> Drawing:
+    """A panel a system; of the headline's runs where the gallery's were not made."""
+    group = evidence.points(shorter, otherwise=baselines, least=1)
+    points = [point for point in group.points if point.value is not None]
+    failed = {point.system: point.status.upper() for point in group.points if point.value is None}
+    done = [point.system for point in points]
+    missing = [f"{failed.get(name, 'not run')}: {name}" for name in BASELINES if name not in done]
+    return draw_timelines(points, group, done, "; ".join(missing))
+
+
+def draw_variants(evidence: Evidence) -> Drawing:
+    """The GPU variant above, the CPU variant below where one did the same work."""
+    group = evidence.points(shorter_variants, otherwise=variants, least=1)
+    points = [point for point in group.points if point.value is not None]
+    if not points:
+        raise NotDrawn("no run of gnndrive under a cap has a measured epoch")
+    names = ["CPU" if point.system == CPU else "GPU" for point in points]
+    titles = [
+        f"gnndrive, {name} variant ({point.record['config']['device']})"
+        for name, point in zip(names, points, strict=True)
+    ]
+    missing = [name for name in ("GPU", "CPU") if name not in names]
+    note = "of the CPU variant, the device's memory is in its host budget"
+    if missing:
+        note = f"not run in the same setting: the {missing[0]} variant (--figures gnndrive-fig11)"
+    return draw_timelines(points, group, titles, note)
+
+
+register(
+    Figure(
+        "gnndrive-fig3", "gnndrive", "CPU, GPU and I/O wait of the baselines", shorter, draw_baselines, headline=True,
+        full="three epochs of pyg+, ginex, mariusgnn on papers100M with GraphSAGE",
+    )
+)  # fmt: skip
+register(
+    Figure(
+        "gnndrive-fig11", "gnndrive", "CPU, GPU and I/O wait of gnndrive", shorter_variants, draw_variants,
+        headline=True, claims=("gd-14",), full="three epochs of both variants on papers100M with GraphSAGE",
+    )
+)  # fmt: skip

@@ -1,0 +1,188 @@
+"""outcore-frontier: epoch time against memory, and the systems that no other beats on both: the Pareto set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plan, first_setting, grid, joined
+from harness.compare.points import NotDrawn
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    add_caption,
+    caption,
+    gallery,
+    only_systems,
+    plain_log,
+    register,
+    values,
+)
+from harness.figures.draw import style
+from harness.figures.draw.panels import legend_above, one_panel
+from workloads.units import parse_bytes
+
+SWEPT = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "in-memory"]
+FACTORS = [1.0, 2.0, 4.0, 8.0]
+MIB = 2**20
+
+
+def over_memory(profile: Plain) -> Plan:
+    """The profile's systems at its budget and multiples of it, and the upper bound without a cap.
+
+    Of a profile that goes through budgets itself its own runs, at the first values of its other axes.
+    """
+    if budgets := (profile.get("grid") or {}).get("memory", []):
+        return grid(first_setting(profile), profile["systems"], {memory: {"memory": memory} for memory in budgets})
+    base = gallery(profile)
+    memory = str(base["run"]["memory"])
+    budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", FACTORS)]
+    whole = grid(base, ["in-memory"], {"none": {"memory": "none"}})
+    return joined([grid(base, only_systems(profile, SWEPT), {size: {"memory": size} for size in budgets}), whole])
+
+
+def _times(memory: str, factor: float) -> str:
+    if memory.endswith("x"):
+        return f"{float(memory[:-1]) * factor:g}x"
+    return f"+{round(parse_bytes(memory.removeprefix('+')) * factor)}"
+
+
+def budget_bytes(record: Mapping[str, Any]) -> int | None:
+    """Host memory beyond floor and training that a run had; of one without a cap what its peak shows it took."""
+    memory = record["memory"]
+    if memory.get("budget_bytes"):
+        return int(memory["budget_bytes"])
+    text = str(record["config"]["memory"])
+    if text.startswith("+"):
+        return parse_bytes(text[1:])
+    if text != "none":
+        return None
+    beyond = int(memory.get("peak_bytes", 0)) - int(memory.get("floor_bytes", 0)) - int(memory.get("training_bytes", 0))
+    return beyond if beyond > 0 else None
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Whether each (memory, seconds) is beaten by none: no other has as little of both and less of one."""
+    return [
+        not any(m <= memory and s <= seconds and (m, s) != (memory, seconds) for m, s in points)
+        for memory, seconds in points
+    ]
+
+
+def fastest(data: pd.DataFrame) -> list[tuple[int, str, float, str]]:
+    """(budget in bytes, fastest system, times as fast as the next, the next) of each budget with two systems or more,
+    by epoch time, least memory first."""
+    found = []
+    for _, rows in data[data["seconds"].notna()].groupby("budget_bytes"):
+        order = rows.sort_values("seconds").to_dict("records")
+        if len(order) > 1:
+            first, second = order[:2]
+            ratio = second["seconds"] / max(first["seconds"], 1e-9)
+            found.append((int(first["budget_bytes"]), str(first["system"]), ratio, str(second["system"])))
+    return found
+
+
+def leaders(data: pd.DataFrame) -> str:
+    """Who is fastest at which budgets, and so where the order changes: `a at 64 to 256 MiB (5.1 to 2.0 x), b at …`."""
+    spans: list[tuple[str, list[int], list[float]]] = []
+    for budget, system, ratio, _ in fastest(data):
+        if not spans or spans[-1][0] != system:
+            spans.append((system, [], []))
+        spans[-1][1].append(budget)
+        spans[-1][2].append(ratio)
+    told = []
+    for system, budgets, ratios in spans:
+        sizes = f"{budgets[0] / MIB:,.0f}" + (f" to {budgets[-1] / MIB:,.0f}" if len(budgets) > 1 else "")
+        times = " to ".join(dict.fromkeys(f"{ratio:.3g}" for ratio in (ratios[0], ratios[-1])))
+        told.append(f"{system} at {sizes} MiB ({times} x the next)")
+    return ", then ".join(told)
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A marker a run cell, joined by system; the frontier as a step line."""
+    group = evidence.points(over_memory)
+    rows = []
+    for point in group.points:
+        memory = budget_bytes(point.record)
+        if memory is not None:
+            summary = point.record.get("summary") or {}
+            start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
+            counted = point.value is not None and start_up is not None
+            rows.append(
+                {
+                    "system": point.system, "budget_bytes": memory, "seconds": point.value, "low": point.low,
+                    "high": point.high, "start_up_s": start_up, "start_up_bytes": summary.get("start_up_bytes"),
+                    "with_start_up": point.value + start_up / epochs if counted else None,
+                    "graph_over_budget": summary.get("topology_over_budget"), "status": point.status,
+                    "run": point.record["run_id"],
+                }
+            )  # fmt: skip
+    data = pd.DataFrame(rows)
+    done = data[data["seconds"].notna()] if len(data) else data
+    if len(done) < 2 or done["budget_bytes"].nunique() < 2:
+        raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")
+    flags = pareto(list(zip(done["budget_bytes"].astype(float), done["seconds"].astype(float), strict=True)))
+    data["pareto"] = pd.Series(flags, index=done.index).reindex(data.index, fill_value=False)
+    canvas = _draw(data)
+    best = data[data["pareto"]].sort_values("budget_bytes")
+    names = ", ".join(f"{row['system']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in best.to_dict("records"))
+    failed = data[data["seconds"].isna()].to_dict("records")
+    lost = "".join(f"; {row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed)
+    measured = [point for point in group.points if point.value is not None]
+    extra = (
+        f"fastest: {leaders(data)}; on the frontier: {names}{lost}; "
+        "of a run without a cap the memory is what its peak held beyond the floor"
+    )
+    text = caption(group, measured, extra)
+    add_caption(canvas, text)
+    return Drawing(canvas, data.reset_index(drop=True), text, group.runs())
+
+
+def _draw(data: pd.DataFrame) -> Any:
+    canvas, axes = one_panel(height=2.7)
+    for system in style.ordered(list(data["system"])):
+        look = style.look(system)
+        mine = data[(data["system"] == system) & data["seconds"].notna()].sort_values("budget_bytes")
+        if mine.empty:
+            continue
+        spread = [
+            (mine["seconds"] - mine["low"].fillna(mine["seconds"])).clip(lower=0),
+            (mine["high"].fillna(mine["seconds"]) - mine["seconds"]).clip(lower=0),
+        ]
+        axes.errorbar(
+            mine["budget_bytes"] / MIB, mine["seconds"], yerr=spread, color=look.color, marker=look.marker,
+            linestyle=look.line, linewidth=0.9, capsize=2.0, elinewidth=0.8, markeredgecolor="black",
+            markeredgewidth=0.4, label=system,
+        )  # fmt: skip
+    holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
+    if len(holds):
+        axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
+        axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
+    best = data[data["pareto"]].sort_values("budget_bytes")
+    axes.step(
+        best["budget_bytes"] / MIB, best["seconds"], where="post", color="#000000", linewidth=2.6, alpha=0.25,
+        label="frontier", zorder=1,
+    )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    sizes = sorted(set(data["budget_bytes"]))
+    axes.set_xticks([size / MIB for size in sizes], [f"{size / MIB:,.0f}" for size in sizes])
+    axes.minorticks_off()
+    plain_log(axes.yaxis)
+    axes.set_xlabel("host memory beyond the floor (MiB)")
+    axes.set_ylabel("epoch (s)")
+    axes.set_title("Time against memory", loc="left")
+    legend_above(canvas, [axes])
+    return canvas
+
+
+register(
+    Figure(
+        "outcore-frontier", "outcore", "Epoch time against memory: the Pareto set", over_memory, draw,
+        full="every disk system at 1, 2, 4, 8 times the profile's budget",
+    )
+)  # fmt: skip

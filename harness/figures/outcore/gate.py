@@ -1,0 +1,73 @@
+"""outcore-gate: how often the regression gate calls a comparison regressed, over how much was slowed on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, Figure, Plain, add_caption, register
+from harness.figures.draw.looks import SERIES
+from harness.figures.draw.panels import legend_above, one_panel
+from harness.regress.proof_record import STUDY
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """Nothing that `bench` runs: runs slowed on purpose are no evidence of anything else."""
+    return []
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A line for each number of pairs; a grey bar at what is promised."""
+    if not any(record.study == STUDY for record in evidence.studies):
+        raise NotDrawn(
+            "the gate was not proved on this machine: `python -m benchmarks.gate_proof collect`, then `judge --results`"
+        )
+    record = evidence.study(STUDY)
+    data = pd.DataFrame(record.result["curve"])
+    canvas, axes = one_panel(height=2.6)
+    counts = sorted(data["pairs"].unique())
+    for look, count in zip(SERIES, counts, strict=False):
+        mine = data[data["pairs"] == count].sort_values("slowed")
+        label = f"{count:g} pairs" + (" (whole budget)" if count == counts[-1] and len(counts) > 1 else "")
+        axes.plot(
+            100 * mine["slowed"], 100 * mine["regressed"], color=look.color, marker=look.marker, linestyle=look.line,
+            label=label,
+        )  # fmt: skip
+    _bounds(axes, record.result["promises"])
+    axes.set_ylim(-4, 104)
+    axes.set_xlabel("injected into extract (% of the epoch)")
+    axes.set_ylabel("called regressed (%)")
+    axes.set_title("Power of the gate", loc="left")
+    legend_above(canvas, [axes])
+    text = _caption(record.params, record.result["promises"])
+    add_caption(canvas, text)
+    return Drawing(canvas, data, text)
+
+
+def _bounds(axes: Any, promises: list[Plain]) -> None:
+    for promise in promises:
+        if promise["slowed"] is not None:
+            axes.plot(
+                [100 * promise["slowed"]], [100 * promise["bound"]], marker="_", markersize=16, markeredgewidth=1.6,
+                color="#777777", linestyle="none",
+            )  # fmt: skip
+
+
+def _caption(params: Plain, promises: list[Plain]) -> str:
+    kept = sum(promise["kept"] for promise in promises)
+    return (
+        f"{params['trials']} comparisons a point, resampled from {params['blocks']} blocks of real runs of "
+        f"{', '.join(params['systems'])} on machine {params['host']}; grey bars: promised; {kept} of {len(promises)} "
+        "promises kept"
+    )
+
+
+register(
+    Figure(
+        "outcore-gate", "outcore", "Power of the regression gate", needs, draw,
+        full="blocks of real runs, as they are and slowed on purpose, resampled",
+    )
+)  # fmt: skip

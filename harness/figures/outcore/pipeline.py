@@ -1,0 +1,174 @@
+"""outcore-pipeline: one epoch as a timeline, which mini-batch is in which stage when; a panel a system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from harness import results
+from harness.compare.plan import Plan, first_setting, grid
+from harness.compare.points import NotDrawn, Point
+from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, only_systems, register
+from harness.figures.draw import style
+from harness.figures.draw.panels import many_panels
+from workloads.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.compare.evidence import Evidence
+
+SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn"]
+# A longer epoch is shown in part: at this width a mini-batch could not be seen otherwise.
+MAX_BATCHES = 80
+# Begin and length in seconds, and row.
+Box = tuple[float, float, int]
+_LANES = {"lane:copy": "device: copy", "lane:compute": "device: compute"}
+
+
+def planned(profile: Plain) -> Plan:
+    """Capped runs of these systems."""
+    return grid(first_setting(profile), only_systems(profile, SYSTEMS), {"": {}})
+
+
+def shorter(profile: Plain) -> Plan:
+    """The same with the gallery's runs; where only the headline's have run, it is drawn from those."""
+    return planned(gallery(profile))
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """The measured epoch nearest to the median of the newest comparable runs, each system on its own time axis.
+
+    Raises:
+        NotDrawn: no such run has a measured epoch with stages.
+    """
+    group = evidence.points(shorter, otherwise=planned, least=1)
+    shown: list[tuple[Point, Plain, pd.DataFrame]] = []
+    missing = []
+    for name in SYSTEMS:
+        point = next((entry for entry in group.points if entry.system == name), None)
+        if point is None or point.value is None:
+            missing.append(f"not run: {name}" if point is None else f"{point.status.upper()}: {name}")
+            continue
+        epoch, spans = _epoch_of(point)
+        if spans.empty:
+            missing.append(f"no stages recorded: {name}")
+        else:
+            shown.append((point, epoch, spans))
+    if not shown:
+        raise NotDrawn(f"no run has an epoch with stages ({'; '.join(missing)})")
+    rows = max(len(_rows(spans)) for _, _, spans in shown)
+    canvas, panels = many_panels(len(shown), columns=min(2, len(shown)), height=0.62 + 0.135 * rows)
+    notes, tables = [], []
+    for axes, (point, epoch, spans) in zip(panels, shown, strict=True):
+        notes += _panel(axes, point, epoch, spans)
+        tables.append(spans.assign(system=point.system, run=point.record["run_id"]))
+    extra = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one hatched"
+    points = [point for point, _, _ in shown]
+    text = caption(group, points, "; ".join([extra, *notes, *missing]))
+    add_caption(canvas, text)
+    columns = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
+    data = pd.concat(tables, ignore_index=True)[columns]
+    return Drawing(canvas, data, text, [str(point.record["run_id"]) for point in points])
+
+
+def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
+    """The epoch shown, and its spans in seconds from its begin."""
+    measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
+    epoch = min(measured, key=lambda entry: abs(entry["seconds"] - float(point.value or 0.0)))
+    try:
+        table = results.stages(Path(point.path))
+    except InputError:
+        return epoch, pd.DataFrame()
+    spans = table[table["epoch"] == epoch["epoch"]].copy()
+    for column in ("start", "end"):
+        spans[column] = (spans[column].astype(float) - epoch["start_s"]).clip(lower=0.0)
+    return epoch, spans.sort_values("start")
+
+
+def _rows(spans: pd.DataFrame) -> list[tuple[str, str]]:
+    """(stage, thread) of each row from the top: stages in the order they begin, lanes of the device last."""
+    first = spans.groupby("stage")["start"].min()
+    stages = sorted(first.index, key=lambda stage: (stage in _LANES, first[stage], stage))
+    return [(stage, thread) for stage in stages for thread in sorted(set(spans.loc[spans["stage"] == stage, "thread"]))]
+
+
+def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[str]:
+    """Draws one system; returns what the caption has to say of it."""
+    rows = _rows(spans)
+    place = {row: index for index, row in enumerate(rows)}
+    batches = sorted({int(batch) for batch in spans["batch"] if batch >= 0})
+    marked = batches[len(batches) // 2] if batches else -1
+    color = style.look(point.system).color
+    fills: dict[str, tuple[dict[str, Any], list[Box]]] = {
+        "none": ({"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"}, []),
+        "even": ({"facecolor": color, "edgecolor": "black"}, []),
+        "odd": ({"facecolor": _tint(color), "edgecolor": "black"}, []),
+        # What is too short to have a border has its own colour as one, and stays visible.
+        "short": ({"facecolor": color, "edgecolor": color}, []),
+        "marked": ({"facecolor": "black", "edgecolor": "black"}, []),
+    }
+    short = 0.006 * float(epoch["seconds"]) * min(1.0, MAX_BATCHES / max(1, len(batches)))
+    columns = (spans[name].tolist() for name in ("stage", "thread", "batch", "start", "end"))
+    for stage, thread, batch, start, end in zip(*columns, strict=True):
+        fill = "none" if batch < 0 else "marked" if batch == marked else "odd" if batch % 2 else "even"
+        if fill in ("odd", "even") and end - start < short:
+            fill = "short"
+        fills[fill][1].append((start, end - start, place[stage, thread]))
+    for looks, boxes in fills.values():
+        _boxes(axes, boxes, looks)
+    path = sorted(fills["marked"][1])
+    axes.plot([x + width / 2 for x, width, _ in path], [y for _, _, y in path], color="black", linewidth=0.8)
+    _label_rows(axes, rows)
+    length = float(epoch["seconds"])
+    notes = []
+    begin, end = 0.0, length
+    if len(batches) > MAX_BATCHES:
+        end = length * MAX_BATCHES / len(batches)
+        begin = (length - end) / 2
+        end += begin
+        notes.append(f"{point.system}: the middle {MAX_BATCHES} of {len(batches)} mini-batches' time")
+    axes.set_xlim(begin, end)
+    axes.set_xlabel("time since the epoch began (s)")
+    axes.set_title(f"{point.system}: epoch of {length:.3g} s", loc="left")
+    return notes
+
+
+def _boxes(axes: Any, boxes: list[Box], looks: dict[str, Any]) -> None:
+    from matplotlib.collections import PolyCollection
+
+    corners = [[(x, y - 0.4), (x + width, y - 0.4), (x + width, y + 0.4), (x, y + 0.4)] for x, width, y in boxes]
+    axes.add_collection(PolyCollection(corners, linewidths=0.25, **looks))
+
+
+def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:
+    """One label a stage, in the middle of its threads' rows; a line between two stages."""
+    names: dict[str, list[int]] = {}
+    for index, (stage, _) in enumerate(rows):
+        names.setdefault(stage, []).append(index)
+    ticks = [sum(indices) / len(indices) for indices in names.values()]
+    labels = [
+        _LANES.get(stage, stage.replace("_", " ")) + (f" ×{len(indices)}" if len(indices) > 1 else "")
+        for stage, indices in names.items()
+    ]
+    axes.set_yticks(ticks, labels, fontsize=6.5)
+    axes.tick_params(axis="y", length=0)
+    for indices in list(names.values())[1:]:
+        axes.axhline(indices[0] - 0.5, color="#bbbbbb", linewidth=0.4)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+
+
+def _tint(color: str) -> tuple[float, float, float]:
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(color)
+    return 0.25 * red + 0.75, 0.25 * green + 0.75, 0.25 * blue + 0.75
+
+
+register(
+    Figure(
+        "outcore-pipeline", "outcore", "One epoch: which mini-batch is in which stage when", shorter, draw, headline=True,
+        full="pyg+, ginex, gnndrive and diskgnn under one cap",
+    )
+)  # fmt: skip

@@ -1,0 +1,163 @@
+"""outcore-roofline: every system against the device's limit, by request size and by epoch time (rule 11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plan, first_setting, grid
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    add_caption,
+    caption,
+    gallery,
+    only_systems,
+    plain_log,
+    register,
+)
+from harness.figures.draw import style
+
+MIB = 2**20
+# Systems that keep their features on disk: the others have no limit of the device to be far from.
+ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn", "outcore"]
+
+
+def planned(profile: Plain) -> Plan:
+    """Every system that reads its features from disk, under the profile's cap."""
+    return grid(first_setting(profile), only_systems(profile, ON_DISK), {"": {}})
+
+
+def shorter(profile: Plain) -> Plan:
+    """The same with the gallery's runs; where only the headline's have run, it is drawn from those."""
+    return planned(gallery(profile))
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """Left: the device's read rate over request size (the last point sequential) and where each system's requests fall.
+
+    Right: each epoch against the least device time of its trace (distance) and engine efficiency beside it.
+    """
+    group = evidence.points(shorter, otherwise=planned, least=1)
+    points = [point for point in group.points if point.value is not None]
+    if not points:
+        raise NotDrawn("no capped run has a measured epoch")
+    order = style.ordered([point.system for point in points])
+    points.sort(key=lambda point: order.index(point.system))
+    return _draw(group, points)
+
+
+def _draw(group: Group, points: list[Point]) -> Drawing:
+    import matplotlib.pyplot as plt
+
+    canvas, (left, right) = plt.subplots(
+        1, 2, figsize=(style.PAGE_INCHES, 3.1), width_ratios=[1.0, 1.0], constrained_layout=True
+    )
+    rows = _roof(left, points)
+    rows += _distance(right, points)
+    # Above both panels: inside, its markers would pass for measurements.
+    canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
+    failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
+    text = caption(group, points, "; ".join(failed))
+    add_caption(canvas, text)
+    return Drawing(canvas, pd.DataFrame(rows), text, group.runs())
+
+
+def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for key, line, label in (("limited", "-", "device under the run's limits"), ("bare", ":", "bare device")):
+        profile = points[-1].record.get("disk", {}).get(key) or {}
+        best: dict[int, float] = {}
+        for entry in profile.get("points", []):
+            best[entry["block_bytes"]] = max(best.get(entry["block_bytes"], 0.0), entry["bytes_per_s"])
+        if best:
+            sizes = sorted(best)
+            axes.plot(sizes, [best[size] / MIB for size in sizes], color="black", linestyle=line, label=label)
+            rows += [
+                {"panel": "roof", "name": key, "x": size, "y": best[size] / MIB, "unit": "MiB/s"} for size in sizes
+            ]
+    for point in points:
+        record = point.record
+        measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
+        requests = sum(epoch["device_requests"] or 0 for epoch in measured)
+        moved = sum(epoch["device_bytes"] or 0 for epoch in measured)
+        seconds = sum(epoch["seconds"] for epoch in measured)
+        if not requests or not seconds:
+            continue
+        look = style.look(point.system)
+        x, y = moved / requests, moved / seconds / MIB
+        axes.plot(
+            [x], [y], marker=look.marker, color=look.color, linestyle="none", markersize=7, markeredgecolor="black",
+            markeredgewidth=0.5, label=point.system,
+        )  # fmt: skip
+        rows.append({"panel": "roof", "name": point.system, "x": x, "y": y, "unit": "MiB/s"})
+    if not rows:
+        axes.text(0.5, 0.5, "no device counters in the records", transform=axes.transAxes, ha="center")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    from matplotlib.ticker import FuncFormatter
+
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v / 1024:g}K" if v >= 1024 else f"{v:g}"))
+    plain_log(axes.yaxis)
+    axes.set_xlabel("mean request size (bytes)")
+    axes.set_ylabel("read over the epoch (MiB/s)")
+    axes.set_title("How hard the device is driven", loc="left")
+    return rows
+
+
+def _distance(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    longest = max(float(point.value or 0) + _preparation(point.record) for point in points)
+    for at, point in enumerate(points):
+        summary = point.record["summary"]
+        look = style.look(point.system)
+        value = float(point.value or 0)
+        before = _preparation(point.record)
+        if before > 0.005 * longest:
+            axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
+        axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
+        limit = summary.get("extra", {}).get("limit_s")
+        distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
+        if distance is not None:
+            least = distance * (value + before)
+            axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
+        shares = f"distance {_percent(distance)}, engine {_percent(engine)}"
+        axes.annotate(
+            shares,
+            (value + before, at),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left",
+            fontsize=6.5,
+        )
+        rows.append(
+            {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine,
+             "limit_s": limit, "preparation_s": before, "unit": "s"}
+        )  # fmt: skip
+    axes.set_yticks(range(len(points)), [point.system for point in points])
+    axes.invert_yaxis()
+    axes.set_xlim(0, longest * 1.75)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("epoch (s); in white its share of preparation")
+    axes.set_title("How far from the least that the trace needs (mark)", loc="left")
+    return rows
+
+
+def _preparation(record: Plain) -> float:
+    """Seconds of preprocessing for each epoch of the run, whichever run spent them."""
+    spent = record.get("preprocess") or {}
+    return float(spent.get("seconds", 0.0) + spent.get("made_s", 0.0)) / max(1, len(record["epochs"]))
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.0f} %"
+
+
+register(
+    Figure("outcore-roofline", "outcore", "Every system's distance to the device's limit", shorter, draw, headline=True)
+)

@@ -1,0 +1,129 @@
+"""outcore-trend: epoch time over the commits of a history, its steps marked with the commits they lie between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, Figure, Plain, add_caption, register
+from harness.figures.draw import style
+from harness.figures.draw.panels import legend_above, one_panel
+from harness.regress.trend_record import STUDY
+
+# The lines of a panel; what moved most comes first where there are more.
+MOST_LINES = 10
+MOST_LABELS = 6
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """No runs of its own: whatever runs and baselines a results root holds, commit by commit."""
+    return []
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A line a cell, relative to its first entry; a vertical line a step."""
+    if not any(record.study == STUDY for record in evidence.studies):
+        raise NotDrawn(
+            "no history was looked at yet: `outcore bench --figures outcore-trend` looks at runs made from commits, "
+            "`outcore regress trend` at the baselines that `outcore regress record` keeps"
+        )
+    record = evidence.study(STUDY)
+    epochs = [series for series in record.result["series"] if series["name"] == "epoch" and series["points"]]
+    if not epochs:
+        raise NotDrawn("the history holds no epoch time (outcore-trend)")
+    data = pd.DataFrame([row for series in epochs for row in _rows(series)])
+    canvas, axes = one_panel(wide=True, height=2.9)
+    place = {commit: index for index, commit in enumerate(dict.fromkeys(data["commit"]))}
+    drawn = sorted(epochs, key=_movement, reverse=True)[:MOST_LINES]
+    labels = []
+    for series in drawn:
+        labels += _line(axes, series, place)
+    _label_steps(axes, labels)
+    axes.axhline(1.0, color="#888888", linewidth=0.6)
+    axes.set_xlabel("commit, oldest first")
+    axes.set_ylabel("epoch time / first entry's")
+    axes.set_title("Epoch time over the history", loc="left")
+    ticks = sorted(
+        {round(k * (len(place) - 1) / min(6, max(1, len(place) - 1))) for k in range(7)} & set(place.values())
+    )
+    commits = list(place)
+    axes.set_xticks(ticks, [commits[tick][:7] for tick in ticks])
+    legend_above(canvas, [axes])
+    text = _caption(record.params, epochs, drawn, len(place))
+    add_caption(canvas, text)
+    return Drawing(canvas, data, text)
+
+
+def _rows(series: Plain) -> list[dict[str, Any]]:
+    first = series["points"][0]["value"]
+    steps = {step["index"]: step for step in series["steps"]}
+    return [
+        {
+            "cell": series["cell"], "commit": point["commit"], "seconds": point["value"], "runs": point["runs"],
+            "relative": point["value"] / first, "step": steps[index]["ratio"] if index in steps else None,
+            "commits": steps[index]["commits"] if index in steps else None,
+        }
+        for index, point in enumerate(series["points"])
+    ]  # fmt: skip
+
+
+def _movement(series: Plain) -> tuple[int, float]:
+    values = [point["value"] for point in series["points"]]
+    return len(series["steps"]), max(values) / min(values)
+
+
+def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, str, str]]:
+    """Draw one series; returns (x, text, colour) of its steps."""
+    look = style.look(series["system"])
+    first = series["points"][0]["value"]
+    xs = [place[point["commit"]] for point in series["points"]]
+    ys = [point["value"] / first for point in series["points"]]
+    axes.plot(
+        xs, ys, color=look.color, marker=look.marker, linestyle=look.line, linewidth=0.9, markersize=3.5,
+        markeredgecolor="black", markeredgewidth=0.3, markevery=max(1, len(xs) // 30), label=series["cell"],
+    )  # fmt: skip
+    labels = []
+    for step in series["steps"]:
+        x = place[step["at"]] - 0.5
+        axes.axvline(x, color=look.color, linestyle="--", linewidth=0.9)
+        labels.append((x, f"{series['cell']} {100 * (step['ratio'] - 1):+.0f} %\n{step['commits']}", look.color))
+    return labels
+
+
+def _label_steps(axes: Any, labels: list[tuple[float, str, str]]) -> None:
+    """Above the lines, one below the other, so that neighbours do not overlap."""
+    shown = sorted(labels)[:MOST_LABELS]
+    if not shown:
+        return
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) * 0.16 * len(shown))
+    left, right = axes.get_xlim()
+    for number, (x, text, color) in enumerate(shown):
+        beyond = x > left + 0.6 * (right - left)
+        axes.annotate(
+            text, (x, 1.0), xycoords=("data", "axes fraction"), xytext=(-3 if beyond else 3, -1.0 - 15.0 * number),
+            textcoords="offset points", ha="right" if beyond else "left", va="top", fontsize=5.5, color=color,
+        )  # fmt: skip
+
+
+def _caption(params: Plain, epochs: list[Plain], drawn: list[Plain], commits: int) -> str:
+    steps = sum(len(series["steps"]) for series in epochs)
+    left_out = len(epochs) - len(drawn)
+    parts = [
+        f"machine {params['host']}, {commits} commits; a point is the median of a session's runs",
+        f"{steps} steps of {100 * params['min_effect']:g} % or more by PELT, dashed, each with its range of commits",
+    ]
+    if left_out:
+        parts.append(f"{left_out} cells that moved least are not drawn")
+    return "; ".join(parts)
+
+
+register(
+    Figure(
+        "outcore-trend", "outcore", "Epoch time over the history of commits", needs, draw,
+        full="every cell of the baselines of one machine",
+    )
+)  # fmt: skip

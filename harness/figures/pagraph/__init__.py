@@ -1,0 +1,1 @@
+"""Figures and tables of the PaGraph paper (SoCC 2020)."""

@@ -1,0 +1,73 @@
+"""PaGraph Fig. 17: what partitioning does to each device's hit ratio, and how much of the graph a partition holds."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.figures.base import Drawing, Figure, Plain, add_caption, published, register, study_caption
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.pagraph.grid import small_study
+from harness.studies.base import StudyNeed
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """No runs."""
+    return []
+
+
+def studies(profile: Plain) -> list[StudyNeed]:
+    """One to eight partitions of a tenth of the graph."""
+    return [small_study(profile, "partition-quality")]
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """Left: hit ratios with partitions and without; right: nodes of a partition over all nodes."""
+    record = evidence.study("partition-quality")
+    found = record.result["partitions"]
+    hits = [
+        {"panel": "hit ratio", "series": name, "x": entry["count"], "y": 100.0 * entry[key]}
+        for name, key in (("pagraph", "hit_ratio"), ("dgl+cache", "hit_ratio_shared"))
+        for entry in found
+    ]
+    sizes = [
+        {"panel": "share of nodes", "series": name, "x": entry["count"], "y": 100.0 * entry[key]}
+        for name, key in (("nodes of a partition", "share"), ("of them replicas", "redundant"))
+        for entry in found
+    ]
+    counts = [entry["count"] for entry in found]
+    canvas, panels = many_panels(2)
+    draw_curves(pd.DataFrame(hits), title="(a) Hit ratio", xlabel="devices", ylabel="hits (%)", axes=panels[0])
+    draw_curves(
+        pd.DataFrame(sizes), title="(b) Size of a partition", xlabel="partitions", ylabel="share of all nodes (%)",
+        axes=panels[1],
+    )  # fmt: skip
+    table = published("pagraph-fig17")
+    known = table.loc[table["series"] == "of them replicas"]
+    if len(known):
+        panels[1].plot(
+            known["x"].astype(float), known["value"], marker="D", color="black", linewidth=0.8, markerfacecolor="white",
+            markersize=4, label="paper (range over its graphs)",
+        )  # fmt: skip
+    for axes in panels:
+        axes.set_xticks(counts, [str(count) for count in counts])
+    legend_above(canvas, panels)
+    extra = (
+        f"each device caches {100 * record.result['cached_share']:.0f} % of the rows by out-degree; partitions hold "
+        f"the {record.result['hops']}-hop in-neighbours of their training nodes; replicas: beyond an even split of the "
+        "nodes that any partition holds; replication "
+        + ", ".join(f"{entry['replication']:.2f} at {entry['count']}" for entry in found)
+    )
+    text = study_caption(record, extra)
+    add_caption(canvas, text)
+    return Drawing(canvas, pd.DataFrame(hits + sizes), text)
+
+
+register(
+    Figure(
+        "pagraph-fig17", "pagraph", "Partitions: hit ratio and replication", needs, draw, studies=studies,
+        claims=("pg-08", "pg-09", "pg-15"),
+        full="hit ratio on enwiki, 1 to 4 GPUs; sizes of six graphs, 2 to 8 partitions",
+    )
+)  # fmt: skip

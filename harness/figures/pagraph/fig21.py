@@ -1,0 +1,96 @@
+"""PaGraph Fig. 21: accuracy over training time, DGL and PaGraph, whose devices each shuffle their own partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plan, grid, joined
+from harness.compare.points import NotDrawn, Point
+from harness.figures.accuracy_runs import (
+    accuracy_curve,
+    accuracy_profile,
+    best_accuracy,
+    common_target,
+    origin,
+    time_to,
+)
+from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, register
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.looks import named_looks
+from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.pagraph.grid import HIDDEN, NAMES
+
+DEVICES = 2
+LABELS = ["dgl", "pagraph", f"pagraph, {DEVICES} partitions"]
+
+
+def planned(profile: Plain) -> Plan:
+    """Real training: DGL, PaGraph alone, and PaGraph on partitions with as many seed nodes a step in all."""
+    plans = []
+    for model in HIDDEN:
+        base = accuracy_profile(profile, model)
+        run = {**base["run"], "memory": "none", "disk_class": "none"}
+        local = {"ranks": DEVICES, "partition": "self-reliant", "batch_size": max(1, run["batch_size"] // DEVICES)}
+        systems: list[Any] = ["dgl", "pagraph", {"name": "pagraph", "series": LABELS[2], "run": local}]
+        plans.append(grid({**base, "run": run}, systems, {model: {"model": model}}))
+    return joined(plans)
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A panel for each model, a curve for each way of training."""
+    group = evidence.points(planned, least=1)
+    rows, notes, drawn = [], [], []
+    for model in HIDDEN:
+        found = {point.system: point for point in group.points if point.x == model}
+        known = {label: found[label] for label in LABELS if label in found and best_accuracy(found[label].record)}
+        for label, point in known.items():
+            curve = accuracy_curve(point.record)
+            rows.append(
+                pd.DataFrame({"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]})
+                .assign(epoch=curve["epoch"], run=point.record["run_id"])
+            )  # fmt: skip
+        notes += notes_of(NAMES[model], known)
+        drawn += list(known.values())
+    if not rows:
+        raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
+    data = pd.concat(rows, ignore_index=True)
+    models = list(dict.fromkeys(data["model"]))
+    canvas, panels = many_panels(len(models))
+    for axes, model in zip(panels, models, strict=True):
+        draw_curves(
+            data[data["model"] == model], title=f"{NAMES[model]}", xlabel="training time (s)",
+            ylabel="test accuracy (%)", looks=named_looks(LABELS), axes=axes,
+        )  # fmt: skip
+    legend_above(canvas, panels, LABELS)
+    extra = "; ".join(
+        [*notes, "real training; partitions take as many seed nodes a step together", origin(drawn[0].record)]
+    )
+    text = caption(group, drawn, extra)
+    add_caption(canvas, text)
+    return Drawing(canvas, data, text, [str(point.record["run_id"]) for point in drawn])
+
+
+def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
+    """Best accuracies, and the time to one that all reached."""
+    records = {label: point.record for label, point in known.items()}
+    target = common_target(list(records.values()))
+    if target is None:
+        return []
+    said = []
+    for label, record in records.items():
+        seconds = time_to(record, target)
+        reached = "" if seconds is None else f" ({100 * target:.1f} % after {seconds:.1f} s)"
+        said.append(f"{label} {100 * (best_accuracy(record) or 0.0):.1f} %{reached}")
+    return [f"{model}: best of {', '.join(said)}"]
+
+
+register(
+    Figure(
+        "pagraph-fig21", "pagraph", "Accuracy over training time", planned, draw, claims=("pg-12",),
+        full="reddit on 4 GPUs, GCN and GraphSAGE, neighbour and layer-wise",
+    )
+)  # fmt: skip

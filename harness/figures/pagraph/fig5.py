@@ -1,0 +1,70 @@
+"""PaGraph Fig. 5: how often rows are read in an epoch, as a distribution, for both ways of sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, Figure, Plain, add_caption, published, register, study_caption
+from harness.figures.draw.curves import draw_curves
+from harness.figures.pagraph.grid import layerwise, study
+from harness.studies.base import StudyNeed
+
+SAMPLERS = {"neighbor": "neighbour sampling", "layerwise": "layer-wise sampling"}
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """No runs."""
+    return []
+
+
+def studies(profile: Plain) -> list[StudyNeed]:
+    """The accesses of one epoch, each way of sampling."""
+    return [study(profile, "access-frequency"), study(profile, "access-frequency", **layerwise())]
+
+
+def _sampled_by(sampler: str, params: Mapping[str, Any]) -> bool:
+    return bool(params["sampler"] == sampler)
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A curve for each way of sampling: share of the rows read that were read at most so often."""
+    rows, notes, first = [], [], None
+    for sampler, label in SAMPLERS.items():
+        try:
+            record = evidence.study("access-frequency", where=partial(_sampled_by, sampler))
+        except NotDrawn:
+            continue
+        found = record.result
+        first = first or record
+        rows += [
+            {"series": label, "x": times, "y": 100.0 * share, "study": record.key} for times, share in found["cdf"]
+        ]
+        notes.append(
+            f"{label}: {found['accesses_over_nodes']:.2f} accesses a node of the graph, "
+            f"{100 * found['repeated']:.1f} % of the nodes read more than once, one of them {found['most']} times; "
+            f"those have {found['out_degree_repeated'] or 0:.0f} out-edges on average, the others "
+            f"{found['out_degree_others'] or 0:.1f}"
+        )
+    if first is None:
+        raise NotDrawn("the study access-frequency was not made yet")
+    data = pd.DataFrame(rows)
+    canvas, _ = draw_curves(
+        data, title="How often a row is read in an epoch", xlabel="times read (log)",
+        ylabel="rows read at most so often (%)", xlog=True,
+    )  # fmt: skip
+    facts = published("pagraph-fig5")
+    said = "; ".join(f"{row['series']} {row['value']:g} {row['unit']}" for row in facts.to_dict("records"))
+    text = study_caption(first, "; ".join(notes) + (f"; paper (wiki-talk): {said}" if said else ""))
+    add_caption(canvas, text)
+    return Drawing(canvas, data, text)
+
+
+register(
+    Figure("pagraph-fig5", "pagraph", "Access frequency of rows (CDF)", needs, draw, studies=studies, full="wiki-talk")
+)

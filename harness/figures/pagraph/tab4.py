@@ -1,0 +1,86 @@
+"""PaGraph Table 4: bytes that an epoch loads from host memory to the device, with the cache and without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plan
+from harness.compare.points import NotDrawn, Point
+from harness.figures.base import Figure, Plain, Sheet, caption, published, register
+from harness.figures.draw.sheets import Formatter, sheet
+from harness.figures.pagraph.grid import NAMES, by_model
+
+SYSTEMS = ["dgl", "pagraph"]
+GB = 10**9
+
+
+def gigabytes(value: float) -> str:
+    """Decimal gigabytes, as the papers' tables have them."""
+    return f"{value / GB:.3g} GB"
+
+
+def planned(profile: Plain) -> Plan:
+    """DGL and PaGraph, the GCN half of Fig. 11's runs."""
+    return by_model(profile, SYSTEMS, "gcn")
+
+
+def loaded(epoch: Mapping[str, Any]) -> float | None:
+    """Bytes that an epoch copied to the device."""
+    value = epoch["counters"].get("bytes_loaded")
+    return None if value is None else float(value)
+
+
+def cached_share(point: Point) -> float | None:
+    """Percent of the rows in the device's cache, as the run noted it."""
+    match = re.match(r"(\d+) of (\d+) rows", str(point.record.get("notes", {}).get("device_cache", "")))
+    return 100.0 * int(match[1]) / int(match[2]) if match else None
+
+
+def draw(evidence: Evidence) -> Sheet:
+    """One row of ours, then the paper's."""
+    group = evidence.points(planned, loaded, least=1)
+    found = {point.system: point for point in group.points if point.x == "gcn" and point.value is not None}
+    missing = [name for name in SYSTEMS if name not in found]
+    if missing:
+        raise NotDrawn(f"no run of {', '.join(missing)} with the paper's workload that counted what it loaded")
+    dgl, pagraph = (float(found[name].value or 0.0) for name in SYSTEMS)
+    record = found["dgl"].record
+    rows: list[dict[str, Any]] = [
+        {
+            "dataset": record["config"]["dataset"]["name"], "dgl": dgl, "pagraph": pagraph,
+            "saved (%)": 100.0 * (1.0 - pagraph / dgl) if dgl else None, "cached (%)": cached_share(found["pagraph"]),
+            "source": "measured",
+        }
+    ]  # fmt: skip
+    table = published("pagraph-tab4")
+    for name in dict.fromkeys(table["series"]):
+        own = {str(row["x"]): float(row["value"]) for row in table[table["series"] == name].to_dict("records")}
+        rows.append(
+            {
+                "dataset": name, "dgl": GB * own["dgl"], "pagraph": GB * own["pagraph"], "saved (%)": own["saved"],
+                "cached (%)": own["cached"], "source": "paper",
+            }
+        )  # fmt: skip
+    columns: dict[str, Formatter] = {
+        "dataset": "", "dgl": gigabytes, "pagraph": gigabytes, "saved (%)": ".1f", "cached (%)": ".0f",
+        "source": "",
+    }  # fmt: skip
+    batches = next(epoch["batches"] for epoch in record["epochs"] if not epoch["warmup"])
+    extra = (
+        f"{NAMES['gcn']}; feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
+    )
+    text = caption(group, list(found.values()), extra)
+    return sheet(pd.DataFrame(rows), columns, text, runs=[point.record["run_id"] for point in found.values()])
+
+
+register(
+    Figure(
+        "pagraph-tab4", "pagraph", "Loaded volume in an epoch", planned, draw, claims=("pg-06",),
+        full="lj-link, lj-large, enwiki",
+    )
+)  # fmt: skip

@@ -1,0 +1,58 @@
+"""PaGraph Table 5: what partitioning costs, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.figures.base import Figure, Plain, Sheet, published, register, study_caption
+from harness.figures.draw.sheets import Formatter, sheet
+from harness.figures.pagraph.grid import small_study
+from harness.studies.base import StudyNeed
+from workloads.units import format_count
+
+
+def needs(profile: Plain) -> list[Plain]:
+    """No runs."""
+    return []
+
+
+def studies(profile: Plain) -> list[StudyNeed]:
+    """Fig. 17's."""
+    return [small_study(profile, "partition-quality")]
+
+
+def draw(evidence: Evidence) -> Sheet:
+    """A row for each number of partitions, then the paper's graphs."""
+    record = evidence.study("partition-quality")
+    data = record.dataset
+    rows: list[dict[str, Any]] = []
+    for entry in record.result["partitions"]:
+        rows.append(
+            {
+                "dataset": data.name if data else "", "training nodes": data.train_nodes if data else None,
+                "partitions": entry["count"], "seconds": entry["seconds"],
+                "training nodes / s": data.train_nodes / entry["seconds"] if data and entry["seconds"] else None,
+                "largest over mean": entry["balance"], "replication": entry["replication"], "source": "measured",
+            }
+        )  # fmt: skip
+    for row in published("pagraph-tab5").to_dict("records"):
+        rows.append({"dataset": row["series"], "seconds": 60.0 * float(row["value"]), "source": "paper"})
+    columns: dict[str, Formatter] = {
+        "dataset": "", "training nodes": format_count, "partitions": ".0f", "seconds": ".1f",
+        "training nodes / s": ",.0f", "largest over mean": ".3f", "replication": ".2f", "source": "",
+    }  # fmt: skip
+    text = study_caption(
+        record, f"seconds of partitioning on this host, {record.result['hops']} hops; largest over mean: training nodes"
+    ).replace("computed from the mini-batches, no timing; ", "")
+    return sheet(pd.DataFrame(rows), columns, text)
+
+
+register(
+    Figure(
+        "pagraph-tab5", "pagraph", "Cost of partitioning", needs, draw, studies=studies,
+        full="livejournal, lj-link, lj-large, enwiki",
+    )
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Figures of the Data Tiering paper (KDD 2022)."""

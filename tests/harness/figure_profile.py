@@ -1,0 +1,68 @@
+"""A bench profile whose planned runs are those that `make_record` makes, kept beside the records of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.compare.evidence import load_evidence
+from harness.compare.plan import Plan, grid, keep
+from harness.compare.points import Group
+from harness.experiment import parse_experiment
+
+NAME = "kron-d128"
+
+
+def profile(
+    *,
+    systems: Sequence[Any] = (),
+    run: Mapping[str, Any] = {},
+    short: Mapping[str, Any] = {},
+    accuracy: Mapping[str, Any] = {},
+    **axes: Any,
+) -> dict[str, Any]:
+    """The profile as plain data.
+
+    Args:
+        systems: of the headline; none: those of the papers.
+        run: settings of all runs.
+        short: settings of the gallery's runs; `accuracy` those of its runs that train for real.
+        axes: the gallery's values of an axis.
+    """
+    recipe = {"kind": "rmat", "nodes": "2M", "edges": "40M", "dim": 128, "dtype": "float32", "seed": 1}
+    shared = {
+        "dataset": NAME,
+        "memory": "+64MiB",
+        "device": "emulated:a10g",
+        "device_memory": 32 * 2**20,
+        "batch_size": 50,
+        "disk_class": "aws-nvme/16",
+        "epochs": 3,
+        **run,
+    }
+    experiment = parse_experiment(
+        {
+            "name": "test",
+            "datasets": {NAME: recipe, f"{NAME}-d768": {**recipe, "dim": 768}},
+            "run": shared,
+            "systems": list(systems or ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "in-memory"]),
+            "gallery": {"run": dict(short), "grid": axes, "accuracy": dict(accuracy)},
+        }
+    )
+    return experiment.model_dump()
+
+
+def keep_profile(root: Path, **changes: Any) -> None:
+    """Keep `profile(**changes)` under a results root, as `outcore bench` does."""
+    keep(root, parse_experiment(profile(**changes)))
+
+
+def points(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least: int = 2) -> Group:
+    """What a figure of these systems over an axis would draw from the records under a root."""
+
+    def plan(content: dict[str, Any]) -> Plan:
+        return grid(content, systems or ["pyg+", "gnndrive"], over)
+
+    keep_profile(root)
+    return load_evidence(root).points(plan, least=least)
