@@ -26,9 +26,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from harness.compare.evidence import load_evidence
 from harness.environment import describe
 from harness.figures.base import chosen, render
-from harness.figures.evidence import load_evidence
 from harness.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
 from harness.regress.judge import compare

@@ -95,7 +95,7 @@ class Declared:
     @cached_property
     def _valid(self) -> Index:
         frame = self._evidence.frame
-        records = [] if frame.empty else frame["record"]
+        records: list[Plain] = [] if frame.empty else list(frame["record"])
         return Index(record for record in records if record["verdict"] != "INVALID" and record["status"] != "failed")
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:

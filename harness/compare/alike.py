@@ -15,7 +15,7 @@ _MADE_OF = {"limits": "disk_class", "accelerator": "device"}
 
 
 def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> dict[str, Any]:
-    """The configuration of a run without `FREE` and `free` keys, and where it was made (`harness.hosts.measured_on`)."""
+    """The configuration of a run without `FREE` and `free` keys, and where it was made (`measured_on`)."""
     found = {key: value for key, value in record["config"].items() if key not in FREE and key not in free}
     place = measured_on(record)
     return {**found, **{name: value for name, value in place.items() if _MADE_OF.get(name) not in free}}

@@ -79,7 +79,11 @@ def _complete(run: PlannedRun) -> Plain:
 
 
 def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
-    memory = canonical_memory(str(settings["memory"]))
+    memory = str(settings["memory"])
+    try:
+        memory = canonical_memory(memory)
+    except InputError:  # an imported record may hold any text: it matches nothing that is planned
+        pass
     return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
 
 

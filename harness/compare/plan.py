@@ -1,4 +1,4 @@
-"""What a figure or a claim is drawn from before anything is measured: a cell for each bar or point, named by its place."""
+"""What a figure is drawn from before anything is measured: a cell for each bar or point, named by its place."""
 
 from __future__ import annotations
 

@@ -70,18 +70,32 @@ def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
     changed = gallery(profile)
     name = f"accuracy-{Path(own.base).stem}-x{own.expand}" if own.base else GENERATED
     shared: Plain = {
-        "dim": own.dim, "train_fraction": own.train_fraction, "test_fraction": own.test_fraction, "seed": 1,
-    }  # fmt: skip
+        "dim": own.dim,
+        "train_fraction": own.train_fraction,
+        "test_fraction": own.test_fraction,
+        "seed": 1,
+    }
     if own.base:
         recipe = {"kind": "kronecker", "base": own.base, "expand": own.expand, **shared}
     else:
         recipe = {"kind": "rmat", "nodes": own.nodes, "edges": own.edges, "classes": 10, **shared}
     changed["datasets"] = {name: recipe}
     changed["run"] = {
-        **changed["run"], "dataset": name, "model": model, "layers": None, "hidden": own.hidden,
-        "fanout": list(own.fanout), "batch_size": own.batch_size, "max_batches": 0, "epochs": own.epochs, "warmup": 1,
-        "device": own.device, "device_memory": None, "memory": own.memory, "test_nodes": own.test_nodes,
-    }  # fmt: skip
+        **changed["run"],
+        "dataset": name,
+        "model": model,
+        "layers": None,
+        "hidden": own.hidden,
+        "fanout": list(own.fanout),
+        "batch_size": own.batch_size,
+        "max_batches": 0,
+        "epochs": own.epochs,
+        "warmup": 1,
+        "device": own.device,
+        "device_memory": None,
+        "memory": own.memory,
+        "test_nodes": own.test_nodes,
+    }
     return changed
 
 

@@ -26,10 +26,31 @@ if TYPE_CHECKING:
     from harness.studies.base import StudyNeed
 
 __all__ = [
-    "Drawing", "Figure", "Plain", "Rendered", "Sheet", "add_caption", "caption", "catalogue", "chosen",
-    "describe_memory", "gallery", "left_out", "no_runs", "no_studies", "only_systems", "plain_log", "published", "read_rendered",
-    "register", "render", "study_caption", "values", "wide_device", "with_dims",
-]  # fmt: skip
+    "Drawing",
+    "Figure",
+    "Plain",
+    "Rendered",
+    "Sheet",
+    "add_caption",
+    "caption",
+    "catalogue",
+    "chosen",
+    "describe_memory",
+    "gallery",
+    "left_out",
+    "no_runs",
+    "no_studies",
+    "only_systems",
+    "plain_log",
+    "published",
+    "read_rendered",
+    "register",
+    "render",
+    "study_caption",
+    "values",
+    "wide_device",
+    "with_dims",
+]
 
 
 @dataclass(frozen=True)

@@ -36,20 +36,27 @@ class Table:
 
 TABLES = [
     Table(
-        "gnndrive-tab1", "gnndrive", ["pyg+", "ginex", "gnndrive", "mariusgnn"],
+        "gnndrive-tab1",
+        "gnndrive",
+        ["pyg+", "ginex", "gnndrive", "mariusgnn"],
         "Papers100M, Twitter, Friendster, MAG240M",
     ),
     Table(
-        "diskgnn-tab2", "diskgnn", ["diskgnn", "dgl-ondisk", "ginex", "mariusgnn"],
+        "diskgnn-tab2",
+        "diskgnn",
+        ["diskgnn", "dgl-ondisk", "ginex", "mariusgnn"],
         "Friendster, Papers100M, MAG240M, IGB-HOM",
         "of the paper's table only what its text repeats",
     ),
     Table("pagraph-tab2", "pagraph", [*FAMILY, "dgl+cache"], "seven graphs, reddit to friendster"),
     Table(
-        "tiering-tab1", "data-tiering", ["uva", "data-tiering"], "ogbn-papers100M, MAG240M, WikiKG90M",
+        "tiering-tab1",
+        "data-tiering",
+        ["uva", "data-tiering"],
+        "ogbn-papers100M, MAG240M, WikiKG90M",
         "of the paper's table only what its text repeats",
     ),
-]  # fmt: skip
+]
 
 
 def needs(profile: Plain) -> list[Plain]:
@@ -79,11 +86,15 @@ def of_records(evidence: Evidence, table: Table) -> list[Plain]:
     for fingerprint, data in own.items():
         row_bytes = data["dim"] * (2 if data["dtype"] == "float16" else 4)
         rows[fingerprint] = {
-            "dataset": data["name"], "nodes": data["num_nodes"], "edges": data["num_edges"],
-            "degree": data["num_edges"] / data["num_nodes"], "dim": data["dim"],
-            "classes": data["num_classes"] or None, "features": data["num_nodes"] * row_bytes,
+            "dataset": data["name"],
+            "nodes": data["num_nodes"],
+            "edges": data["num_edges"],
+            "degree": data["num_edges"] / data["num_nodes"],
+            "dim": data["dim"],
+            "classes": data["num_classes"] or None,
+            "features": data["num_nodes"] * row_bytes,
             "train (%)": 100.0 * data["train_nodes"] / data["num_nodes"] if data["train_nodes"] else None,
-        }  # fmt: skip
+        }
     for study in evidence.studies:
         data = study.dataset
         if study.study != "dataset-facts" or data is None:
@@ -93,18 +104,30 @@ def of_records(evidence: Evidence, table: Table) -> list[Plain]:
             continue
         found = study.result
         rows[data.fingerprint] = {
-            "dataset": data.name, "nodes": found["num_nodes"], "edges": found["num_edges"],
-            "degree": found["mean_degree"], "dim": found["dim"], "classes": found["num_classes"],
-            "topology": found["topology_bytes"], "features": found["feature_bytes"], "total": found["total_bytes"],
+            "dataset": data.name,
+            "nodes": found["num_nodes"],
+            "edges": found["num_edges"],
+            "degree": found["mean_degree"],
+            "dim": found["dim"],
+            "classes": found["num_classes"],
+            "topology": found["topology_bytes"],
+            "features": found["feature_bytes"],
+            "total": found["total_bytes"],
             "train (%)": 100.0 * found["train_share"],
-        }  # fmt: skip
+        }
     return [{**row, "source": "ours"} for row in sorted(rows.values(), key=lambda row: (row["nodes"], row["dim"]))]
 
 
 _KEYS = {
-    "nodes": ("nodes", 1), "edges": ("edges", 1), "dim": ("dim", 1), "classes": ("classes", 1),
-    "train": ("train (%)", 1), "topology": ("topology", GB), "features": ("features", GB), "total": ("total", GB),
-}  # fmt: skip
+    "nodes": ("nodes", 1),
+    "edges": ("edges", 1),
+    "dim": ("dim", 1),
+    "classes": ("classes", 1),
+    "train": ("train (%)", 1),
+    "topology": ("topology", GB),
+    "features": ("features", GB),
+    "total": ("total", GB),
+}
 
 
 def of_paper(table: Table) -> list[Plain]:
@@ -130,10 +153,18 @@ def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
         if not ours:
             raise NotDrawn(f"no run or study of a dataset of {table.id} yet")
         columns: dict[str, Formatter] = {
-            "dataset": "", "nodes": format_count, "edges": format_count, "degree": ".1f", "dim": ".0f",
-            "classes": ".0f", "topology": gigabytes, "features": gigabytes, "total": gigabytes,
-            "train (%)": ".1f", "source": "",
-        }  # fmt: skip
+            "dataset": "",
+            "nodes": format_count,
+            "edges": format_count,
+            "degree": ".1f",
+            "dim": ".0f",
+            "classes": ".0f",
+            "topology": gigabytes,
+            "features": gigabytes,
+            "total": gigabytes,
+            "train (%)": ".1f",
+            "source": "",
+        }
         text = (
             "Degree: edges a node; topology: index pointers and neighbour lists; total: all files. Ours are generated; "
             "the paper's are as printed, and what it does not print is left open."

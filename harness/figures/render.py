@@ -87,9 +87,14 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
         drawing = _draw(figure, evidence)
         files = _write(figure, drawing, out)
         rendered = Rendered(
-            **made, status="drawn", caption=drawing.caption, files=files, runs=list(drawing.runs), inputs=inputs,
+            **made,
+            status="drawn",
+            caption=drawing.caption,
+            files=files,
+            runs=list(drawing.runs),
+            inputs=inputs,
             seconds=time.perf_counter() - begin,
-        )  # fmt: skip
+        )
     except (NotDrawn, OutcoreError) as reason:
         for kind in ("png", "svg", "csv", "md", "tex"):
             (out / f"{figure.id}.{kind}").unlink(missing_ok=True)
@@ -142,9 +147,21 @@ def markdown(sheet: Sheet, title: str) -> str:
 
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "≥": r"$\ge$", "≤": r"$\le$", "×": r"$\times$",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "×": r"$\times$",
+}
 
 
 def latex(sheet: Sheet, title: str) -> str:

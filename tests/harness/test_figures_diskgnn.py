@@ -131,13 +131,12 @@ def fill_tab8(root: Path, factor: float) -> None:
 
 
 def fill_fig17(root: Path, factor: float) -> None:
-    fill_memory(root, 1.0)
+    keep_profile(root)
     for memory in SHARES:
-        notes = {"pack_s": f"{12 * factor}", "pack_read_bytes": "1000"}
-        options = {"packing": "individual"}
-        run(
-            root, "diskgnn", [4.0], memory=memory, epochs=2, options=options, notes=notes, prepared=14 * factor
-        )  # fmt: skip
+        for packing, packed, prepared in (("batched", 1.5, 2.0), ("individual", 12 * factor, 14 * factor)):
+            notes = {"pack_s": f"{packed}", "pack_read_bytes": "1000"}
+            options = {"packing": packing}
+            run(root, "diskgnn", [4.0], memory=memory, epochs=2, options=options, notes=notes, prepared=prepared)
 
 
 def fill_fig18(root: Path, factor: float) -> None:

@@ -50,25 +50,40 @@ def _slower(group: Group) -> str:
 
 register(
     Figure(
-        "diskgnn-fig10", "diskgnn", "Epoch time over memory", over_memory,
+        "diskgnn-fig10",
+        "diskgnn",
+        "Epoch time over memory",
+        over_memory,
         bars(over_memory, MEMORY, title="Epoch time over memory", log=True),
         full="10, 30, 50 % of the features, four datasets",
     )
-)  # fmt: skip
+)
 register(
     Figure(
-        "diskgnn-fig11", "diskgnn", "Disk traffic over memory", over_memory,
+        "diskgnn-fig11",
+        "diskgnn",
+        "Disk traffic over memory",
+        over_memory,
         bars(
-            over_memory, MEMORY, title="Disk traffic over memory", ylabel="read in an epoch (GB)", value=_gigabytes,
+            over_memory,
+            MEMORY,
+            title="Disk traffic over memory",
+            ylabel="read in an epoch (GB)",
+            value=_gigabytes,
             note=lambda group: "topology, rows and partitions",
         ),
-        claims=("dg-05",), full="10, 30, 50 % of the features, Friendster and papers100M",
+        claims=("dg-05",),
+        full="10, 30, 50 % of the features, Friendster and papers100M",
     )
-)  # fmt: skip
+)
 register(
     Figure(
-        "diskgnn-fig15", "diskgnn", "Epoch time on another SSD", on_classes,
+        "diskgnn-fig15",
+        "diskgnn",
+        "Epoch time on another SSD",
+        on_classes,
         bars(on_classes, Axis(""), title="Epoch time on another SSD", log=True, note=_slower),
-        claims=("dg-15",), full="AWS gp3 beside AWS NVMe, four datasets",
+        claims=("dg-15",),
+        full="AWS gp3 beside AWS NVMe, four datasets",
     )
-)  # fmt: skip
+)

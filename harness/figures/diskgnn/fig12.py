@@ -44,27 +44,36 @@ def draw(evidence: Evidence) -> Drawing:
         row = bar_row(point, group=label, series=point.system)
         if point.system == "diskgnn" and "disk_bytes" in notes:
             row |= {
-                "disk_x": float(notes["disk_bytes"]) / features, "amplification": float(notes["read_amplification"]),
+                "disk_x": float(notes["disk_bytes"]) / features,
+                "amplification": float(notes["read_amplification"]),
                 "segment": int(notes["segment"]),
-            }  # fmt: skip
+            }
         rows.append(row)
     table = pd.DataFrame(rows)
     canvas, panels = many_panels(2)
     mine = table[table["series"] == "diskgnn"]
     draw_bars(
-        mine, title="Epoch time", ylabel="epoch time (s)", xlabel="disk-space limit over the features",
-        log=True, numbers=".2g", axes=panels[0],
-    )  # fmt: skip
+        mine,
+        title="Epoch time",
+        ylabel="epoch time (s)",
+        xlabel="disk-space limit over the features",
+        log=True,
+        numbers=".2g",
+        axes=panels[0],
+    )
     beside = table[(table["series"] == REFERENCE) & table["value"].notna()]
     if len(beside):
         slow = float(beside["value"].iloc[0])
         panels[0].axhline(slow, color=style.look(REFERENCE).color, linestyle="--", label=REFERENCE)
         panels[0].set_ylim(top=1.3 * max(slow, float(mine["value"].max())))
     draw_bars(
-        mine.assign(value=mine.get("amplification"), low=None, high=None), title="Read amplification of its layout",
-        ylabel="bytes read over bytes wanted", xlabel="disk-space limit over the features", numbers=".2f",
+        mine.assign(value=mine.get("amplification"), low=None, high=None),
+        title="Read amplification of its layout",
+        ylabel="bytes read over bytes wanted",
+        xlabel="disk-space limit over the features",
+        numbers=".2f",
         axes=panels[1],
-    )  # fmt: skip
+    )
     legend_above(canvas, panels)
     unlimited = mine.loc[mine["group"] == "no limit"].get("disk_x")
     own = (
@@ -75,8 +84,11 @@ def draw(evidence: Evidence) -> Drawing:
     paper = published("diskgnn-fig12")
     said = ", ".join(f"{s} {v:g}x" for s, v in zip(paper["series"], paper["value"], strict=True))
     share = f"memory {100 * memory_share(points[0].record['config']):g} % of the features"
-    text = caption(group, [point for point in points if point.value is not None],
-                   f"{share}; reads of at least 4 KiB{own}" + (f" (paper: {said})" if said else ""))  # fmt: skip
+    text = caption(
+        group,
+        [point for point in points if point.value is not None],
+        f"{share}; reads of at least 4 KiB{own}" + (f" (paper: {said})" if said else ""),
+    )
     add_caption(canvas, text)
     return Drawing(canvas, table, text, runs=group.runs())
 
@@ -88,7 +100,12 @@ def _feature_bytes(record: Mapping[str, Any]) -> float:
 
 register(
     Figure(
-        "diskgnn-fig12", "diskgnn", "Epoch time over the disk-space limit", over_limits, draw, claims=("dg-16", "dg-17"),
+        "diskgnn-fig12",
+        "diskgnn",
+        "Epoch time over the disk-space limit",
+        over_limits,
+        draw,
+        claims=("dg-16", "dg-17"),
         full="no limit, 7x, 5x, 3x on Friendster and IGB260M",
     )
-)  # fmt: skip
+)

@@ -52,16 +52,20 @@ def draw_fig13(evidence: Evidence) -> Drawing:
     ]
     table = pd.DataFrame(rows)
     canvas, axes = draw_curves(
-        table, title="Disk space over memory", xlabel="rows in memory (% of all)",
-        ylabel="packed rows over the features (x)", looks=named_looks([_name(record) for record in records]),
-    )  # fmt: skip
+        table,
+        title="Disk space over memory",
+        xlabel="rows in memory (% of all)",
+        ylabel="packed rows over the features (x)",
+        looks=named_looks([_name(record) for record in records]),
+    )
     axes.axhline(2.0, color="black", linewidth=0.8, linestyle=":")
     axes.axvline(20.0, color="black", linewidth=0.8, linestyle=":")
     axes.set_ylim(bottom=0)
     text = study_caption(
-        records[0], f"one epoch, no limit; {_accesses(records)}; dotted: below 2x from 20 % on, as the paper has it; "
+        records[0],
+        f"one epoch, no limit; {_accesses(records)}; dotted: below 2x from 20 % on, as the paper has it; "
         "feature rows alone",
-    )  # fmt: skip
+    )
     add_caption(canvas, text)
     return Drawing(canvas, table, text)
 
@@ -77,19 +81,30 @@ def draw_fig14(evidence: Evidence) -> Drawing:
     if len(by_fanout) < 2 and len(by_size) < 2:
         raise NotDrawn("the study disk-space was made for one fan-out and batch size only")
     rows = [
-        {"panel": panel, "group": x, "series": _name(record), "value": record.result["points"][0]["packed_x"],
-         "rows_per_batch": record.result["rows_per_batch"], "batches": record.result["batches"]}
+        {
+            "panel": panel,
+            "group": x,
+            "series": _name(record),
+            "value": record.result["points"][0]["packed_x"],
+            "rows_per_batch": record.result["rows_per_batch"],
+            "batches": record.result["batches"],
+        }
         for panel, found in (("fan-out", by_fanout), ("batch size", by_size))
         for x, record in found.items()
-    ]  # fmt: skip
+    ]
     table = pd.DataFrame(rows)
     canvas, panels = many_panels(2, wide=False, height=2.3)
     for axes, panel in zip(panels, ("fan-out", "batch size"), strict=True):
         mine = table[table["panel"] == panel]
         draw_bars(
-            mine, title=f"over {panel}", ylabel="over the features (x)", xlabel=panel, numbers=".2f", axes=axes,
+            mine,
+            title=f"over {panel}",
+            ylabel="over the features (x)",
+            xlabel=panel,
+            numbers=".2f",
+            axes=axes,
             looks=named_looks([_name(records[0])]),
-        )  # fmt: skip
+        )
     ratio = ""
     if len(by_fanout) > 1:
         first, last = (found.result["points"][0]["packed_x"] for found in (by_fanout[key] for key in _ends(by_fanout)))
@@ -133,13 +148,25 @@ def _accesses(records: list[StudyRecord]) -> str:
 
 register(
     Figure(
-        "diskgnn-fig13", "diskgnn", "Disk space over memory", no_runs, draw_fig13, studies=studies_fig13,
-        claims=("dg-16", "dg-17", "dg-18"), full="Friendster and IGB260M",
+        "diskgnn-fig13",
+        "diskgnn",
+        "Disk space over memory",
+        no_runs,
+        draw_fig13,
+        studies=studies_fig13,
+        claims=("dg-16", "dg-17", "dg-18"),
+        full="Friendster and IGB260M",
     )
-)  # fmt: skip
+)
 register(
     Figure(
-        "diskgnn-fig14", "diskgnn", "Disk space over fan-out and batch size", no_runs, draw_fig14,
-        studies=studies_fig14, claims=("dg-19",), full="batch sizes around 1024, Friendster and IGB260M",
+        "diskgnn-fig14",
+        "diskgnn",
+        "Disk space over fan-out and batch size",
+        no_runs,
+        draw_fig14,
+        studies=studies_fig14,
+        claims=("dg-19",),
+        full="batch sizes around 1024, Friendster and IGB260M",
     )
-)  # fmt: skip
+)

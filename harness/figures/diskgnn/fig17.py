@@ -39,17 +39,27 @@ def draw(evidence: Evidence) -> Drawing:
         totals[share, method] = (whole, packing)
         for part, value in ((PARTS[0], packing), (PARTS[1], max(0.0, whole - packing))):
             rows.append(
-                {"bar": bar, "part": part, "value": value, "status": "ok", "read_bytes": notes.get("pack_read_bytes"),
-                 "run": point.record["run_id"]}
-            )  # fmt: skip
+                {
+                    "bar": bar,
+                    "part": part,
+                    "value": value,
+                    "status": "ok",
+                    "read_bytes": notes.get("pack_read_bytes"),
+                    "run": point.record["run_id"],
+                }
+            )
     both = [share for share, method in totals if method == METHODS[1] and (share, METHODS[0]) in totals]
     if not both:
         raise NotDrawn("at no share of memory was diskgnn prepared with both ways of packing")
     table = pd.DataFrame(rows)
     canvas, _ = draw_stacks(
-        table, title="Preprocessing", ylabel="preprocessing (s)", xlabel="memory over the features", parts=PARTS,
+        table,
+        title="Preprocessing",
+        ylabel="preprocessing (s)",
+        xlabel="memory over the features",
+        parts=PARTS,
         numbers=".1f",
-    )  # fmt: skip
+    )
     said = ", ".join(
         f"{percent(share)} {totals[share, METHODS[1]][0] / totals[share, METHODS[0]][0]:.1f}x "
         f"(packing alone {totals[share, METHODS[1]][1] / max(1e-9, totals[share, METHODS[0]][1]):.1f}x)"
@@ -64,7 +74,12 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "diskgnn-fig17", "diskgnn", "Batched and individual packing", over_memory, draw, claims=("dg-10",),
+        "diskgnn-fig17",
+        "diskgnn",
+        "Batched and individual packing",
+        over_memory,
+        draw,
+        claims=("dg-10",),
         full="four datasets at 10 % of the features",
     )
-)  # fmt: skip
+)

@@ -50,20 +50,29 @@ def draw(evidence: Evidence) -> Drawing:
         rows.append(row)
     table = pd.DataFrame(rows)
     canvas, _ = draw_bars(
-        table, title="Adding the parts of DiskGNN", ylabel="epoch time over that with packing (x)", log=True,
+        table,
+        title="Adding the parts of DiskGNN",
+        ylabel="epoch time over that with packing (x)",
+        log=True,
         numbers=".3g",
-    )  # fmt: skip
+    )
     text = caption(
-        group, [point for point in points.values() if point.value is not None],
+        group,
+        [point for point in points.values() if point.value is not None],
         f"with packing {last.value:.2f} s; paper: Friendster",
-    )  # fmt: skip
+    )
     add_caption(canvas, text)
     return Drawing(canvas, table, text, runs=group.runs())
 
 
 register(
     Figure(
-        "diskgnn-fig18", "diskgnn", "Adding device cache, host cache, packing", steps, draw,
-        claims=("dg-20", "dg-22", "dg-24"), full="Friendster and papers100M",
+        "diskgnn-fig18",
+        "diskgnn",
+        "Adding device cache, host cache, packing",
+        steps,
+        draw,
+        claims=("dg-20", "dg-22", "dg-24"),
+        full="Friendster and papers100M",
     )
-)  # fmt: skip
+)

@@ -59,17 +59,22 @@ def draw(evidence: Evidence) -> Drawing:
         table, title="Epoch by stage, pipelines off", ylabel="epoch time (s)", parts=PARTS, numbers=".2f"
     )
     text = caption(
-        group, [point for point in group.points if point.value is not None],
+        group,
+        [point for point in group.points if point.value is not None],
         "ginex with one sampler, reader and buffer, mariusgnn with one sampler and one mini-batch ahead: what still "
         "overlaps counts as loading, then assembling, then training",
-    )  # fmt: skip
+    )
     add_caption(canvas, text)
     return Drawing(canvas, table, text, runs=group.runs())
 
 
 register(
     Figure(
-        "diskgnn-fig19", "diskgnn", "Stage breakdown, pipelining off", sequential, draw,
+        "diskgnn-fig19",
+        "diskgnn",
+        "Stage breakdown, pipelining off",
+        sequential,
+        draw,
         full="four datasets x SAGE, GAT",
     )
-)  # fmt: skip
+)

@@ -35,9 +35,9 @@ def _said(records: list[StudyRecord], extra: str) -> str:
     share = records[0].params["memory_share"]
     facts = "; ".join(f"{_name(record)}: {record.result['batches']} mini-batches" for record in records)
     return study_caption(
-        records[0], f"{100 * share:g} % of the rows in memory, reads of {records[0].params['granularity']} B; {facts}; "
-        f"{extra}",
-    )  # fmt: skip
+        records[0],
+        f"{100 * share:g} % of the rows in memory, reads of {records[0].params['granularity']} B; {facts}; {extra}",
+    )
 
 
 def _middle(record: StudyRecord) -> int:
@@ -66,9 +66,15 @@ def draw_fig5(evidence: Evidence) -> Drawing:
     for record in records:
         for variant, layout in chosen_layouts(record).items():
             bars.append(
-                {"panel": "amplification", "group": _name(record), "series": variant, "value": layout["amplification"],
-                 "cache_value": layout["cache_amplification"], "segment": layout["segment"]}
-            )  # fmt: skip
+                {
+                    "panel": "amplification",
+                    "group": _name(record),
+                    "series": variant,
+                    "value": layout["amplification"],
+                    "cache_value": layout["cache_amplification"],
+                    "segment": layout["segment"],
+                }
+            )
             if record is shown and variant != VARIANTS[0]:
                 saved = 100 * np.asarray(layout["reduction"])[::-1]
                 share = np.linspace(0, 100, len(saved))
@@ -78,13 +84,21 @@ def draw_fig5(evidence: Evidence) -> Drawing:
     looks = named_looks(VARIANTS)
     canvas, panels = many_panels(2)
     draw_bars(
-        pd.DataFrame(bars), title="(a) Read amplification", ylabel="bytes read over bytes wanted", looks=looks,
-        numbers=".1f", axes=panels[0],
-    )  # fmt: skip
+        pd.DataFrame(bars),
+        title="(a) Read amplification",
+        ylabel="bytes read over bytes wanted",
+        looks=looks,
+        numbers=".1f",
+        axes=panels[0],
+    )
     draw_curves(
-        pd.DataFrame(curves), title=f"(b) Saved, {_name(shown)}", xlabel="mini-batches (%), most saved first",
-        ylabel="fewer bytes than not reordered (%)", looks=looks, axes=panels[1],
-    )  # fmt: skip
+        pd.DataFrame(curves),
+        title=f"(b) Saved, {_name(shown)}",
+        xlabel="mini-batches (%), most saved first",
+        ylabel="fewer bytes than not reordered (%)",
+        looks=looks,
+        axes=panels[1],
+    )
     legend_above(canvas, panels, VARIANTS)
     segments = sorted({_middle(record) for record in records})
     text = _said(
@@ -106,22 +120,37 @@ def draw_fig16(evidence: Evidence) -> Drawing:
             continue
         series = "reordered" if layout["reordered"] else "not reordered"
         rows.append(
-            {"group": layout["segment"], "series": series, "read_gib": layout["read_bytes"] / GIB,
-             "disk_gib": layout["disk_bytes"] / GIB, "disk_x": layout["disk_bytes"] / record.result["feature_bytes"]}
-        )  # fmt: skip
+            {
+                "group": layout["segment"],
+                "series": series,
+                "read_gib": layout["read_bytes"] / GIB,
+                "disk_gib": layout["disk_bytes"] / GIB,
+                "disk_x": layout["disk_bytes"] / record.result["feature_bytes"],
+            }
+        )
     table = pd.DataFrame(rows).sort_values(["group", "series"], ignore_index=True)
     canvas, panels = many_panels(2)
     looks = named_looks(["not reordered", "reordered"])
     draw_bars(
-        table.assign(value=table["read_gib"]), title="Disk traffic", ylabel="read in an epoch (GiB)",
-        xlabel="mini-batches of a segment", looks=looks, numbers=".1f", axes=panels[0],
-    )  # fmt: skip
+        table.assign(value=table["read_gib"]),
+        title="Disk traffic",
+        ylabel="read in an epoch (GiB)",
+        xlabel="mini-batches of a segment",
+        looks=looks,
+        numbers=".1f",
+        axes=panels[0],
+    )
     space = table[table["series"] == "reordered"].assign(series="any order")
     looks = named_looks(["not reordered", "reordered", "any order"])
     draw_bars(
-        space.assign(value=space["disk_x"]), title="Disk space", ylabel="over the feature table (x)",
-        xlabel="mini-batches of a segment", looks=looks, numbers=".2f", axes=panels[1],
-    )  # fmt: skip
+        space.assign(value=space["disk_x"]),
+        title="Disk space",
+        ylabel="over the feature table (x)",
+        xlabel="mini-batches of a segment",
+        looks=looks,
+        numbers=".2f",
+        axes=panels[1],
+    )
     legend_above(canvas, panels)
     text = _said([record], "packed chunks and disk caches, feature rows alone")
     add_caption(canvas, text)
@@ -130,13 +159,23 @@ def draw_fig16(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "diskgnn-fig5", "diskgnn", "Read amplification: not reordered, global, segmented", no_runs, draw_fig5,
-        studies=studies, full="segments of 50, 100, 150 mini-batches",
-    )
-)  # fmt: skip
-register(
-    Figure(
-        "diskgnn-fig16", "diskgnn", "Disk traffic and space over segment size", no_runs, draw_fig16, studies=studies,
+        "diskgnn-fig5",
+        "diskgnn",
+        "Read amplification: not reordered, global, segmented",
+        no_runs,
+        draw_fig5,
+        studies=studies,
         full="segments of 50, 100, 150 mini-batches",
     )
-)  # fmt: skip
+)
+register(
+    Figure(
+        "diskgnn-fig16",
+        "diskgnn",
+        "Disk traffic and space over segment size",
+        no_runs,
+        draw_fig16,
+        studies=studies,
+        full="segments of 50, 100, 150 mini-batches",
+    )
+)

@@ -38,7 +38,12 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "diskgnn-fig8", "diskgnn", "Accuracy over epochs and over time", planned, draw, claims=("dg-08", "dg-09"),
+        "diskgnn-fig8",
+        "diskgnn",
+        "Accuracy over epochs and over time",
+        planned,
+        draw,
+        claims=("dg-08", "dg-09"),
         full="GraphSAGE on papers100M, 50 epochs",
     )
-)  # fmt: skip
+)

@@ -64,11 +64,13 @@ def _rows(group: Group, models: list[str]) -> list[Plain]:
             if point is not None and point.value:
                 share = _share(point)
                 row |= {
-                    "value": point.value / base.value, "low": float(point.low or point.value) / base.value,
+                    "value": point.value / base.value,
+                    "low": float(point.low or point.value) / base.value,
                     "high": float(point.high or point.value) / base.value,
-                    "amortised": (point.value + share) / base.value, "epoch_s": point.value,
+                    "amortised": (point.value + share) / base.value,
+                    "epoch_s": point.value,
                     "preparation_share_s": share,
-                }  # fmt: skip
+                }
             rows.append(row)
     return rows
 
@@ -82,21 +84,29 @@ def draw(evidence: Evidence) -> Drawing:
         raise NotDrawn("diskgnn has no measured epoch to compare with")
     canvas, panels = many_panels(2, sharey=True)
     draw_bars(
-        rows, title="Epoch", ylabel="over diskgnn's (x)", log=True, numbers=".2g", axes=panels[0],
-    )  # fmt: skip
+        rows,
+        title="Epoch",
+        ylabel="over diskgnn's (x)",
+        log=True,
+        numbers=".2g",
+        axes=panels[0],
+    )
     whole = rows.assign(value=rows.get("amortised"), low=None, high=None)
     draw_bars(
-        whole, title="With amortised preprocessing", ylabel="", log=True, numbers=".2g", axes=panels[1],
-    )  # fmt: skip
+        whole,
+        title="With amortised preprocessing",
+        ylabel="",
+        log=True,
+        numbers=".2g",
+        axes=panels[1],
+    )
     known = pd.concat([rows["value"], whole["value"]]).dropna().astype(float)
     panels[0].set_ylim(float(known.min()) / 2, float(known.max()) * 2)
     for axes in panels:
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     legend_above(canvas, panels)
     paper = published("diskgnn-fig9")
-    said = ", ".join(
-        f"{s} {x} {v:g}x" for s, x, v in zip(paper["series"], paper["x"], paper["value"], strict=True)
-    )  # fmt: skip
+    said = ", ".join(f"{s} {x} {v:g}x" for s, x, v in zip(paper["series"], paper["x"], paper["value"], strict=True))
     extra = [
         f"what is prepared once is shared out over {EPOCHS} epochs, what diskgnn prepares for each epoch is its own",
         _replayed(group),
@@ -121,7 +131,13 @@ def _replayed(group: Group) -> str:
 
 register(
     Figure(
-        "diskgnn-fig9", "diskgnn", "Epoch time over DiskGNN's, with and without preprocessing", by_model, draw, beside=replayed,
-        claims=("dg-01", "dg-02", "dg-03", "dg-04", "dg-23"), full="four datasets x SAGE, GAT",
+        "diskgnn-fig9",
+        "diskgnn",
+        "Epoch time over DiskGNN's, with and without preprocessing",
+        by_model,
+        draw,
+        beside=replayed,
+        claims=("dg-01", "dg-02", "dg-03", "dg-04", "dg-23"),
+        full="four datasets x SAGE, GAT",
     )
-)  # fmt: skip
+)

@@ -53,9 +53,13 @@ def percent(share: Any) -> str:
 def bar_row(point: Point, **columns: Any) -> Plain:
     """One bar."""
     return {
-        **columns, "value": point.value, "low": point.low, "high": point.high, "status": point.status,
+        **columns,
+        "value": point.value,
+        "low": point.low,
+        "high": point.high,
+        "status": point.status,
         "run": point.record.get("run_id", ""),
-    }  # fmt: skip
+    }
 
 
 def preparation_s(record: Mapping[str, Any]) -> float:
@@ -75,8 +79,10 @@ def graphs(profile: Plain) -> list[tuple[str, Plain]]:
     recipe = base["datasets"][name]
     flat = {
         **{key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe},
-        "kind": "fractal", "expand": _FLAT_COPIES, "dim": 1,
-    }  # fmt: skip
+        "kind": "fractal",
+        "expand": _FLAT_COPIES,
+        "dim": 1,
+    }
     return [(name, recipe), (f"{name}-flat", flat)]
 
 

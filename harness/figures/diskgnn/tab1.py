@@ -19,9 +19,14 @@ from harness.figures.draw.sheets import sheet
 # Stages in which rows, partitions or graphs are read, by the systems' own names.
 DISK = (("disk", ("extract", "read", "data_prep", "switch", "load", "load_graph")),)
 UNITS = {
-    "end-to-end": "s", "preprocessing": "s", "training": "s", "epoch": "s", "disk access": "s", "disk volume": "GB",
+    "end-to-end": "s",
+    "preprocessing": "s",
+    "training": "s",
+    "epoch": "s",
+    "disk access": "s",
+    "disk volume": "GB",
     "test accuracy": "%",
-}  # fmt: skip
+}
 
 
 def planned(profile: Plain) -> Plan:
@@ -46,9 +51,13 @@ def _measures(point: Point) -> dict[str, float | None]:
     except NotDrawn:
         disk = None
     return {
-        "end-to-end": before + training, "preprocessing": before, "training": training, "epoch": point.value,
-        "disk access": disk, "disk volume": sum(volumes) / len(volumes) / 1e9 if volumes else None,
-    }  # fmt: skip
+        "end-to-end": before + training,
+        "preprocessing": before,
+        "training": training,
+        "epoch": point.value,
+        "disk access": disk,
+        "disk volume": sum(volumes) / len(volumes) / 1e9 if volumes else None,
+    }
 
 
 def draw(evidence: Evidence) -> Sheet:
@@ -75,9 +84,11 @@ def draw(evidence: Evidence) -> Sheet:
     failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
     epochs = len(done[0].record["epochs"])
     extra = [
-        f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)", "disk access: time with a read open",
-        note, *failed,
-    ]  # fmt: skip
+        f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)",
+        "disk access: time with a read open",
+        note,
+        *failed,
+    ]
     columns: dict[str, str] = {"measure": "", "unit": "", **dict.fromkeys(SYSTEMS, ".3g")}
     columns |= {f"{system}, paper": ".4g" for system in SYSTEMS}
     return sheet(pd.DataFrame(rows), {**columns, "paper unit": ""}, caption(group, done, "; ".join(extra)), runs=runs)
@@ -98,8 +109,13 @@ def _row(measure: str, unit: str, found: Mapping[str, Mapping[str, float | None]
 
 register(
     Figure(
-        "diskgnn-tab1", "diskgnn", "Time, disk access and accuracy", planned, draw, beside=judged,
+        "diskgnn-tab1",
+        "diskgnn",
+        "Time, disk access and accuracy",
+        planned,
+        draw,
+        beside=judged,
         claims=("dg-06", "dg-07", "dg-08", "dg-25", "dg-26"),
         full="papers100M, GraphSAGE, 50 epochs",
     )
-)  # fmt: skip
+)

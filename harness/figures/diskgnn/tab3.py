@@ -43,7 +43,13 @@ def draw(evidence: Evidence) -> Sheet:
 
 register(
     Figure(
-        "diskgnn-tab3", "diskgnn", "Share of accesses by node rank", no_runs, draw, studies=studies, claims=("dg-21",),
+        "diskgnn-tab3",
+        "diskgnn",
+        "Share of accesses by node rank",
+        no_runs,
+        draw,
+        studies=studies,
+        claims=("dg-21",),
         full="Friendster, papers100M, MAG240M, IGB260M",
     )
-)  # fmt: skip
+)

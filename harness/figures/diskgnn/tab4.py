@@ -29,12 +29,15 @@ def _measured(evidence: Evidence) -> tuple[Plain, str]:
     device = record.result.get("device") or {}
     name = str(device.get("model") or device.get("name") or "this host's disk").strip()
     row = {
-        "storage": name, "IOPS (4 KiB)": max(random), "bandwidth (GB/s)": max(moved) / 1e9, "price ($/GB)": None,
+        "storage": name,
+        "IOPS (4 KiB)": max(random),
+        "bandwidth (GB/s)": max(moved) / 1e9,
+        "price ($/GB)": None,
         "source": "fio, this host",
-    }  # fmt: skip
+    }
     return row, study_caption(
         record, "most of any queue depth, direct; prices of April 2024, none is known for this host's"
-    )  # fmt: skip
+    )
 
 
 def draw(evidence: Evidence) -> Sheet:
@@ -45,18 +48,30 @@ def draw(evidence: Evidence) -> Sheet:
     for storage, values in paper.groupby("series", sort=False):
         known = dict(zip(values["x"], values["value"], strict=True))
         rows.append(
-            {"storage": storage, "source": str(values["source"].iloc[0]),
-             **{header: known.get(measure) for measure, header in MEASURES.items()}}
-        )  # fmt: skip
+            {
+                "storage": storage,
+                "source": str(values["source"].iloc[0]),
+                **{header: known.get(measure) for measure, header in MEASURES.items()},
+            }
+        )
     columns = {
-        "storage": "", "IOPS (4 KiB)": ",.0f", "bandwidth (GB/s)": ".2f", "price ($/GB)": ".3f", "source": "",
-    }  # fmt: skip
+        "storage": "",
+        "IOPS (4 KiB)": ",.0f",
+        "bandwidth (GB/s)": ".2f",
+        "price ($/GB)": ".3f",
+        "source": "",
+    }
     return sheet(pd.DataFrame(rows), columns, text)
 
 
 register(
     Figure(
-        "diskgnn-tab4", "diskgnn", "IOPS, bandwidth and price of storage", no_runs, draw, studies=studies,
+        "diskgnn-tab4",
+        "diskgnn",
+        "IOPS, bandwidth and price of storage",
+        no_runs,
+        draw,
+        studies=studies,
         full="DRAM, AWS NVMe, AWS gp3",
     )
-)  # fmt: skip
+)

@@ -57,9 +57,11 @@ def _row(label: str, point: Point | None, system: str, target: float | None, pap
         best, curve = best_accuracy(point.record), accuracy_curve(point.record)
         if best is not None:
             row |= {
-                "accuracy (%)": 100 * best, "end to end (s)": float(curve["end_to_end"].iloc[-1]),
-                "epochs": len(curve), "run": point.record["run_id"],
-            }  # fmt: skip
+                "accuracy (%)": 100 * best,
+                "end to end (s)": float(curve["end_to_end"].iloc[-1]),
+                "epochs": len(curve),
+                "run": point.record["run_id"],
+            }
             if target is not None:
                 row["to the target (s)"] = time_to(point.record, target, end_to_end=True)
     mine = paper[paper["series"] == f"{label} {system}"]
@@ -94,16 +96,24 @@ def _draw(evidence: Evidence, table: str, parts: Sequence[Part]) -> Sheet:
         raise NotDrawn("no run judged its model on test nodes after every epoch")
     data = pd.DataFrame(rows)
     columns = {
-        "model": "", "system": "", "accuracy (%)": ".2f", "end to end (s)": ".1f", "to the target (s)": ".1f",
-        "epochs": ".0f", "paper (%)": ".2f", "paper (h)": ".2f",
-    }  # fmt: skip
+        "model": "",
+        "system": "",
+        "accuracy (%)": ".2f",
+        "end to end (s)": ".1f",
+        "to the target (s)": ".1f",
+        "epochs": ".0f",
+        "paper (%)": ".2f",
+        "paper (h)": ".2f",
+    }
     for name in columns:
         if name not in data:
             data[name] = None
     extra = [
-        origin(shown[1][0].record), "best test accuracy of any epoch; end to end: preprocessing and all epochs",
-        *said, "paper: papers100M",
-    ]  # fmt: skip
+        origin(shown[1][0].record),
+        "best test accuracy of any epoch; end to end: preprocessing and all epochs",
+        *said,
+        "paper: papers100M",
+    ]
     if len(parts) > 1:
         extra.append(f"models and sampling: {', '.join(part[0] for part in parts)}")
     return sheet(data, columns, caption(shown[0], shown[1], "; ".join(extra)), runs=runs)
@@ -121,13 +131,22 @@ def draw_tab6(evidence: Evidence) -> Sheet:
 
 register(
     Figure(
-        "diskgnn-tab5", "diskgnn", "Accuracy and end-to-end time: SAGE, GAT", needs_tab5, draw_tab5, claims=("dg-09",),
+        "diskgnn-tab5",
+        "diskgnn",
+        "Accuracy and end-to-end time: SAGE, GAT",
+        needs_tab5,
+        draw_tab5,
+        claims=("dg-09",),
         full="papers100M, MAG240M, IGB-HOM; 50 and 20 epochs",
     )
-)  # fmt: skip
+)
 register(
     Figure(
-        "diskgnn-tab6", "diskgnn", "Accuracy and end-to-end time: GCN, ShaDow", needs_tab6, draw_tab6,
+        "diskgnn-tab6",
+        "diskgnn",
+        "Accuracy and end-to-end time: GCN, ShaDow",
+        needs_tab6,
+        draw_tab6,
         full="papers100M, MAG240M; fan-out 10,10,10",
     )
-)  # fmt: skip
+)

@@ -30,28 +30,42 @@ def draw(evidence: Evidence) -> Sheet:
     rows: list[Plain] = []
     for case in record.result["cases"]:
         brute, quick = case["brute_force"], case["heuristic"]
-        row: Plain = {"graph": record.dataset.name if record.dataset else "", "limit": f"{case['limit_x']:.2f}x",
-                      "of packing": 100 * case["limit"]}  # fmt: skip
+        row: Plain = {
+            "graph": record.dataset.name if record.dataset else "",
+            "limit": f"{case['limit_x']:.2f}x",
+            "of packing": 100 * case["limit"],
+        }
         if brute and quick:
             row |= {
-                "brute force amp.": brute["amplification"], "brute force s": brute["seconds"],
-                "heuristic amp.": quick["amplification"], "heuristic s": quick["seconds"],
-                "speedup": brute["seconds"] / max(1e-9, quick["seconds"]), "segment": quick["segment"],
-            }  # fmt: skip
+                "brute force amp.": brute["amplification"],
+                "brute force s": brute["seconds"],
+                "heuristic amp.": quick["amplification"],
+                "heuristic s": quick["seconds"],
+                "speedup": brute["seconds"] / max(1e-9, quick["seconds"]),
+                "segment": quick["segment"],
+            }
         else:
             row |= {"heuristic amp.": "does not fit"}
         rows.append(row)
     rows += _paper()
     text = study_caption(
-        record, f"{100 * record.params['memory_share']:g} % of the rows in memory; packing alone takes "
+        record,
+        f"{100 * record.params['memory_share']:g} % of the rows in memory; packing alone takes "
         f"{record.result['packed_x']:.2f}x the features; brute force tries {record.params['search_points']} segment "
         "lengths with every threshold, and the heuristic's own shape; reads of 4 KiB",
-    )  # fmt: skip
+    )
     text = text.replace("no timing", "timing of the searches alone, which no cap held")
     columns = {
-        "graph": "", "limit": "", "of packing": ".0f", "brute force amp.": ".2f", "brute force s": ".3g",
-        "heuristic amp.": ".2f", "heuristic s": ".3g", "speedup": ".0f", "segment": ".0f",
-    }  # fmt: skip
+        "graph": "",
+        "limit": "",
+        "of packing": ".0f",
+        "brute force amp.": ".2f",
+        "brute force s": ".3g",
+        "heuristic amp.": ".2f",
+        "heuristic s": ".3g",
+        "speedup": ".0f",
+        "segment": ".0f",
+    }
     table = pd.DataFrame(rows)
     for name in columns:
         if name not in table:
@@ -63,9 +77,11 @@ def _paper() -> list[Plain]:
     paper = published("diskgnn-tab7")
     found: dict[tuple[str, str], Plain] = {}
     names = {
-        "brute force amplification": "brute force amp.", "brute force seconds": "brute force s",
-        "heuristic amplification": "heuristic amp.", "heuristic seconds": "heuristic s",
-    }  # fmt: skip
+        "brute force amplification": "brute force amp.",
+        "brute force seconds": "brute force s",
+        "heuristic amplification": "heuristic amp.",
+        "heuristic seconds": "heuristic s",
+    }
     for series, x, value in zip(paper["series"], paper["x"], paper["value"], strict=True):
         graph, _, what = str(series).partition(" ")
         row = found.setdefault((graph, str(x)), {"graph": f"{graph} (paper)", "limit": str(x)})
@@ -78,7 +94,13 @@ def _paper() -> list[Plain]:
 
 register(
     Figure(
-        "diskgnn-tab7", "diskgnn", "Heuristic and brute-force search", no_runs, draw, studies=studies,
-        claims=("dg-13", "dg-14"), full="Friendster 3x, 5x; IGB260M 3x, 5x, 7x; whole epochs",
+        "diskgnn-tab7",
+        "diskgnn",
+        "Heuristic and brute-force search",
+        no_runs,
+        draw,
+        studies=studies,
+        claims=("dg-13", "dg-14"),
+        full="Friendster 3x, 5x; IGB260M 3x, 5x, 7x; whole epochs",
     )
-)  # fmt: skip
+)

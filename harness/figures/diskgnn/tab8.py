@@ -40,9 +40,13 @@ def draw(evidence: Evidence) -> Sheet:
     if not any(row["speedup"] for row in rows):
         raise NotDrawn("at no share of memory was diskgnn measured both with and without its pipeline")
     columns = {
-        "memory": "", "sequential (s)": ".2f", "pipeline (s)": ".2f", "speedup": ".2f", "paper Friendster": ".2f",
+        "memory": "",
+        "sequential (s)": ".2f",
+        "pipeline (s)": ".2f",
+        "speedup": ".2f",
+        "paper Friendster": ".2f",
         "paper IGB260M": ".2f",
-    }  # fmt: skip
+    }
     return sheet(pd.DataFrame(rows), columns, caption(group, None, "memory over the features"), runs=group.runs())
 
 
@@ -55,7 +59,12 @@ def _speedup(paper: pd.DataFrame, graph: str, share: float) -> float | None:
 
 register(
     Figure(
-        "diskgnn-tab8", "diskgnn", "Pipelined over sequential training", over_memory, draw, claims=("dg-11", "dg-12"),
+        "diskgnn-tab8",
+        "diskgnn",
+        "Pipelined over sequential training",
+        over_memory,
+        draw,
+        claims=("dg-11", "dg-12"),
         full="10, 30, 50 % of the features, Friendster and IGB260M",
     )
-)  # fmt: skip
+)

@@ -43,9 +43,14 @@ def curves_of(points: Sequence[Point], name: Callable[[Point], str] = lambda poi
 
 
 def draw_accuracy(
-    rows: pd.DataFrame, *, over: Sequence[str] = ("epoch", "seconds"), titles: Sequence[str] = (), xlog: bool = False,
-    looks: Looks | None = None, target: float | None = None,
-) -> tuple[Canvas, list[Any]]:  # fmt: skip
+    rows: pd.DataFrame,
+    *,
+    over: Sequence[str] = ("epoch", "seconds"),
+    titles: Sequence[str] = (),
+    xlog: bool = False,
+    looks: Looks | None = None,
+    target: float | None = None,
+) -> tuple[Canvas, list[Any]]:
     """A panel for each of `over`, a line a series.
 
     Args:
@@ -60,10 +65,14 @@ def draw_accuracy(
     canvas, panels = many_panels(len(over), wide=len(over) > 1, height=2.4, sharey=True)
     for index, (axes, column) in enumerate(zip(panels, over, strict=True)):
         draw_curves(
-            rows.assign(x=rows[column], y=rows["accuracy"]), title=titles[index] if titles else "",
-            xlabel=XLABELS[column], ylabel="test accuracy (%)" if index == 0 else "",
-            xlog=xlog and column != "epoch", looks=looks, axes=axes,
-        )  # fmt: skip
+            rows.assign(x=rows[column], y=rows["accuracy"]),
+            title=titles[index] if titles else "",
+            xlabel=XLABELS[column],
+            ylabel="test accuracy (%)" if index == 0 else "",
+            xlog=xlog and column != "epoch",
+            looks=looks,
+            axes=axes,
+        )
         if column == "epoch":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if target is not None:

@@ -69,17 +69,30 @@ def draw_bars(
             _missing(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue
         axes.bar(
-            x, value, width, facecolor=look.color, hatch=look.hatch, edgecolor="black", linewidth=0.5,
-            label=name if name not in labelled else None, yerr=interval(row),
+            x,
+            value,
+            width,
+            facecolor=look.color,
+            hatch=look.hatch,
+            edgecolor="black",
+            linewidth=0.5,
+            label=name if name not in labelled else None,
+            yerr=interval(row),
             error_kw={"elinewidth": 0.8, "capsize": 1.8},
-        )  # fmt: skip
+        )
         labelled.add(name)
         if numbers:
             top = row.get("high") if pd.notna(row.get("high")) else value
             axes.annotate(
-                plain_number(value, numbers), (x, top), xytext=(0, 1.5), textcoords="offset points", ha="center",
-                va="bottom", fontsize=5.5, rotation=90 if width < 0.18 else 0,
-            )  # fmt: skip
+                plain_number(value, numbers),
+                (x, top),
+                xytext=(0, 1.5),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=5.5,
+                rotation=90 if width < 0.18 else 0,
+            )
     if log:
         axes.set_yscale("log")
         plain_log(axes.yaxis)
@@ -120,15 +133,28 @@ def _missing(axes: Any, x: float, status: str, share: float) -> None:
     text = MARK.get(status, status)
     points = 72.0 * axes.bbox.width / axes.figure.dpi * share
     axes.annotate(
-        text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=90 if 3.6 * len(text) > 0.7 * points else 0,
-        fontsize=6.0, ha="center", va="bottom", color="#333333",
-    )  # fmt: skip
+        text,
+        (x, 0.02),
+        xycoords=("data", "axes fraction"),
+        rotation=90 if 3.6 * len(text) > 0.7 * points else 0,
+        fontsize=6.0,
+        ha="center",
+        va="bottom",
+        color="#333333",
+    )
 
 
 def _paper(axes: Any, x: float, value: float, labelled: set[str]) -> None:
     label = None if "paper" in labelled else "paper"
     labelled.add("paper")
     axes.plot(
-        [x], [value], marker="D", linestyle="none", markerfacecolor="none", markeredgecolor="black", markersize=4.5,
-        label=label, zorder=5,
-    )  # fmt: skip
+        [x],
+        [value],
+        marker="D",
+        linestyle="none",
+        markerfacecolor="none",
+        markeredgecolor="black",
+        markersize=4.5,
+        label=label,
+        zorder=5,
+    )

@@ -58,26 +58,44 @@ def draw_curves(
         every = max(1, len(known) // MARKERS)
         start = (number * every) // max(1, len(series))
         axes.plot(
-            known["x"], known["y"], color=look.color, marker=look.marker, linestyle=look.line, label=name,
-            markevery=(start, every) if every > 1 else None, markeredgecolor="black", markeredgewidth=0.4,
-        )  # fmt: skip
+            known["x"],
+            known["y"],
+            color=look.color,
+            marker=look.marker,
+            linestyle=look.line,
+            label=name,
+            markevery=(start, every) if every > 1 else None,
+            markeredgecolor="black",
+            markeredgewidth=0.4,
+        )
         _intervals(axes, known, look.color)
         if "paper" in mine:
             published = mine[mine["paper"].notna()]
             if len(published):
                 axes.plot(
-                    published["x"], published["paper"], marker=look.marker, linestyle="none", markerfacecolor="none",
-                    markeredgecolor=look.color, label=f"{name} (paper)",
-                )  # fmt: skip
+                    published["x"],
+                    published["paper"],
+                    marker=look.marker,
+                    linestyle="none",
+                    markerfacecolor="none",
+                    markeredgecolor=look.color,
+                    label=f"{name} (paper)",
+                )
         for row in mine[mine["y"].isna()].to_dict("records"):
             level = missing.get(row["x"], 0)
             missing[row["x"]] = level + 1
             status = str(row.get("status") or "not run")
             axes.annotate(
-                f"{MARK.get(status, status)}\n{name}", (row["x"], 1.0), xycoords=("data", "axes fraction"),
-                xytext=(0, -15.0 * level), textcoords="offset points", ha="center", va="top", fontsize=5.5,
+                f"{MARK.get(status, status)}\n{name}",
+                (row["x"], 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, -15.0 * level),
+                textcoords="offset points",
+                ha="center",
+                va="top",
+                fontsize=5.5,
                 color=look.color,
-            )  # fmt: skip
+            )
     if xlog:
         axes.set_xscale("log")
         plain_log(axes.xaxis)
@@ -112,6 +130,4 @@ def _intervals(axes: Any, known: pd.DataFrame, color: str) -> None:
         axes.fill_between(bounded["x"], bounded["low"], bounded["high"], color=color, alpha=0.2, linewidth=0.0)
         return
     spread = [(bounded["y"] - bounded["low"]).clip(lower=0), (bounded["high"] - bounded["y"]).clip(lower=0)]
-    axes.errorbar(
-        bounded["x"], bounded["y"], yerr=spread, color=color, linestyle="none", capsize=2.0, elinewidth=0.8
-    )  # fmt: skip
+    axes.errorbar(bounded["x"], bounded["y"], yerr=spread, color=color, linestyle="none", capsize=2.0, elinewidth=0.8)

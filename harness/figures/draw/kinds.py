@@ -51,9 +51,14 @@ def no_note(group: Group) -> str:
 
 
 def lines(
-    plan: Planned, axis: Axis, *, title: str, ylabel: str = "epoch time (s)", value: Value = epoch_seconds,
+    plan: Planned,
+    axis: Axis,
+    *,
+    title: str,
+    ylabel: str = "epoch time (s)",
+    value: Value = epoch_seconds,
     note: Note = no_note,
-) -> Draw:  # fmt: skip
+) -> Draw:
     """A line for each series over the axis; logarithmic y."""
 
     def draw(evidence: Evidence) -> Drawing:
@@ -65,10 +70,18 @@ def lines(
 
 
 def bars(
-    plan: Planned, axis: Axis, *, title: str, ylabel: str = "epoch time (s)", value: Value = epoch_seconds,
-    log: bool = False, numbers: str = ".2g", looks: Looks | None = None, note: Note = no_note,
+    plan: Planned,
+    axis: Axis,
+    *,
+    title: str,
+    ylabel: str = "epoch time (s)",
+    value: Value = epoch_seconds,
+    log: bool = False,
+    numbers: str = ".2g",
+    looks: Looks | None = None,
+    note: Note = no_note,
     columns: Mapping[str, Callable[[Point], Any]] = {},
-) -> Draw:  # fmt: skip
+) -> Draw:
     """A bar for each series at each value of the axis.
 
     Args:
@@ -83,9 +96,15 @@ def bars(
             table[name] = [of(point) for point in group.points]
         rows = table.rename(columns={"x": "group", "system": "series"})
         canvas, _ = draw_bars(
-            rows, title=title, ylabel=ylabel, xlabel=axis.label, log=log, tick=axis.tick, numbers=numbers,
+            rows,
+            title=title,
+            ylabel=ylabel,
+            xlabel=axis.label,
+            log=log,
+            tick=axis.tick,
+            numbers=numbers,
             looks=looks,
-        )  # fmt: skip
+        )
         text = caption(group, extra="; ".join(part for part in (note(group), axis.missing(group)) if part))
         add_caption(canvas, text)
         return Drawing(canvas, table, text, group.runs())
@@ -106,9 +125,14 @@ def curves(
         rows = table.rename(columns={"system": "series", "value": "y"})
         for number, (axes, title) in enumerate(zip(panels, titles, strict=True)):
             draw_curves(
-                rows[rows["panel"] == title], title=title, xlabel=axis.label, ylabel="" if number else ylabel,
-                xlog=True, ylog=True, axes=axes,
-            )  # fmt: skip
+                rows[rows["panel"] == title],
+                title=title,
+                xlabel=axis.label,
+                ylabel="" if number else ylabel,
+                xlog=True,
+                ylog=True,
+                axes=axes,
+            )
         legend_above(canvas, panels, style.ordered(group.systems()))
         text = caption(group, extra="; ".join(part for part in (note(group), axis.missing(group)) if part))
         add_caption(canvas, text)

@@ -54,9 +54,18 @@ def _draw_system(axes: Any, points: list[Point], place: dict[Any, int], shift: f
     below = [max(0.0, y - float(point.low or y)) for y, point in zip(ys, done, strict=True)]
     above = [max(0.0, float(point.high or y) - y) for y, point in zip(ys, done, strict=True)]
     axes.errorbar(
-        xs, ys, yerr=[below, above], color=look.color, marker=look.marker, linestyle=look.line, capsize=2.0,
-        label=points[0].system, markeredgecolor="black", markeredgewidth=0.4, elinewidth=0.8,
-    )  # fmt: skip
+        xs,
+        ys,
+        yerr=[below, above],
+        color=look.color,
+        marker=look.marker,
+        linestyle=look.line,
+        capsize=2.0,
+        label=points[0].system,
+        markeredgecolor="black",
+        markeredgewidth=0.4,
+        elinewidth=0.8,
+    )
 
 
 def _mark_failures(axes: Any, points: list[Point], place: dict[Any, int], systems: list[str]) -> None:
@@ -68,10 +77,16 @@ def _mark_failures(axes: Any, points: list[Point], place: dict[Any, int], system
         height = level.get(place[point.x], 0)
         level[place[point.x]] = height + 1
         axes.annotate(
-            f"{MARK.get(point.status, point.status)}\n{point.system}", (place[point.x], 1.0),
-            xycoords=("data", "axes fraction"), xytext=(0, -15.0 * height), textcoords="offset points",
-            ha="center", va="top", fontsize=5.5, color=style.look(point.system).color,
-        )  # fmt: skip
+            f"{MARK.get(point.status, point.status)}\n{point.system}",
+            (place[point.x], 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, -15.0 * height),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=5.5,
+            color=style.look(point.system).color,
+        )
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** (0.13 * max(level.values())))
 

@@ -52,9 +52,13 @@ def legend_above(canvas: Canvas, panels: Sequence[Any], order: Sequence[str] = (
     rows = -(-len(entries) // columns)
     canvas.set_size_inches(width, height + 0.16 * rows)
     canvas.legend(
-        list(entries.values()), list(entries), loc="outside upper left", ncols=columns, handlelength=2.2,
+        list(entries.values()),
+        list(entries),
+        loc="outside upper left",
+        ncols=columns,
+        handlelength=2.2,
         columnspacing=1.2,
-    )  # fmt: skip
+    )
 
 
 def set_ticks(axes: Any, labels: Sequence[str]) -> None:

@@ -53,9 +53,15 @@ def draw_stacks(
         if known.empty:
             status = str(mine.iloc[0].get("status") or "not run")
             axes.annotate(
-                MARK.get(status, status), (at, 0.02), xycoords=("data", "axes fraction"), fontsize=6.0, ha="center",
-                va="bottom", rotation=90, color="#333333",
-            )  # fmt: skip
+                MARK.get(status, status),
+                (at, 0.02),
+                xycoords=("data", "axes fraction"),
+                fontsize=6.0,
+                ha="center",
+                va="bottom",
+                rotation=90,
+                color="#333333",
+            )
             continue
         total = float(known["value"].sum())
         scale = 100.0 / total if share and total > 0 else 1.0
@@ -70,9 +76,14 @@ def draw_stacks(
             bottom += value
         if numbers:
             axes.annotate(
-                f"{total:{numbers}}", (at, bottom), xytext=(0, 1.5), textcoords="offset points", ha="center",
-                va="bottom", fontsize=6.0,
-            )  # fmt: skip
+                f"{total:{numbers}}",
+                (at, bottom),
+                xytext=(0, 1.5),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=6.0,
+            )
     if share:
         axes.set_ylim(0, 108 if numbers else 100)
     elif numbers:

@@ -57,11 +57,19 @@ def breakdowns(
             for part in PARTS:
                 rows.append(
                     {
-                        **head, "part": part, "seconds": found[part], "value": found[part] * scale, "status": "ok",
-                        "epoch_s": point.value, "low": point.low, "high": point.high,
-                        "speedup": whole.value / point.value, "run": point.record["run_id"], **more(point),
+                        **head,
+                        "part": part,
+                        "seconds": found[part],
+                        "value": found[part] * scale,
+                        "status": "ok",
+                        "epoch_s": point.value,
+                        "low": point.low,
+                        "high": point.high,
+                        "speedup": whole.value / point.value,
+                        "run": point.record["run_id"],
+                        **more(point),
                     }
-                )  # fmt: skip
+                )
     if not rows:
         raise NotDrawn(f"no measured epoch of {base} to compare with")
     return pd.DataFrame(rows)

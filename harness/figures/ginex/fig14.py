@@ -59,17 +59,31 @@ def _with_paper(axes: Any, rows: pd.DataFrame) -> pd.DataFrame:
         rows.loc[mine, ["paper_low", "paper_high"]] = [low, high]
         middle = (low + high) / 2
         axes.errorbar(
-            at + 0.42, middle, yerr=[[middle - low], [high - middle]], marker="D", markerfacecolor="white",
-            markeredgecolor="black", ecolor="black", markersize=4, capsize=2.5, elinewidth=0.9, linestyle="none",
+            at + 0.42,
+            middle,
+            yerr=[[middle - low], [high - middle]],
+            marker="D",
+            markerfacecolor="white",
+            markeredgecolor="black",
+            ecolor="black",
+            markersize=4,
+            capsize=2.5,
+            elinewidth=0.9,
+            linestyle="none",
             label=label,
-        )  # fmt: skip
+        )
         label = None
     return rows
 
 
 register(
     Figure(
-        "ginex-fig14", "ginex", "Training time of PyG+, Ali+PG and Ginex by part", by_model, draw,
-        claims=("gx-01", "gx-02", "gx-03", "gx-04", "gx-11"), full="four expanded datasets x GraphSAGE, GCN",
+        "ginex-fig14",
+        "ginex",
+        "Training time of PyG+, Ali+PG and Ginex by part",
+        by_model,
+        draw,
+        claims=("gx-01", "gx-02", "gx-03", "gx-04", "gx-11"),
+        full="four expanded datasets x GraphSAGE, GCN",
     )
-)  # fmt: skip
+)

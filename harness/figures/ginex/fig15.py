@@ -46,9 +46,7 @@ def draw(evidence: Evidence) -> Drawing:
     group = evidence.points(by_model, least=1)
     rows = breakdowns(group, SYSTEMS, MODELS, SYSTEMS[0], miss_ratios)
     canvas, panels = many_panels(2, height=2.4)
-    draw_stacks(
-        rows, title="Epoch time by part", ylabel="epoch time over ginex-pg's", parts=PARTS, axes=panels[0]
-    )  # fmt: skip
+    draw_stacks(rows, title="Epoch time by part", ylabel="epoch time over ginex-pg's", parts=PARTS, axes=panels[0])
     ratios = _ratios(rows)
     draw_bars(
         ratios, title="Rows read from disk", ylabel="rows read of those asked for (%)", numbers=".0f", axes=panels[1]
@@ -77,7 +75,12 @@ def _ratios(rows: pd.DataFrame) -> pd.DataFrame:
 
 register(
     Figure(
-        "ginex-fig15", "ginex", "The optimal feature cache alone: Ginex-PG and Ginex", by_model, draw, claims=("gx-10",),
+        "ginex-fig15",
+        "ginex",
+        "The optimal feature cache alone: Ginex-PG and Ginex",
+        by_model,
+        draw,
+        claims=("gx-10",),
         full="four expanded datasets x GraphSAGE, GCN",
     )
-)  # fmt: skip
+)

@@ -37,6 +37,7 @@ def sizes_of(profile: Plain) -> list[int]:
 def over_superbatches(profile: Plain) -> Plan:
     """ginex at each superbatch size, or at the paper's budgets of runtime files where epochs are whole."""
     short = gallery(profile)
+    sizes: dict[int, Plain]
     if sizes_of(profile):
         sizes = {size: {"options": {"superbatch": size}} for size in values(profile, "superbatches", sizes_of(profile))}
     else:
@@ -58,31 +59,50 @@ def draw(evidence: Evidence) -> Drawing:
     rows = pd.DataFrame(
         [
             {
-                "size": point.x, "factor": point.x / default, "epoch_s": point.value,
-                "value": float(point.value or 0) / whole, "low": float(point.low or 0) / whole,
+                "size": point.x,
+                "factor": point.x / default,
+                "epoch_s": point.value,
+                "value": float(point.value or 0) / whole,
+                "low": float(point.low or 0) / whole,
                 "high": float(point.high or 0) / whole,
                 "switch_s": (point.record["summary"].get("stages_s") or {}).get("switch"),
-                "unit": "mini-batches" if by_size else "GB of runtime files", "run": point.record["run_id"],
+                "unit": "mini-batches" if by_size else "GB of runtime files",
+                "run": point.record["run_id"],
             }
             for point in points
         ]
-    )  # fmt: skip
+    )
     canvas, axes = one_panel()
     look = style.look("ginex")
     error = [(rows["value"] - rows["low"]).clip(lower=0), (rows["high"] - rows["value"]).clip(lower=0)]
     axes.errorbar(
-        rows["factor"], rows["value"], yerr=error, color=look.color, marker=look.marker, linestyle=look.line,
-        markeredgecolor="black", markeredgewidth=0.4, capsize=2.0, elinewidth=0.8, label="ginex",
-    )  # fmt: skip
+        rows["factor"],
+        rows["value"],
+        yerr=error,
+        color=look.color,
+        marker=look.marker,
+        linestyle=look.line,
+        markeredgecolor="black",
+        markeredgewidth=0.4,
+        capsize=2.0,
+        elinewidth=0.8,
+        label="ginex",
+    )
     axes.plot(
         [1.0], [1.0], marker="o", markersize=11, markerfacecolor="none", markeredgecolor="black", linestyle="none"
     )
     paper = published("ginex-fig16")
     if len(paper):
         axes.plot(
-            paper["x"].astype(float), 1 - paper["value"] / 100, marker="D", linestyle="none", markerfacecolor="none",
-            markeredgecolor="black", markersize=4.0, label="paper, its four datasets",
-        )  # fmt: skip
+            paper["x"].astype(float),
+            1 - paper["value"] / 100,
+            marker="D",
+            linestyle="none",
+            markerfacecolor="none",
+            markeredgecolor="black",
+            markersize=4.0,
+            label="paper, its four datasets",
+        )
     axes.set_xscale("log", base=2)
     axes.set_xticks(
         list(rows["factor"]),
@@ -106,7 +126,12 @@ def _nearest(sizes: list[int], wanted: float) -> int:
 
 register(
     Figure(
-        "ginex-fig16", "ginex", "Epoch time over superbatch size", over_superbatches, draw, claims=("gx-12",),
+        "ginex-fig16",
+        "ginex",
+        "Epoch time over superbatch size",
+        over_superbatches,
+        draw,
+        claims=("gx-12",),
         full="25, 50, 100, 200 GB of runtime files on four datasets",
     )
-)  # fmt: skip
+)

@@ -81,10 +81,13 @@ def miss_ratio(
         ratio = (faults - before[0][first]) / (accesses - before[1][first])
     return pd.DataFrame(
         {
-            "iteration": np.arange(1, len(ends) + 1), "t": ends, "faults": faults, "accesses": accesses,
+            "iteration": np.arange(1, len(ends) + 1),
+            "t": ends,
+            "faults": faults,
+            "accesses": accesses,
             "miss_percent": 100 * ratio,
         }
-    )  # fmt: skip
+    )
 
 
 def _asked_until(
@@ -187,8 +190,14 @@ def _series(point: Point, pages: StudyRecord, window: int) -> pd.DataFrame:
 
 register(
     Figure(
-        "ginex-fig4", "ginex", "PyG+: time by part, and page-cache miss ratio", planned, draw, headline=False,
-        studies=studies, claims=("gd-12", "gx-05", "gx-06", "gx-07", "gx-08"),
+        "ginex-fig4",
+        "ginex",
+        "PyG+: time by part, and page-cache miss ratio",
+        planned,
+        draw,
+        headline=False,
+        studies=studies,
+        claims=("gd-12", "gx-05", "gx-06", "gx-07", "gx-08"),
         full="two expanded datasets (papers, products)",
     )
-)  # fmt: skip
+)

@@ -21,9 +21,13 @@ from harness.studies.record import StudyRecord
 MAIN = {"degree": "PaGraph (static, by out-degree)", "belady": "optimal (Belady)"}
 LOOKS = {MAIN["degree"]: SERIES[1], MAIN["belady"]: SERIES[0]}
 OTHERS = {
-    "lru": ("-", "#999999"), "fifo": (":", "#999999"), "lfu": ("--", "#999999"), "clock": ("-.", "#999999"),
-    "sieve": ((0, (1, 1)), "#555555"), "s3-fifo": ((0, (5, 1, 1, 1, 1, 1)), "#555555"),
-}  # fmt: skip
+    "lru": ("-", "#999999"),
+    "fifo": (":", "#999999"),
+    "lfu": ("--", "#999999"),
+    "clock": ("-.", "#999999"),
+    "sieve": ((0, (1, 1)), "#555555"),
+    "s3-fifo": ((0, (5, 1, 1, 1, 1, 1)), "#555555"),
+}
 # Mini-batches of the trace: enough that rows come back several times, as in one of the paper's superbatches.
 BATCHES = 400
 _MOST_PANELS = 2
@@ -95,11 +99,16 @@ def _table(record: StudyRecord) -> pd.DataFrame:
             rows.append(
                 {
                     "dataset": record.dataset.name if record.dataset else "",
-                    "series": MAIN.get(entry["policy"], entry["policy"]), "policy": entry["policy"],
-                    "x": 100 * share, "y": 100 * ratio, "rows": size, "misses": misses,
-                    "fills": fills, "accesses": result["accesses"],
+                    "series": MAIN.get(entry["policy"], entry["policy"]),
+                    "policy": entry["policy"],
+                    "x": 100 * share,
+                    "y": 100 * ratio,
+                    "rows": size,
+                    "misses": misses,
+                    "fills": fills,
+                    "accesses": result["accesses"],
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(rows)
 
 
@@ -109,9 +118,13 @@ def _panel(axes: Any, table: pd.DataFrame, name: str) -> None:
         if len(mine):
             axes.plot(mine["x"], mine["y"], color=color, linestyle=line, linewidth=0.8, label=policy, zorder=1)
     draw_curves(
-        table[table["policy"].isin(list(MAIN))], title=name, xlabel="cache size (% of the feature table)",
-        ylabel="miss ratio (%)", looks=lambda label: LOOKS[label], axes=axes,
-    )  # fmt: skip
+        table[table["policy"].isin(list(MAIN))],
+        title=name,
+        xlabel="cache size (% of the feature table)",
+        ylabel="miss ratio (%)",
+        looks=lambda label: LOOKS[label],
+        axes=axes,
+    )
     axes.set_xscale("log")
     plain_log(axes.xaxis)
     axes.set_ylim(0, 103)
@@ -119,7 +132,13 @@ def _panel(axes: Any, table: pd.DataFrame, name: str) -> None:
 
 register(
     Figure(
-        "ginex-fig5", "ginex", "Miss ratio over cache size: static and optimal", needs, draw, studies=studies,
-        claims=("gx-09",), full="two expanded datasets (papers, products)",
+        "ginex-fig5",
+        "ginex",
+        "Miss ratio over cache size: static and optimal",
+        needs,
+        draw,
+        studies=studies,
+        claims=("gx-09",),
+        full="two expanded datasets (papers, products)",
     )
-)  # fmt: skip
+)

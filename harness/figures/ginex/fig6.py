@@ -83,14 +83,32 @@ def _rows(points: Mapping[str, Point], alone: list[float]) -> pd.DataFrame:
     sample, both = points["sample"], points["both"]
     return pd.DataFrame(
         [
-            {"what": "sample alone", "value": sample.value, "low": sample.low, "high": sample.high,
-             "samples": sample.samples, "run": sample.record["run_id"]},
-            {"what": "gather alone", "value": middle, "low": low, "high": high, "samples": len(alone),
-             "run": points["ahead"].record["run_id"]},
-            {"what": "both in a pipeline", "value": both.value, "low": both.low, "high": both.high,
-             "samples": both.samples, "run": both.record["run_id"]},
+            {
+                "what": "sample alone",
+                "value": sample.value,
+                "low": sample.low,
+                "high": sample.high,
+                "samples": sample.samples,
+                "run": sample.record["run_id"],
+            },
+            {
+                "what": "gather alone",
+                "value": middle,
+                "low": low,
+                "high": high,
+                "samples": len(alone),
+                "run": points["ahead"].record["run_id"],
+            },
+            {
+                "what": "both in a pipeline",
+                "value": both.value,
+                "low": both.low,
+                "high": both.high,
+                "samples": both.samples,
+                "run": both.record["run_id"],
+            },
         ]
-    ).assign(unit="s an iteration")  # fmt: skip
+    ).assign(unit="s an iteration")
 
 
 def _bars(group: Group, rows: pd.DataFrame, count: int) -> Drawing:
@@ -99,9 +117,16 @@ def _bars(group: Group, rows: pd.DataFrame, count: int) -> Drawing:
         look = SERIES[at]
         error = [[max(0.0, row["value"] - row["low"])], [max(0.0, row["high"] - row["value"])]]
         axes.bar(
-            at, row["value"], 0.5, facecolor=look.color, hatch=look.hatch, edgecolor="black", linewidth=0.5, yerr=error,
+            at,
+            row["value"],
+            0.5,
+            facecolor=look.color,
+            hatch=look.hatch,
+            edgecolor="black",
+            linewidth=0.5,
+            yerr=error,
             error_kw={"elinewidth": 0.8, "capsize": 2.0},
-        )  # fmt: skip
+        )
     both = rows.iloc[2]
     axes.axhline(both["value"], color="black", linestyle=":", linewidth=1.6, label="sample and gather in a pipeline")
     axes.set_xticks([0, 1], list(rows["what"])[:2])
@@ -122,7 +147,11 @@ def _bars(group: Group, rows: pd.DataFrame, count: int) -> Drawing:
 
 register(
     Figure(
-        "ginex-fig6", "ginex", "Sample and gather alone and together", kinds, draw,
+        "ginex-fig6",
+        "ginex",
+        "Sample and gather alone and together",
+        kinds,
+        draw,
         full="two expanded datasets (papers, products)",
     )
-)  # fmt: skip
+)

@@ -57,10 +57,19 @@ def draw(evidence: Evidence) -> Sheet:
     )
     rows = pd.DataFrame([_ours(record) for record in records] + _published())
     columns: dict[str, Formatter] = {
-        "dataset": "", "expansion": "", "base nodes": _count, "base edges": _count, "nodes": _count, "edges": _count,
-        "size": _size, "copies": ".4g", "top 1 % of base": ".2f", "top 1 %": ".2f", "homophily of base": ".2f",
+        "dataset": "",
+        "expansion": "",
+        "base nodes": _count,
+        "base edges": _count,
+        "nodes": _count,
+        "edges": _count,
+        "size": _size,
+        "copies": ".4g",
+        "top 1 % of base": ".2f",
+        "top 1 %": ".2f",
+        "homophily of base": ".2f",
         "homophily": ".2f",
-    }  # fmt: skip
+    }
     text = (
         "Top 1 %: share of all edges that lead into the 1 % of nodes of highest in-degree. `kronecker` is the plain "
         "product with a seed graph, `fractal` the randomised expansion of the paper, which flattens skew; without a "
@@ -75,13 +84,20 @@ def _ours(record: StudyRecord) -> dict[str, Any]:
     base, made = result["base"], result["result"]
     name = record.dataset.name if record.dataset is not None else ""
     return {
-        "dataset": f"{name} (dim {result['dim']})", "source": "ours",
+        "dataset": f"{name} (dim {result['dim']})",
+        "source": "ours",
         "expansion": f"{result['kind']} of {result['base_name'] or 'a drawn base'}",
-        "base nodes": base.get("num_nodes"), "base edges": base.get("num_edges"), "nodes": result["num_nodes"],
-        "edges": result["num_edges"], "size": result["total_bytes"], "copies": result["copies"],
-        "top 1 % of base": base.get("top1_degree_share"), "top 1 %": made.get("top1_degree_share"),
-        "homophily of base": base.get("homophily"), "homophily": made.get("homophily"),
-    }  # fmt: skip
+        "base nodes": base.get("num_nodes"),
+        "base edges": base.get("num_edges"),
+        "nodes": result["num_nodes"],
+        "edges": result["num_edges"],
+        "size": result["total_bytes"],
+        "copies": result["copies"],
+        "top 1 % of base": base.get("top1_degree_share"),
+        "top 1 %": made.get("top1_degree_share"),
+        "homophily of base": base.get("homophily"),
+        "homophily": made.get("homophily"),
+    }
 
 
 def _published() -> list[dict[str, Any]]:
@@ -92,12 +108,21 @@ def _published() -> list[dict[str, Any]]:
         cells = {str(x): float(value) for x, value in zip(part["x"], part["value"], strict=True)}
         rows.append(
             {
-                "dataset": f"{name} (paper)", "source": "paper", "expansion": "fractal",
-                "base nodes": cells["base nodes"], "base edges": cells["base edges"], "nodes": cells["nodes"],
-                "edges": cells["edges"], "size": cells["size"], "copies": cells["nodes"] / cells["base nodes"],
-                "top 1 % of base": None, "top 1 %": None, "homophily of base": None, "homophily": None,
+                "dataset": f"{name} (paper)",
+                "source": "paper",
+                "expansion": "fractal",
+                "base nodes": cells["base nodes"],
+                "base edges": cells["base edges"],
+                "nodes": cells["nodes"],
+                "edges": cells["edges"],
+                "size": cells["size"],
+                "copies": cells["nodes"] / cells["base nodes"],
+                "top 1 % of base": None,
+                "top 1 %": None,
+                "homophily of base": None,
+                "homophily": None,
             }
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -44,7 +44,12 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "gnndrive-fig14", "gnndrive", "Accuracy over time", planned, draw, claims=("gd-24", "gd-25", "gd-26"),
+        "gnndrive-fig14",
+        "gnndrive",
+        "Accuracy over time",
+        planned,
+        draw,
+        claims=("gd-24", "gd-25", "gd-26"),
         full="GraphSAGE on papers100M (dimension 128) and MAG240M (768), GPU and CPU variant",
     )
-)  # fmt: skip
+)

@@ -117,43 +117,66 @@ def _processes(group: Group) -> str:
 
 register(
     Figure(
-        "gnndrive-fig9", "gnndrive", "Epoch time over memory cap", over_memory,
+        "gnndrive-fig9",
+        "gnndrive",
+        "Epoch time over memory cap",
+        over_memory,
         lines(
-            over_memory, Axis("host memory budget beyond floor and training", 5, "budgets", format_bytes),
+            over_memory,
+            Axis("host memory budget beyond floor and training", 5, "budgets", format_bytes),
             title="Epoch time over memory",
         ),
-        beside=on_a_graph_that_fits, claims=("gd-18", "gd-19"),
+        beside=on_a_graph_that_fits,
+        claims=("gd-18", "gd-19"),
         full="8, 16, 32, 64, 128 GB at dimension 512 with three models on four datasets, GPU and CPU variant",
     )
-)  # fmt: skip
+)
 register(
     Figure(
-        "gnndrive-fig10", "gnndrive", "Epoch time over mini-batch size", over_batches,
+        "gnndrive-fig10",
+        "gnndrive",
+        "Epoch time over mini-batch size",
+        over_batches,
         lines(
-            over_batches, Axis("mini-batch size (seed nodes)", len(BATCH_FACTORS), "sizes"),
+            over_batches,
+            Axis("mini-batch size (seed nodes)", len(BATCH_FACTORS), "sizes"),
             title="Epoch time over mini-batch size",
         ),
         full="500, 1000, 2000, 4000 seed nodes with three models on four datasets, GPU and CPU variant",
     )
-)  # fmt: skip
+)
 register(
     Figure(
-        "gnndrive-fig12", "gnndrive", "Epoch time over feature buffer", over_buffers,
+        "gnndrive-fig12",
+        "gnndrive",
+        "Epoch time over feature buffer",
+        over_buffers,
         bars(
-            over_buffers, Axis("feature buffer, times its own size", BUFFER_FACTORS, "buffer", lambda x: f"{x:g}x"),
-            title="Epoch time over feature buffer", numbers=".2f", note=_variants,
+            over_buffers,
+            Axis("feature buffer, times its own size", BUFFER_FACTORS, "buffer", lambda x: f"{x:g}x"),
+            title="Epoch time over feature buffer",
+            numbers=".2f",
+            note=_variants,
             columns={"buffer_bytes": _buffer_bytes},
         ),
-        claims=("gd-20", "gd-21"), full="1x, 2x, 4x, 8x with three models on four datasets, GPU and CPU variant",
+        claims=("gd-20", "gd-21"),
+        full="1x, 2x, 4x, 8x with three models on four datasets, GPU and CPU variant",
     )
-)  # fmt: skip
+)
 register(
     Figure(
-        "gnndrive-fig13", "gnndrive", "Epoch time over processes", over_processes,
+        "gnndrive-fig13",
+        "gnndrive",
+        "Epoch time over processes",
+        over_processes,
         bars(
-            over_processes, Axis("processes", RANKS, "processes"), title="Epoch time over processes", numbers=".2f",
+            over_processes,
+            Axis("processes", RANKS, "processes"),
+            title="Epoch time over processes",
+            numbers=".2f",
             note=_processes,
         ),
-        claims=("gd-22", "gd-23"), full="1, 2, 4, 6, 8 processes on four datasets, eight GPUs and CPU",
+        claims=("gd-22", "gd-23"),
+        full="1, 2, 4, 6, 8 processes on four datasets, eight GPUs and CPU",
     )
-)  # fmt: skip
+)

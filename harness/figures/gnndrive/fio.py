@@ -48,14 +48,18 @@ def draw(evidence: Evidence) -> Drawing:
     rows = pd.DataFrame(
         [
             {
-                "engine": point["engine"], "series": "direct" if point["direct"] else "buffered",
-                "threads": point["threads"], "depth": point["depth"], "iops": point["iops"],
-                "bandwidth_mb_per_s": point["bytes_per_s"] / 1e6, "latency_us": point["mean_latency_s"] * 1e6,
+                "engine": point["engine"],
+                "series": "direct" if point["direct"] else "buffered",
+                "threads": point["threads"],
+                "depth": point["depth"],
+                "iops": point["iops"],
+                "bandwidth_mb_per_s": point["bytes_per_s"] / 1e6,
+                "latency_us": point["mean_latency_s"] * 1e6,
             }
             for point in points
             if point["block_bytes"] == block
         ]
-    )  # fmt: skip
+    )
     if rows.empty:
         raise NotDrawn(f"the study {STUDY} holds no buffered reads to compare")
     canvas, panels = many_panels(4, columns=2, height=2.0)
@@ -63,9 +67,15 @@ def draw(evidence: Evidence) -> Drawing:
     for axes, (engine, x, ylabel, y) in zip(panels, PANELS, strict=True):
         mine = rows[rows["engine"] == engine]
         draw_curves(
-            mine.assign(x=mine[x], y=mine[y]), title="", xlabel=XLABELS[x], ylabel=ylabel, xlog=True, ylog=True,
-            looks=looks, axes=axes,
-        )  # fmt: skip
+            mine.assign(x=mine[x], y=mine[y]),
+            title="",
+            xlabel=XLABELS[x],
+            ylabel=ylabel,
+            xlog=True,
+            ylog=True,
+            looks=looks,
+            axes=axes,
+        )
     legend_above(canvas, panels)
     text = study_caption(record, _note(record.result, record.params, rows, block))
     add_caption(canvas, text)
@@ -93,7 +103,13 @@ def _note(result: dict[str, Any], params: dict[str, Any], rows: pd.DataFrame, bl
 
 register(
     Figure(
-        "gnndrive-figB1", "gnndrive", "Synchronous threads against asynchronous depth", no_runs, draw, studies=studies,
-        claims=("gd-27", "gd-28"), full="512 B random reads of a 30 GB file; threads and depths in powers of two",
+        "gnndrive-figB1",
+        "gnndrive",
+        "Synchronous threads against asynchronous depth",
+        no_runs,
+        draw,
+        studies=studies,
+        claims=("gd-27", "gd-28"),
+        full="512 B random reads of a 30 GB file; threads and depths in powers of two",
     )
-)  # fmt: skip
+)

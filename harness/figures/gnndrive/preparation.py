@@ -90,7 +90,12 @@ def _line(name: str, paper: str, point: Point | None) -> Plain:
 
 register(
     Figure(
-        "gnndrive-tab2", "gnndrive", "Data preparation, training and the whole epoch", budgets, draw,
-        claims=("gd-03", "gd-04", "gd-13"), full="papers100M and MAG240M; MariusGNN at 32 and 128 GB",
+        "gnndrive-tab2",
+        "gnndrive",
+        "Data preparation, training and the whole epoch",
+        budgets,
+        draw,
+        claims=("gd-03", "gd-04", "gd-13"),
+        full="papers100M and MAG240M; MariusGNN at 32 and 128 GB",
     )
-)  # fmt: skip
+)

@@ -42,8 +42,12 @@ def draw(evidence: Evidence) -> Drawing:
         raise NotDrawn("outcore was not measured whole and with a part switched off, in one setting (outcore-ablation)")
     rows = pd.DataFrame([_row(name, found.get(name), float(whole.value)) for name in VARIANTS])
     canvas, _ = draw_bars(
-        rows, title="What each part is worth", ylabel="epoch time (s)", log=True, numbers=".2f",
-    )  # fmt: skip
+        rows,
+        title="What each part is worth",
+        ylabel="epoch time (s)",
+        log=True,
+        numbers=".2f",
+    )
     said = ", ".join(
         f"{row['group']} {row['times']:.2f}x"
         for row in rows.to_dict("records")
@@ -60,15 +64,25 @@ def _row(name: str, point: Point | None, whole: float) -> Plain:
     measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
     value = None if point.value is None else float(point.value)
     return {
-        "group": name, "series": _SYSTEM, "value": value, "low": point.low, "high": point.high, "status": point.status,
+        "group": name,
+        "series": _SYSTEM,
+        "value": value,
+        "low": point.low,
+        "high": point.high,
+        "status": point.status,
         "times": None if value is None else value / whole,
-        "misses": measured[-1]["counters"].get("misses") if measured else None, "run": point.record["run_id"],
-    }  # fmt: skip
+        "misses": measured[-1]["counters"].get("misses") if measured else None,
+        "run": point.record["run_id"],
+    }
 
 
 register(
     Figure(
-        "outcore-ablation", "outcore", "What each part of outcore is worth", variants, draw,
+        "outcore-ablation",
+        "outcore",
+        "What each part of outcore is worth",
+        variants,
+        draw,
         full="the profile's one setting",
     )
-)  # fmt: skip
+)

@@ -114,13 +114,19 @@ def draw(evidence: Evidence) -> Drawing:
             counted = point.value is not None and start_up is not None
             rows.append(
                 {
-                    "system": point.system, "budget_bytes": memory, "seconds": point.value, "low": point.low,
-                    "high": point.high, "start_up_s": start_up, "start_up_bytes": summary.get("start_up_bytes"),
+                    "system": point.system,
+                    "budget_bytes": memory,
+                    "seconds": point.value,
+                    "low": point.low,
+                    "high": point.high,
+                    "start_up_s": start_up,
+                    "start_up_bytes": summary.get("start_up_bytes"),
                     "with_start_up": point.value + start_up / epochs if counted else None,
-                    "graph_over_budget": summary.get("topology_over_budget"), "status": point.status,
+                    "graph_over_budget": summary.get("topology_over_budget"),
+                    "status": point.status,
                     "run": point.record["run_id"],
                 }
-            )  # fmt: skip
+            )
     data = pd.DataFrame(rows)
     done = data[data["seconds"].notna()] if len(data) else data
     if len(done) < 2 or done["budget_bytes"].nunique() < 2:
@@ -154,19 +160,34 @@ def _draw(data: pd.DataFrame) -> Any:
             (mine["high"].fillna(mine["seconds"]) - mine["seconds"]).clip(lower=0),
         ]
         axes.errorbar(
-            mine["budget_bytes"] / MIB, mine["seconds"], yerr=spread, color=look.color, marker=look.marker,
-            linestyle=look.line, linewidth=0.9, capsize=2.0, elinewidth=0.8, markeredgecolor="black",
-            markeredgewidth=0.4, label=system,
-        )  # fmt: skip
+            mine["budget_bytes"] / MIB,
+            mine["seconds"],
+            yerr=spread,
+            color=look.color,
+            marker=look.marker,
+            linestyle=look.line,
+            linewidth=0.9,
+            capsize=2.0,
+            elinewidth=0.8,
+            markeredgecolor="black",
+            markeredgewidth=0.4,
+            label=system,
+        )
     holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
     if len(holds):
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
         axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
     best = data[data["pareto"]].sort_values("budget_bytes")
     axes.step(
-        best["budget_bytes"] / MIB, best["seconds"], where="post", color="#000000", linewidth=2.6, alpha=0.25,
-        label="frontier", zorder=1,
-    )  # fmt: skip
+        best["budget_bytes"] / MIB,
+        best["seconds"],
+        where="post",
+        color="#000000",
+        linewidth=2.6,
+        alpha=0.25,
+        label="frontier",
+        zorder=1,
+    )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     sizes = sorted(set(data["budget_bytes"]))
@@ -182,7 +203,11 @@ def _draw(data: pd.DataFrame) -> Any:
 
 register(
     Figure(
-        "outcore-frontier", "outcore", "Epoch time against memory: the Pareto set", over_memory, draw,
+        "outcore-frontier",
+        "outcore",
+        "Epoch time against memory: the Pareto set",
+        over_memory,
+        draw,
         full="every disk system at 1, 2, 4, 8 times the profile's budget",
     )
-)  # fmt: skip
+)

@@ -33,9 +33,13 @@ def draw(evidence: Evidence) -> Drawing:
         mine = data[data["pairs"] == count].sort_values("slowed")
         label = f"{count:g} pairs" + (" (whole budget)" if count == counts[-1] and len(counts) > 1 else "")
         axes.plot(
-            100 * mine["slowed"], 100 * mine["regressed"], color=look.color, marker=look.marker, linestyle=look.line,
+            100 * mine["slowed"],
+            100 * mine["regressed"],
+            color=look.color,
+            marker=look.marker,
+            linestyle=look.line,
             label=label,
-        )  # fmt: skip
+        )
     _bounds(axes, record.result["promises"])
     axes.set_ylim(-4, 104)
     axes.set_xlabel("injected into extract (% of the epoch)")
@@ -51,9 +55,14 @@ def _bounds(axes: Any, promises: list[Plain]) -> None:
     for promise in promises:
         if promise["slowed"] is not None:
             axes.plot(
-                [100 * promise["slowed"]], [100 * promise["bound"]], marker="_", markersize=16, markeredgewidth=1.6,
-                color="#777777", linestyle="none",
-            )  # fmt: skip
+                [100 * promise["slowed"]],
+                [100 * promise["bound"]],
+                marker="_",
+                markersize=16,
+                markeredgewidth=1.6,
+                color="#777777",
+                linestyle="none",
+            )
 
 
 def _caption(params: Plain, promises: list[Plain]) -> str:
@@ -67,7 +76,11 @@ def _caption(params: Plain, promises: list[Plain]) -> str:
 
 register(
     Figure(
-        "outcore-gate", "outcore", "Power of the regression gate", needs, draw,
+        "outcore-gate",
+        "outcore",
+        "Power of the regression gate",
+        needs,
+        draw,
         full="blocks of real runs, as they are and slowed on purpose, resampled",
     )
-)  # fmt: skip
+)

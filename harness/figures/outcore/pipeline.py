@@ -168,7 +168,12 @@ def _tint(color: str) -> tuple[float, float, float]:
 
 register(
     Figure(
-        "outcore-pipeline", "outcore", "One epoch: which mini-batch is in which stage when", shorter, draw, headline=True,
+        "outcore-pipeline",
+        "outcore",
+        "One epoch: which mini-batch is in which stage when",
+        shorter,
+        draw,
+        headline=True,
         full="pyg+, ginex, gnndrive and diskgnn under one cap",
     )
-)  # fmt: skip
+)

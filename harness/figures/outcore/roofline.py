@@ -91,9 +91,16 @@ def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
         look = style.look(point.system)
         x, y = moved / requests, moved / seconds / MIB
         axes.plot(
-            [x], [y], marker=look.marker, color=look.color, linestyle="none", markersize=7, markeredgecolor="black",
-            markeredgewidth=0.5, label=point.system,
-        )  # fmt: skip
+            [x],
+            [y],
+            marker=look.marker,
+            color=look.color,
+            linestyle="none",
+            markersize=7,
+            markeredgecolor="black",
+            markeredgewidth=0.5,
+            label=point.system,
+        )
         rows.append({"panel": "roof", "name": point.system, "x": x, "y": y, "unit": "MiB/s"})
     if not rows:
         axes.text(0.5, 0.5, "no device counters in the records", transform=axes.transAxes, ha="center")
@@ -136,9 +143,17 @@ def _distance(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
             fontsize=6.5,
         )
         rows.append(
-            {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine,
-             "limit_s": limit, "preparation_s": before, "unit": "s"}
-        )  # fmt: skip
+            {
+                "panel": "distance",
+                "name": point.system,
+                "x": value,
+                "y": distance,
+                "engine_efficiency": engine,
+                "limit_s": limit,
+                "preparation_s": before,
+                "unit": "s",
+            }
+        )
     axes.set_yticks(range(len(points)), [point.system for point in points])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)

@@ -66,11 +66,16 @@ def draw(evidence: Evidence) -> Drawing:
             at = found.get((system, name))
             rows.append(
                 {
-                    "group": name, "series": system, "value": at.value if at else None, "low": at.low if at else None,
-                    "high": at.high if at else None, "status": at.status if at else "not run",
-                    "reads_per_s": rates[name] or None, "run": at.record["run_id"] if at else "",
+                    "group": name,
+                    "series": system,
+                    "value": at.value if at else None,
+                    "low": at.low if at else None,
+                    "high": at.high if at else None,
+                    "status": at.status if at else "not run",
+                    "reads_per_s": rates[name] or None,
+                    "run": at.record["run_id"] if at else "",
                 }
-            )  # fmt: skip
+            )
     data = pd.DataFrame(rows)
     if data.loc[data["value"].notna(), "group"].nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
@@ -90,7 +95,11 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "outcore-ssd", "outcore", "Epoch time by SSD class", over_classes, draw,
+        "outcore-ssd",
+        "outcore",
+        "Epoch time by SSD class",
+        over_classes,
+        draw,
         full="every disk system x the profile's class, a slower one, the bare device",
     )
-)  # fmt: skip
+)

@@ -62,12 +62,16 @@ def _rows(series: Plain) -> list[dict[str, Any]]:
     steps = {step["index"]: step for step in series["steps"]}
     return [
         {
-            "cell": series["cell"], "commit": point["commit"], "seconds": point["value"], "runs": point["runs"],
-            "relative": point["value"] / first, "step": steps[index]["ratio"] if index in steps else None,
+            "cell": series["cell"],
+            "commit": point["commit"],
+            "seconds": point["value"],
+            "runs": point["runs"],
+            "relative": point["value"] / first,
+            "step": steps[index]["ratio"] if index in steps else None,
             "commits": steps[index]["commits"] if index in steps else None,
         }
         for index, point in enumerate(series["points"])
-    ]  # fmt: skip
+    ]
 
 
 def _movement(series: Plain) -> tuple[int, float]:
@@ -82,9 +86,18 @@ def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, 
     xs = [place[point["commit"]] for point in series["points"]]
     ys = [point["value"] / first for point in series["points"]]
     axes.plot(
-        xs, ys, color=look.color, marker=look.marker, linestyle=look.line, linewidth=0.9, markersize=3.5,
-        markeredgecolor="black", markeredgewidth=0.3, markevery=max(1, len(xs) // 30), label=series["cell"],
-    )  # fmt: skip
+        xs,
+        ys,
+        color=look.color,
+        marker=look.marker,
+        linestyle=look.line,
+        linewidth=0.9,
+        markersize=3.5,
+        markeredgecolor="black",
+        markeredgewidth=0.3,
+        markevery=max(1, len(xs) // 30),
+        label=series["cell"],
+    )
     labels = []
     for step in series["steps"]:
         x = place[step["at"]] - 0.5
@@ -104,9 +117,16 @@ def _label_steps(axes: Any, labels: list[tuple[float, str, str]]) -> None:
     for number, (x, text, color) in enumerate(shown):
         beyond = x > left + 0.6 * (right - left)
         axes.annotate(
-            text, (x, 1.0), xycoords=("data", "axes fraction"), xytext=(-3 if beyond else 3, -1.0 - 15.0 * number),
-            textcoords="offset points", ha="right" if beyond else "left", va="top", fontsize=5.5, color=color,
-        )  # fmt: skip
+            text,
+            (x, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3 if beyond else 3, -1.0 - 15.0 * number),
+            textcoords="offset points",
+            ha="right" if beyond else "left",
+            va="top",
+            fontsize=5.5,
+            color=color,
+        )
 
 
 def _caption(params: Plain, epochs: list[Plain], drawn: list[Plain], commits: int) -> str:
@@ -123,7 +143,11 @@ def _caption(params: Plain, epochs: list[Plain], drawn: list[Plain], commits: in
 
 register(
     Figure(
-        "outcore-trend", "outcore", "Epoch time over the history of commits", needs, draw,
+        "outcore-trend",
+        "outcore",
+        "Epoch time over the history of commits",
+        needs,
+        draw,
         full="every cell of the baselines of one machine",
     )
-)  # fmt: skip
+)

@@ -81,9 +81,15 @@ def rate_rows(group: Group, names: Mapping[str, str]) -> pd.DataFrame:
         rate = point_rate(point)
         rows.append(
             {
-                "series": f"{point.system} {names.get(model, model)}", "system": point.system, "model": model,
-                "x": int(ranks), "y": rate[0] if rate else None, "low": rate[1] if rate else None,
-                "high": rate[2] if rate else None, "status": point.status, "run": point.record["run_id"],
+                "series": f"{point.system} {names.get(model, model)}",
+                "system": point.system,
+                "model": model,
+                "x": int(ranks),
+                "y": rate[0] if rate else None,
+                "low": rate[1] if rate else None,
+                "high": rate[2] if rate else None,
+                "status": point.status,
+                "run": point.record["run_id"],
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows).sort_values(["series", "x"]).reset_index(drop=True)

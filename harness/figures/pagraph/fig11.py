@@ -52,15 +52,27 @@ def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
             continue
         x = groups.index(row["group"]) + (series.index(row["series"]) - (len(series) - 1) / 2 + 0.3) * width
         axes.plot(
-            [x, x], [low, high], color="black", linewidth=0.8, marker="D", markersize=4, markerfacecolor="white",
-            label=label, zorder=5,
-        )  # fmt: skip
+            [x, x],
+            [low, high],
+            color="black",
+            linewidth=0.8,
+            marker="D",
+            markersize=4,
+            markerfacecolor="white",
+            label=label,
+            zorder=5,
+        )
         label = None
 
 
 register(
     Figure(
-        "pagraph-fig11", "pagraph", "Epoch time on one device: DGL, PaGraph, with and without preprocessing", one_device,
-        draw, claims=("pg-01", "pg-02", "pg-03"), full=FULL,
+        "pagraph-fig11",
+        "pagraph",
+        "Epoch time on one device: DGL, PaGraph, with and without preprocessing",
+        one_device,
+        draw,
+        claims=("pg-01", "pg-02", "pg-03"),
+        full=FULL,
     )
-)  # fmt: skip
+)

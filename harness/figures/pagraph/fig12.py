@@ -30,7 +30,11 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig12", "pagraph", "GCN epoch on one device by part", planned, draw,
+        "pagraph-fig12",
+        "pagraph",
+        "GCN epoch on one device by part",
+        planned,
+        draw,
         full="six graphs x DGL, PaGraph, DGL+PP, PaGraph+PP",
     )
-)  # fmt: skip
+)

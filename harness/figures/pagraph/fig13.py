@@ -58,7 +58,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig13", "pagraph", "Hit ratio over cached share by caching policy", needs, draw, studies=studies,
-        claims=("pg-04", "pg-05"), full="livejournal, 10 to 100 %",
+        "pagraph-fig13",
+        "pagraph",
+        "Hit ratio over cached share by caching policy",
+        needs,
+        draw,
+        studies=studies,
+        claims=("pg-04", "pg-05"),
+        full="livejournal, 10 to 100 %",
     )
-)  # fmt: skip
+)

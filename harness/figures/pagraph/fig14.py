@@ -48,7 +48,11 @@ def _places(order: list[str]) -> Any:
 
 register(
     Figure(
-        "pagraph-fig14", "pagraph", "Epoch time over cached share by caching policy", over_shares, draw,
+        "pagraph-fig14",
+        "pagraph",
+        "Epoch time over cached share by caching policy",
+        over_shares,
+        draw,
         full="livejournal, 10 to 100 %, PaGraph and AliGraph",
     )
-)  # fmt: skip
+)

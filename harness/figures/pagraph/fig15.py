@@ -41,7 +41,11 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig15", "pagraph", "Throughput over the number of devices", planned, draw,
+        "pagraph-fig15",
+        "pagraph",
+        "Throughput over the number of devices",
+        planned,
+        draw,
         full="enwiki, 1 to 4 GPUs, DGL and PaGraph, GCN and GraphSAGE",
     )
-)  # fmt: skip
+)

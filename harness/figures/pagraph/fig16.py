@@ -33,12 +33,16 @@ def draw(evidence: Evidence) -> Drawing:
             count = x.rpartition(" ")[2]
             rows.append(
                 {
-                    "group": f"{NAMES[model]}\n{count} device{'s' if count != '1' else ''}", "series": system,
-                    "value": own[0] / rate[0] if own else None, "status": point.status, "model": model,
-                    "devices": int(count), "thousand_seeds_per_s": own[0] if own else None,
+                    "group": f"{NAMES[model]}\n{count} device{'s' if count != '1' else ''}",
+                    "series": system,
+                    "value": own[0] / rate[0] if own else None,
+                    "status": point.status,
+                    "model": model,
+                    "devices": int(count),
+                    "thousand_seeds_per_s": own[0] if own else None,
                     "run": point.record["run_id"],
                 }
-            )  # fmt: skip
+            )
     data = pd.DataFrame(rows)
     if data.empty or not (data["devices"] == 2).any():
         raise NotDrawn("no run of dgl on one device and of any system on two (pagraph-fig16)")
@@ -52,7 +56,11 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig16", "pagraph", "Speed-up on two devices by optimisation", planned, draw,
+        "pagraph-fig16",
+        "pagraph",
+        "Speed-up on two devices by optimisation",
+        planned,
+        draw,
         full="six graphs x GCN, GraphSAGE on 2 GPUs",
     )
-)  # fmt: skip
+)

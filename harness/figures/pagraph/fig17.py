@@ -40,16 +40,25 @@ def draw(evidence: Evidence) -> Drawing:
     canvas, panels = many_panels(2)
     draw_curves(pd.DataFrame(hits), title="(a) Hit ratio", xlabel="devices", ylabel="hits (%)", axes=panels[0])
     draw_curves(
-        pd.DataFrame(sizes), title="(b) Size of a partition", xlabel="partitions", ylabel="share of all nodes (%)",
+        pd.DataFrame(sizes),
+        title="(b) Size of a partition",
+        xlabel="partitions",
+        ylabel="share of all nodes (%)",
         axes=panels[1],
-    )  # fmt: skip
+    )
     table = published("pagraph-fig17")
     known = table.loc[table["series"] == "of them replicas"]
     if len(known):
         panels[1].plot(
-            known["x"].astype(float), known["value"], marker="D", color="black", linewidth=0.8, markerfacecolor="white",
-            markersize=4, label="paper (range over its graphs)",
-        )  # fmt: skip
+            known["x"].astype(float),
+            known["value"],
+            marker="D",
+            color="black",
+            linewidth=0.8,
+            markerfacecolor="white",
+            markersize=4,
+            label="paper (range over its graphs)",
+        )
     for axes in panels:
         axes.set_xticks(counts, [str(count) for count in counts])
     legend_above(canvas, panels)
@@ -66,8 +75,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig17", "pagraph", "Partitions: hit ratio and replication", needs, draw, studies=studies,
+        "pagraph-fig17",
+        "pagraph",
+        "Partitions: hit ratio and replication",
+        needs,
+        draw,
+        studies=studies,
         claims=("pg-08", "pg-09", "pg-15"),
         full="hit ratio on enwiki, 1 to 4 GPUs; sizes of six graphs, 2 to 8 partitions",
     )
-)  # fmt: skip
+)

@@ -46,13 +46,16 @@ def draw(evidence: Evidence) -> Drawing:
             value = 1000.0 / rate[0] if rate else None
             rows.append(
                 {
-                    "group": NAMES[model], "series": step, "value": value,
-                    "low": 1000.0 / rate[2] if rate else None, "high": 1000.0 / rate[1] if rate else None,
+                    "group": NAMES[model],
+                    "series": step,
+                    "value": value,
+                    "low": 1000.0 / rate[2] if rate else None,
+                    "high": 1000.0 / rate[1] if rate else None,
                     "status": found[step].status,
                     "saved": 1.0 - value / before if value and before else None,
                     "run": found[step].record["run_id"],
                 }
-            )  # fmt: skip
+            )
             before = value
     data = pd.DataFrame(rows)
     if data.empty or data["value"].notna().sum() < 2:
@@ -75,7 +78,12 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig18", "pagraph", "Adding each optimisation", steps, draw, claims=("pg-10", "pg-14"),
+        "pagraph-fig18",
+        "pagraph",
+        "Adding each optimisation",
+        steps,
+        draw,
+        claims=("pg-10", "pg-14"),
         full="friendster on 4 GPUs x GCN, GraphSAGE, preprocessing on",
     )
-)  # fmt: skip
+)

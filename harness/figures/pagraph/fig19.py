@@ -24,9 +24,13 @@ def draw(evidence: Evidence) -> Drawing:
     base = {point.x: point.value for point in group.points if point.system == "dgl"}
     rows["speedup"] = [base[x] / y if base.get(x) and y else None for x, y in zip(rows["x"], rows["y"], strict=True)]
     canvas, _ = draw_curves(
-        rows, title="GCN epoch over sampled neighbours", xlabel="neighbours a node and layer", ylabel="epoch (s)",
-        xlog=True, ylog=True,
-    )  # fmt: skip
+        rows,
+        title="GCN epoch over sampled neighbours",
+        xlabel="neighbours a node and layer",
+        ylabel="epoch (s)",
+        xlog=True,
+        ylog=True,
+    )
     counts = sorted(set(rows["x"]))
     text = caption(
         group, None, "both layers take as many neighbours; " + left_out(counts, NEIGHBOURS, "neighbours")
@@ -37,7 +41,11 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig19", "pagraph", "Epoch time over sampled neighbours", over_neighbours, draw,
+        "pagraph-fig19",
+        "pagraph",
+        "Epoch time over sampled neighbours",
+        over_neighbours,
+        draw,
         full="livejournal, lj-link x 2, 4, 8, 16 neighbours",
     )
-)  # fmt: skip
+)

@@ -70,7 +70,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig20", "pagraph", "Layer-wise sampling: speed-up, parts, devices", layered, draw, beside=on_several, claims=("pg-11",),
+        "pagraph-fig20",
+        "pagraph",
+        "Layer-wise sampling: speed-up, parts, devices",
+        layered,
+        draw,
+        beside=on_several,
+        claims=("pg-11",),
         full="lj-link, lj-large, enwiki x GCN, GraphSAGE; 1 to 4 GPUs",
     )
-)  # fmt: skip
+)

@@ -50,9 +50,10 @@ def draw(evidence: Evidence) -> Drawing:
         for label, point in known.items():
             curve = accuracy_curve(point.record)
             rows.append(
-                pd.DataFrame({"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]})
-                .assign(epoch=curve["epoch"], run=point.record["run_id"])
-            )  # fmt: skip
+                pd.DataFrame(
+                    {"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]}
+                ).assign(epoch=curve["epoch"], run=point.record["run_id"])
+            )
         notes += notes_of(NAMES[model], known)
         drawn += list(known.values())
     if not rows:
@@ -62,9 +63,13 @@ def draw(evidence: Evidence) -> Drawing:
     canvas, panels = many_panels(len(models))
     for axes, model in zip(panels, models, strict=True):
         draw_curves(
-            data[data["model"] == model], title=f"{NAMES[model]}", xlabel="training time (s)",
-            ylabel="test accuracy (%)", looks=named_looks(LABELS), axes=axes,
-        )  # fmt: skip
+            data[data["model"] == model],
+            title=f"{NAMES[model]}",
+            xlabel="training time (s)",
+            ylabel="test accuracy (%)",
+            looks=named_looks(LABELS),
+            axes=axes,
+        )
     legend_above(canvas, panels, LABELS)
     extra = "; ".join(
         [*notes, "real training; partitions take as many seed nodes a step together", origin(drawn[0].record)]
@@ -90,7 +95,12 @@ def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
 
 register(
     Figure(
-        "pagraph-fig21", "pagraph", "Accuracy over training time", planned, draw, claims=("pg-12",),
+        "pagraph-fig21",
+        "pagraph",
+        "Accuracy over training time",
+        planned,
+        draw,
+        claims=("pg-12",),
         full="reddit on 4 GPUs, GCN and GraphSAGE, neighbour and layer-wise",
     )
-)  # fmt: skip
+)

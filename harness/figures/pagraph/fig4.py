@@ -37,10 +37,13 @@ def draw(evidence: Evidence) -> Drawing:
         paper = table.loc[table["series"] == label, "value"]
         shares.append(
             {
-                "group": label, "series": "dgl", "value": loading_share(point),
-                "paper": float(paper.iloc[0]) if len(paper) else None, "run": point.record["run_id"],
+                "group": label,
+                "series": "dgl",
+                "value": loading_share(point),
+                "paper": float(paper.iloc[0]) if len(paper) else None,
+                "run": point.record["run_id"],
             }
-        )  # fmt: skip
+        )
     parts, share = pd.concat(rows, ignore_index=True), pd.DataFrame(shares)
     canvas, panels = many_panels(2)
     shown = parts[parts["part"] != PARTS[3]] if not parts.loc[parts["part"] == PARTS[3], "value"].sum() else parts
@@ -59,8 +62,12 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "pagraph-fig4", "pagraph", "Data loading and computation by way of sampling", by_sampler, draw,
+        "pagraph-fig4",
+        "pagraph",
+        "Data loading and computation by way of sampling",
+        by_sampler,
+        draw,
         claims=("pg-07", "pg-13"),
         full="livejournal, lj-large, enwiki x neighbour, layer-wise",
     )
-)  # fmt: skip
+)

@@ -55,9 +55,12 @@ def draw(evidence: Evidence) -> Drawing:
         raise NotDrawn("the study access-frequency was not made yet")
     data = pd.DataFrame(rows)
     canvas, _ = draw_curves(
-        data, title="How often a row is read in an epoch", xlabel="times read (log)",
-        ylabel="rows read at most so often (%)", xlog=True,
-    )  # fmt: skip
+        data,
+        title="How often a row is read in an epoch",
+        xlabel="times read (log)",
+        ylabel="rows read at most so often (%)",
+        xlog=True,
+    )
     facts = published("pagraph-fig5")
     said = "; ".join(f"{row['series']} {row['value']:g} {row['unit']}" for row in facts.to_dict("records"))
     text = study_caption(first, "; ".join(notes) + (f"; paper (wiki-talk): {said}" if said else ""))

@@ -61,11 +61,19 @@ def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
     own = f"{name}-t65"
     changed["datasets"] = {own: {**recipe, **SPLIT}}
     changed["run"] = {
-        **changed["run"], "dataset": own, "model": model, "hidden": HIDDEN[model], "fanout": [NEIGHBOURS] * 2,
-        "sampler": "neighbor", "batch_size": min(BATCH, max(100, 3 * nodes // 1000)),
-        "max_batches": STEPS * int(changed["run"].get("max_batches", 0)), "memory": "none", "disk_class": "none",
-        "device_memory": device_bytes(profile), **changes,
-    }  # fmt: skip
+        **changed["run"],
+        "dataset": own,
+        "model": model,
+        "hidden": HIDDEN[model],
+        "fanout": [NEIGHBOURS] * 2,
+        "sampler": "neighbor",
+        "batch_size": min(BATCH, max(100, 3 * nodes // 1000)),
+        "max_batches": STEPS * int(changed["run"].get("max_batches", 0)),
+        "memory": "none",
+        "disk_class": "none",
+        "device_memory": device_bytes(profile),
+        **changes,
+    }
     changed["systems"] = list(FAMILY)
     return changed
 
@@ -136,11 +144,14 @@ def speedup_rows(group: Group, base: str = "dgl") -> pd.DataFrame:
             value = point.value if point is not None else None
             rows.append(
                 {
-                    "group": NAMES[model], "series": system, "value": value,
-                    "low": point.low if point else None, "high": point.high if point else None,
+                    "group": NAMES[model],
+                    "series": system,
+                    "value": value,
+                    "low": point.low if point else None,
+                    "high": point.high if point else None,
                     "status": point.status if point else "not run",
                     "speedup": reference / value if value and reference else None,
                     "run": point.record.get("run_id", "") if point else "",
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(rows)

@@ -43,10 +43,12 @@ def row_of(point: Point) -> Plain:
     table = published("pagraph-tab1")
     busy = point.record["summary"].get("accelerator_utilisation")
     row: dict[str, Any] = {
-        "model": NAMES[str(point.x)], "sampling": point.panel,
+        "model": NAMES[str(point.x)],
+        "sampling": point.panel,
         "computation (%)": None if busy is None else 100.0 * busy,
-        "memory (%)": device_memory_share(point.record), "run": point.record["run_id"],
-    }  # fmt: skip
+        "memory (%)": device_memory_share(point.record),
+        "run": point.record["run_id"],
+    }
     for what in ("computation", "memory"):
         key = f"{NAMES[str(point.x)]} {point.panel}"
         known = table.loc[(table["series"] == key) & (table["x"] == what), "value"]
@@ -62,9 +64,13 @@ def draw(evidence: Evidence) -> Sheet:
         raise NotDrawn("no run of dgl with the paper's workload (pagraph-tab1)")
     rows = [row_of(point) for point in points]
     columns = {
-        "model": "", "sampling": "", "computation (%)": ".1f", "computation, paper (%)": ".1f", "memory (%)": ".1f",
+        "model": "",
+        "sampling": "",
+        "computation (%)": ".1f",
+        "computation, paper (%)": ".1f",
+        "memory (%)": ".1f",
         "memory, paper (%)": ".1f",
-    }  # fmt: skip
+    }
     extra = (
         "computation: training alone over the epoch (rule 20); memory: the run's device buffers over the device, "
         "without what training itself takes, which an emulated device does not need"
@@ -75,7 +81,11 @@ def draw(evidence: Evidence) -> Sheet:
 
 register(
     Figure(
-        "pagraph-tab1", "pagraph", "Device utilisation of DGL", planned, draw,
+        "pagraph-tab1",
+        "pagraph",
+        "Device utilisation of DGL",
+        planned,
+        draw,
         full="GraphSAGE, GCN x neighbour, layer-wise",
     )
-)  # fmt: skip
+)

@@ -52,24 +52,35 @@ def draw(evidence: Evidence) -> Sheet:
     record = found["dgl"].record
     rows: list[dict[str, Any]] = [
         {
-            "dataset": record["config"]["dataset"]["name"], "dgl": dgl, "pagraph": pagraph,
-            "saved (%)": 100.0 * (1.0 - pagraph / dgl) if dgl else None, "cached (%)": cached_share(found["pagraph"]),
+            "dataset": record["config"]["dataset"]["name"],
+            "dgl": dgl,
+            "pagraph": pagraph,
+            "saved (%)": 100.0 * (1.0 - pagraph / dgl) if dgl else None,
+            "cached (%)": cached_share(found["pagraph"]),
             "source": "measured",
         }
-    ]  # fmt: skip
+    ]
     table = published("pagraph-tab4")
     for name in dict.fromkeys(table["series"]):
         own = {str(row["x"]): float(row["value"]) for row in table[table["series"] == name].to_dict("records")}
         rows.append(
             {
-                "dataset": name, "dgl": GB * own["dgl"], "pagraph": GB * own["pagraph"], "saved (%)": own["saved"],
-                "cached (%)": own["cached"], "source": "paper",
+                "dataset": name,
+                "dgl": GB * own["dgl"],
+                "pagraph": GB * own["pagraph"],
+                "saved (%)": own["saved"],
+                "cached (%)": own["cached"],
+                "source": "paper",
             }
-        )  # fmt: skip
+        )
     columns: dict[str, Formatter] = {
-        "dataset": "", "dgl": gigabytes, "pagraph": gigabytes, "saved (%)": ".1f", "cached (%)": ".0f",
+        "dataset": "",
+        "dgl": gigabytes,
+        "pagraph": gigabytes,
+        "saved (%)": ".1f",
+        "cached (%)": ".0f",
         "source": "",
-    }  # fmt: skip
+    }
     batches = next(epoch["batches"] for epoch in record["epochs"] if not epoch["warmup"])
     extra = (
         f"{NAMES['gcn']}; feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
@@ -80,7 +91,12 @@ def draw(evidence: Evidence) -> Sheet:
 
 register(
     Figure(
-        "pagraph-tab4", "pagraph", "Loaded volume in an epoch", planned, draw, claims=("pg-06",),
+        "pagraph-tab4",
+        "pagraph",
+        "Loaded volume in an epoch",
+        planned,
+        draw,
+        claims=("pg-06",),
         full="lj-link, lj-large, enwiki",
     )
-)  # fmt: skip
+)

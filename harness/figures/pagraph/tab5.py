@@ -32,18 +32,28 @@ def draw(evidence: Evidence) -> Sheet:
     for entry in record.result["partitions"]:
         rows.append(
             {
-                "dataset": data.name if data else "", "training nodes": data.train_nodes if data else None,
-                "partitions": entry["count"], "seconds": entry["seconds"],
+                "dataset": data.name if data else "",
+                "training nodes": data.train_nodes if data else None,
+                "partitions": entry["count"],
+                "seconds": entry["seconds"],
                 "training nodes / s": data.train_nodes / entry["seconds"] if data and entry["seconds"] else None,
-                "largest over mean": entry["balance"], "replication": entry["replication"], "source": "measured",
+                "largest over mean": entry["balance"],
+                "replication": entry["replication"],
+                "source": "measured",
             }
-        )  # fmt: skip
+        )
     for row in published("pagraph-tab5").to_dict("records"):
         rows.append({"dataset": row["series"], "seconds": 60.0 * float(row["value"]), "source": "paper"})
     columns: dict[str, Formatter] = {
-        "dataset": "", "training nodes": format_count, "partitions": ".0f", "seconds": ".1f",
-        "training nodes / s": ",.0f", "largest over mean": ".3f", "replication": ".2f", "source": "",
-    }  # fmt: skip
+        "dataset": "",
+        "training nodes": format_count,
+        "partitions": ".0f",
+        "seconds": ".1f",
+        "training nodes / s": ",.0f",
+        "largest over mean": ".3f",
+        "replication": ".2f",
+        "source": "",
+    }
     text = study_caption(
         record, f"seconds of partitioning on this host, {record.result['hops']} hops; largest over mean: training nodes"
     ).replace("computed from the mini-batches, no timing; ", "")
@@ -52,7 +62,12 @@ def draw(evidence: Evidence) -> Sheet:
 
 register(
     Figure(
-        "pagraph-tab5", "pagraph", "Cost of partitioning", needs, draw, studies=studies,
+        "pagraph-tab5",
+        "pagraph",
+        "Cost of partitioning",
+        needs,
+        draw,
+        studies=studies,
         full="livejournal, lj-link, lj-large, enwiki",
     )
-)  # fmt: skip
+)

@@ -50,15 +50,29 @@ def draw(evidence: Evidence) -> Drawing:
         if column == "time_percent":
             error = [(rows[column] - rows["low"]).clip(lower=0), (rows["high"] - rows[column]).clip(lower=0)]
         axes.errorbar(
-            rows["hot_percent"], rows[column], yerr=error, color=style.color, marker=style.marker, linestyle=style.line,
-            capsize=2.0, elinewidth=0.8, label=TIERING,
-        )  # fmt: skip
+            rows["hot_percent"],
+            rows[column],
+            yerr=error,
+            color=style.color,
+            marker=style.marker,
+            linestyle=style.line,
+            capsize=2.0,
+            elinewidth=0.8,
+            label=TIERING,
+        )
         known = paper[paper["series"] == series]
         if len(known):
             axes.plot(
-                known["x"].astype(float), 100 - known["value"], marker="D", linestyle="none", markerfacecolor="white",
-                markeredgecolor="black", markersize=4.5, label="paper", zorder=5,
-            )  # fmt: skip
+                known["x"].astype(float),
+                100 - known["value"],
+                marker="D",
+                linestyle="none",
+                markerfacecolor="white",
+                markeredgecolor="black",
+                markersize=4.5,
+                label="paper",
+                zorder=5,
+            )
         axes.set_ylim(0, 108)
         axes.set_xlabel("rows in device memory (%)")
         axes.set_ylabel(label)
@@ -81,15 +95,25 @@ def _row(share: float, point: Point, whole: float, bus: float) -> dict[str, Any]
     loaded = loaded_bytes(point)
     value = float(point.value or 0)
     return {
-        "hot_percent": 100 * share, "epoch_s": value, "bytes_loaded": loaded, "time_percent": 100 * value / whole,
-        "low": 100 * float(point.low or value) / whole, "high": 100 * float(point.high or value) / whole,
-        "traffic_percent": None if loaded is None else 100 * loaded / bus, "run": point.record["run_id"],
-    }  # fmt: skip
+        "hot_percent": 100 * share,
+        "epoch_s": value,
+        "bytes_loaded": loaded,
+        "time_percent": 100 * value / whole,
+        "low": 100 * float(point.low or value) / whole,
+        "high": 100 * float(point.high or value) / whole,
+        "traffic_percent": None if loaded is None else 100 * loaded / bus,
+        "run": point.record["run_id"],
+    }
 
 
 register(
     Figure(
-        "tiering-fig10", "data-tiering", "Host-device traffic and epoch time over hot share", over_shares, draw,
-        claims=("dt-01", "dt-08", "dt-09", "dt-12"), full="0 to 25 % of ogbn-papers100M's rows",
+        "tiering-fig10",
+        "data-tiering",
+        "Host-device traffic and epoch time over hot share",
+        over_shares,
+        draw,
+        claims=("dt-01", "dt-08", "dt-09", "dt-12"),
+        full="0 to 25 % of ogbn-papers100M's rows",
     )
-)  # fmt: skip
+)

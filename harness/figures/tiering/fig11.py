@@ -29,7 +29,11 @@ def draw(evidence: Evidence) -> Sheet:
 
 register(
     Figure(
-        "tiering-fig11", "data-tiering", "Several devices over hot share", needs, draw,
+        "tiering-fig11",
+        "data-tiering",
+        "Several devices over hot share",
+        needs,
+        draw,
         full="MAG240M on four V100, 0 to 25 % of its rows",
     )
-)  # fmt: skip
+)

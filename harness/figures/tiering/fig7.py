@@ -45,10 +45,14 @@ def coverage_rows(record: StudyRecord, scores: dict[str, str], share_limit: floa
             if share <= share_limit:
                 rows.append(
                     {
-                        "fanout": ",".join(map(str, record.params["fanout"])), "score": score, "series": label,
-                        "x": 100 * share, "y": 100 * value, "accesses": record.result["accesses"],
+                        "fanout": ",".join(map(str, record.params["fanout"])),
+                        "score": score,
+                        "series": label,
+                        "x": 100 * share,
+                        "y": 100 * value,
+                        "accesses": record.result["accesses"],
                     }
-                )  # fmt: skip
+                )
     return rows
 
 
@@ -75,15 +79,25 @@ def draw(evidence: Evidence) -> Drawing:
         best = rows[rows["score"] == MEASURED]
         axes.plot(best["x"], best["y"], color="#999999", linewidth=0.9, label="by the accesses themselves")
         draw_curves(
-            rows[rows["score"] != MEASURED], title=f"fan-out {rows['fanout'].iloc[0]}",
-            xlabel="rows, best ranked first (%)", ylabel="row accesses covered (%)",
-            looks=lambda label: LOOKS[label], axes=axes,
-        )  # fmt: skip
+            rows[rows["score"] != MEASURED],
+            title=f"fan-out {rows['fanout'].iloc[0]}",
+            xlabel="rows, best ranked first (%)",
+            ylabel="row accesses covered (%)",
+            looks=lambda label: LOOKS[label],
+            axes=axes,
+        )
         if len(paper):
             axes.plot(
-                paper["x"].astype(float), paper["value"], marker="D", linestyle="none", markerfacecolor="white",
-                markeredgecolor="black", markersize=4.5, label="paper, least of its datasets and scores", zorder=6,
-            )  # fmt: skip
+                paper["x"].astype(float),
+                paper["value"],
+                marker="D",
+                linestyle="none",
+                markerfacecolor="white",
+                markeredgecolor="black",
+                markersize=4.5,
+                label="paper, least of its datasets and scores",
+                zorder=6,
+            )
         axes.set_xlim(0, 60)
         axes.set_ylim(0, 103)
     for axes in panels[1:]:
@@ -97,7 +111,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "tiering-fig7", "data-tiering", "Accesses covered by top-ranked rows", needs, draw, studies=studies,
-        claims=("dt-04", "dt-05", "dt-06"), full="ogbn-papers100M, MAG240M, WikiKG90M",
+        "tiering-fig7",
+        "data-tiering",
+        "Accesses covered by top-ranked rows",
+        needs,
+        draw,
+        studies=studies,
+        claims=("dt-04", "dt-05", "dt-06"),
+        full="ogbn-papers100M, MAG240M, WikiKG90M",
     )
-)  # fmt: skip
+)

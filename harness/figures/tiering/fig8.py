@@ -41,9 +41,13 @@ def draw(evidence: Evidence) -> Drawing:
     rows = _rows(points)
     canvas, (left, right) = many_panels(2, height=2.4)
     draw_bars(
-        rows, title="Epoch time", ylabel="epoch time (s)", numbers=".3g", looks=lambda label: look(_NAMES[label]),
+        rows,
+        title="Epoch time",
+        ylabel="epoch time (s)",
+        numbers=".3g",
+        looks=lambda label: look(_NAMES[label]),
         axes=left,
-    )  # fmt: skip
+    )
     left.set_xticks([0], [""])
     left.set_xlabel(_compared(rows), fontsize=6.5)
     stacks = _stacks(points)
@@ -82,10 +86,15 @@ def _rows(points: dict[str, Point]) -> pd.DataFrame:
         speedup = None if before is None or not before.value else before.value / point.value
         rows.append(
             {
-                **row, "value": point.value, "low": point.low, "high": point.high, "status": "ok",
-                "speedup_over_previous": speedup, "run": point.record["run_id"],
+                **row,
+                "value": point.value,
+                "low": point.low,
+                "high": point.high,
+                "status": "ok",
+                "speedup_over_previous": speedup,
+                "run": point.record["run_id"],
             }
-        )  # fmt: skip
+        )
         before = point
     return pd.DataFrame(rows)
 
@@ -120,7 +129,12 @@ def _stacks(points: dict[str, Point]) -> pd.DataFrame:
 
 register(
     Figure(
-        "tiering-fig8", "data-tiering", "Epoch time: CPU gather, zero-copy, tiering", planned, draw,
-        claims=("dt-02", "dt-03", "dt-10"), full="ogbn-papers100M, MAG240M, WikiKG90M",
+        "tiering-fig8",
+        "data-tiering",
+        "Epoch time: CPU gather, zero-copy, tiering",
+        planned,
+        draw,
+        claims=("dt-02", "dt-03", "dt-10"),
+        full="ogbn-papers100M, MAG240M, WikiKG90M",
     )
-)  # fmt: skip
+)

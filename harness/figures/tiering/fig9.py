@@ -61,15 +61,26 @@ def draw(evidence: Evidence) -> Drawing:
         )
         tables.append(rows)
         draw_curves(
-            rows, title=label, xlabel="rows, best ranked first (%)", ylabel="row accesses covered (%)",
-            looks=lambda name: looks[name], axes=axes,
-        )  # fmt: skip
+            rows,
+            title=label,
+            xlabel="rows, best ranked first (%)",
+            ylabel="row accesses covered (%)",
+            looks=lambda name: looks[name],
+            axes=axes,
+        )
         mine = paper[paper["series"] == score]
         if len(mine):
             axes.plot(
-                mine["x"].astype(float), mine["value"], marker="D", linestyle="none", markerfacecolor="white",
-                markeredgecolor="black", markersize=4.5, label="paper, 5 hops", zorder=6,
-            )  # fmt: skip
+                mine["x"].astype(float),
+                mine["value"],
+                marker="D",
+                linestyle="none",
+                markerfacecolor="white",
+                markeredgecolor="black",
+                markersize=4.5,
+                label="paper, 5 hops",
+                zorder=6,
+            )
         axes.set_xlim(0, 60)
         axes.set_ylim(0, 103)
     for axes in panels[1:]:
@@ -87,7 +98,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 register(
     Figure(
-        "tiering-fig9", "data-tiering", "Accesses covered over sampling depth", needs, draw, studies=studies,
-        claims=("dt-07", "dt-11"), full="ogbn-papers100M, two to five hops of 10",
+        "tiering-fig9",
+        "data-tiering",
+        "Accesses covered over sampling depth",
+        needs,
+        draw,
+        studies=studies,
+        claims=("dt-07", "dt-11"),
+        full="ogbn-papers100M, two to five hops of 10",
     )
-)  # fmt: skip
+)
