@@ -12,6 +12,7 @@ from harness.compare.match import Index
 from harness.compare.plan import Plain, Plan, kept
 from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured
 from harness.studies.record import StudyRecord, read_studies
+from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,12 +59,13 @@ class Evidence:
         Raises:
             NotDrawn: fewer are.
         """
-        plans = [plan] if otherwise is None else [plan, otherwise]
-        found = [
-            measured(self.index, self._paths, make(experiment), value)
-            for make in plans
-            for experiment in self.experiments
-        ]
+        found = []
+        for make in [plan] if otherwise is None else [plan, otherwise]:
+            for experiment in self.experiments:
+                try:
+                    found.append(measured(self.index, self._paths, make(experiment), value))
+                except (OutcoreError, LookupError):  # an experiment of someone's own may lack what the figure varies
+                    continue
         best = max(found, key=lambda group: len(group.points), default=Group({}, [], 0))
         if len({str(point.x) for point in best.points}) < least:
             dropped = sum(group.invalid for group in found)
