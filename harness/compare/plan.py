@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +111,8 @@ def first_setting(profile: Plain) -> Plain:
 
 def keep(root: Path, experiment: Experiment) -> None:
     """Keep an experiment beside the records of its runs, so that figures know what was planned."""
-    with whole_file(root / FOLDER / f"{experiment.name}.json", "the experiment") as file:
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", experiment.name)
+    with whole_file(root / FOLDER / f"{name}.json", "the experiment") as file:
         file.write_text(experiment.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
@@ -126,8 +128,9 @@ def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
     found: dict[str, Plain] = {}
     for path in files:
         try:
-            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found[str(content["name"])] = content
+        except (OSError, ValueError, LookupError, TypeError):
             continue
     for name in [*names, "quick"]:
         if name not in found and (PROFILES / f"{name}.yaml").is_file():

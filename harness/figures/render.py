@@ -197,10 +197,11 @@ def _put(path: Path, text: str) -> None:
 
 
 def _digest_of(evidence: Evidence) -> str:
-    """Of every record by its id (records never change once written) and of the studies."""
+    """Of every record by its id (records never change once written), of the studies and of what was planned."""
     ids = [] if evidence.frame.empty else sorted(map(str, evidence.frame["run_id"]))
     studies = [f"{record.study} {record.key} {record.started_at}" for record in evidence.studies]
-    return hashlib.sha256("\n".join([*ids, *studies]).encode()).hexdigest()
+    planned = [json.dumps(experiment, sort_keys=True, default=str) for experiment in evidence.experiments]
+    return hashlib.sha256("\n".join([*ids, *studies, *planned]).encode()).hexdigest()
 
 
 def _source_of(figure: Figure) -> str:

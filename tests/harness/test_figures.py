@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.compare.evidence import Evidence, load_evidence
-from harness.compare.plan import Plan, grid
+from harness.compare.plan import Plan, grid, keep
+from harness.experiment import parse_experiment
 from harness.figures.base import catalogue, chosen, render
 from tests.harness.figure_profile import keep_profile, profile
 from tests.harness.records import make_record, save
@@ -196,6 +197,23 @@ def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path) -> None:
     third = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), out)[0]
     assert third.inputs != first.inputs
     assert [file.stat().st_mtime_ns for file in third.files] != times
+
+
+def test_another_plan_draws_again_and_a_name_stays_within_the_folder(tmp_path: Path) -> None:
+    fill(tmp_path)
+    first = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "figures")[0]
+    keep(tmp_path, parse_experiment({**profile(dims=[64, 128]), "name": "../../mine"}))
+    assert [path.parent for path in tmp_path.parent.rglob("*mine*")] == [tmp_path / "experiments"]
+    second = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "figures")[0]
+    assert second.inputs != first.inputs
+
+
+def test_a_damaged_experiment_is_passed_over(tmp_path: Path) -> None:
+    fill(tmp_path)
+    for name, text in (("a", "{"), ("b", "[]"), ("c", "null"), ("d", '{"name": "d"}')):
+        (tmp_path / "experiments" / f"{name}.json").write_text(text)
+    result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "figures")[0]
+    assert result.status == "drawn", result.reason
 
 
 def test_a_lost_file_is_drawn_again(tmp_path: Path) -> None:
