@@ -1,7 +1,8 @@
 """Runs one command in a container that is up, as if it ran here: same input, output and ending.
 
 `python -m harness.isolation.docker_exec CONTAINER FOLDER ARGV…`. docker-py does the talking; this only carries bytes.
-The exit status is the command's own, a signal included, and 125 where the container is not there.
+The exit status is the command's own, a signal included, and 125 where the container is not there or the engine does not
+tell how the command ended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import time
 from typing import Any
 
 _GONE = 125
-_LEAVE_S = 5.0
+# The engine has so long to note how a command ended.
+_NOTE_S = 60.0
 
 
 def run(container: str, folder: str, argv: list[str]) -> int:
@@ -35,7 +37,7 @@ def run(container: str, folder: str, argv: list[str]) -> int:
     threading.Thread(target=_feed, args=(_plain(stream),), daemon=True).start()
     for kind, data in frames_iter(stream, tty=False):
         _write(2 if kind == 2 else 1, data)
-    return _status(api, work)
+    return _status(api, container, work)
 
 
 def _plain(stream: Any) -> socket.socket:
@@ -60,20 +62,39 @@ def _write(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-def _status(api: Any, work: str) -> int:
-    """The engine notes the exit a moment after the output has ended; of a container that was removed it knows none."""
+def _status(api: Any, container: str, work: str) -> int:
+    """Return the exit status that the engine notes; SIGKILL's where the container ended or was removed before that.
+
+    The engine notes it some time after the output has ended: seconds, on a machine that is busy.
+    """
     import docker.errors
 
-    deadline = time.monotonic() + _LEAVE_S
+    deadline = time.monotonic() + _NOTE_S
     while time.monotonic() < deadline:
+        up = _is_up(api, container)
         try:
             state = api.exec_inspect(work)
         except docker.errors.APIError:
-            break
+            state = {"Running": True}
         if not state["Running"] and state["ExitCode"] is not None:
             return int(state["ExitCode"])
-        time.sleep(0.01)
-    return 128 + signal.SIGKILL
+        if not up:
+            return 128 + signal.SIGKILL
+        time.sleep(0.02)
+    print(f"outcore: the container engine has not told in {_NOTE_S:.0f} s how a command ended", file=sys.stderr)
+    return _GONE
+
+
+def _is_up(api: Any, container: str) -> bool:
+    """Return whether the container runs; a busy engine that fails to answer is taken for yes."""
+    import docker.errors
+
+    try:
+        return bool(api.inspect_container(container)["State"]["Running"])
+    except docker.errors.NotFound:
+        return False
+    except docker.errors.APIError:
+        return True
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ class GinexOptions(Options):
         ge=0,
         le=256,
         description="threads that share each of them and wait for pages of uncached lists; 0: eight, fewer where they "
-        "would take an eighth of the memory",
+        "would take an eighth of the memory, or the plan would not fit",
     )
     readers: int = Field(3, ge=1, le=64, description="mini-batches whose misses are read beside each other")
     batch_inputs: int = Field(

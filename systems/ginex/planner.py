@@ -83,7 +83,14 @@ def plan_sizes(name: str, workload: Workload, runtime: Runtime, budget: MemoryBu
     Raises:
         BudgetError: a part does not fit; names it.
     """
-    return _Planner(name, workload, runtime, budget, options).sizes()
+    planner = _Planner(name, workload, runtime, budget, options)
+    while True:
+        try:
+            return planner.sizes()
+        except BudgetError:
+            if options.list_threads or planner.list_threads == 1:
+                raise
+            planner.list_threads //= 2
 
 
 class _Planner:

@@ -124,16 +124,32 @@ def test_counting_a_mini_batch_is_no_system_call() -> None:
 
 
 SILENT = """
-import sys, time
+import re, sys, time
 from harness.progress import Progress, during
 from harness.board import Reading
+
+class Kept:
+    text = ""
+    def write(self, text):
+        Kept.text += text
+        return out.write(text)
+    def __getattr__(self, name):
+        return getattr(out, name)
+
+out, sys.stderr = sys.stderr, Kept()
+
+def wait_for(pattern):
+    end = time.monotonic() + 60
+    while not re.search(pattern, Kept.text, re.DOTALL) and time.monotonic() < end:
+        time.sleep(0.05)
+
 with Progress(every_s=0.6) as progress:
     progress.title("run 1/2")
     progress("profiling")
-    time.sleep(1.9)
+    wait_for("profiling, [0-9] s")
     began = time.monotonic()
     with during(progress, lambda: Reading("epoch 0", 10 * (time.monotonic() - began), 40, "mini-batches")):
-        time.sleep(2.2)
+        wait_for("(mini-batches.*){3}")
 """
 
 

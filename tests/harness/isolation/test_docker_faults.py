@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import docker.errors
 import pytest
 
-from harness.isolation import Limits, select
+from harness.isolation import Limits, docker_exec, select
 from harness.isolation.docker_backend import Docker, _trial
 from harness.isolation.docker_cap import DockerCap
 from harness.isolation.docker_engine import connect, socket_present
@@ -181,3 +182,46 @@ def _one_file() -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("file"))
     return buffer.getvalue()
+
+
+class LateEngine:
+    """Answers as an engine does that notes an exit status late, fails to answer now and then, or lost the container."""
+
+    def __init__(self, noted_after_s: float, container: str = "up") -> None:
+        self.now, self.noted, self.container = 0.0, noted_after_s, container
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def inspect_container(self, name: str) -> dict[str, Any]:
+        if self.container == "removed":
+            raise docker.errors.NotFound("no such container")
+        return {"State": {"Running": self.container == "up"}}
+
+    def exec_inspect(self, work: str) -> dict[str, Any]:
+        if self.container == "removed" or self.now < 1.0:
+            raise docker.errors.APIError("busy")
+        noted = self.now >= self.noted
+        return {"Running": not noted, "ExitCode": 7 if noted else None}
+
+
+@pytest.mark.parametrize(
+    ("engine", "status"),
+    [
+        (LateEngine(0.0), 7),
+        (LateEngine(20.0), 7),
+        (LateEngine(1e9), 125),
+        (LateEngine(0.0, "ended"), 128 + 9),
+        (LateEngine(0.0, "removed"), 128 + 9),
+    ],
+    ids=["busy", "late", "silent", "ended", "removed"],
+)
+def test_an_ending_that_the_engine_notes_late_is_not_told_as_a_kill(
+    monkeypatch: pytest.MonkeyPatch, engine: LateEngine, status: int
+) -> None:
+    """On a machine that tests kept busy, five seconds without an exit status were once told as a SIGKILL."""
+    monkeypatch.setattr(docker_exec, "time", engine)
+    assert docker_exec._status(engine, "container", "work") == status
