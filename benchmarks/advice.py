@@ -20,7 +20,7 @@ from pathlib import Path
 
 from harness import build, results
 from harness.advise import Setting, advise
-from harness.record import Record
+from harness.record import COUNTED, Record
 from workloads.dataset import Dataset
 
 WITHIN = 1.10
@@ -75,7 +75,7 @@ def settings(root: Path) -> Iterator[dict[str, list[Record]]]:
     for record in results.records(root):
         config = record.config
         whole = config.stages == "all" and config.ranks == 1 and not config.test_nodes
-        if record.status != "ok" or record.verdict == "INVALID" or not whole or not record.measured:
+        if record.status != "ok" or record.verdict not in COUNTED or not whole or not record.measured:
             continue
         if record.memory.budget_bytes is None or not record.disk.get("limited") or not plain(record):
             continue

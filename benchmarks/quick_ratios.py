@@ -18,7 +18,7 @@ from harness.claims.pairs import epoch_s
 from harness.claims.published import claims
 from harness.claims.query import OverSettings, Ratio, queries
 from harness.predict import inversions
-from harness.record import Record
+from harness.record import COUNTED, Record
 from harness.results import load
 
 
@@ -47,7 +47,7 @@ def main() -> int:
         for record in (table["record"] if len(table) else [])
     ]
     records = [
-        record for record in records if record.config.experiment == chosen.experiment and record.verdict != "INVALID"
+        record for record in records if record.config.experiment == chosen.experiment and record.verdict in COUNTED
     ]
     caps: dict[str, dict[str, list[Record]]] = {}
     for record in records:

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.record import COUNTED
+
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 GRAPHS = {
     "amazon": ("amazon-computers.npz", "npz", 80, "0.003"),
@@ -106,7 +108,7 @@ def compare(root: Path, names: list[str], rounds: int) -> bool:
         digests = set()
         for runs in records.values():
             for record in runs:
-                sound &= record["verdict"] != "INVALID"
+                sound &= record["verdict"] in COUNTED
                 if record["status"] == "ok":
                     digests.add(tuple(epoch["digest"] for epoch in record["epochs"]))
             print(row(name, runs))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.record import EpochRecord, Record
+from harness.record import COUNTED, EpochRecord, Record
 from systems.readings import DiskPoint, DiskProfile
 
 _PAGE = 4096
@@ -172,11 +172,11 @@ class Inversion:
 def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[Inversion]:
     """Pairs of systems that came in another order than predicted by more than `tolerance`.
 
-    Only runs that ended `ok`, are not INVALID and have a prediction are compared; rounds of one configuration together.
+    Only runs that ended `ok`, count and have a prediction are compared; rounds of one configuration together.
     """
     groups: dict[str, list[Record]] = {}
     for record in records:
-        usable = record.status == "ok" and record.verdict != "INVALID" and record.summary.epoch_s is not None
+        usable = record.status == "ok" and record.verdict in COUNTED and record.summary.epoch_s is not None
         if usable and record.summary.predicted_s:
             groups.setdefault(record.config_hash, []).append(record)
     times = [

@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA = 2
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
-Verdict = Literal["VALID", "CAVEATS", "INVALID"]
+Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
+#: Verdicts of runs whose numbers count: figures, claims, standings and predictions leave out all others.
+COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "cached"]
 
 # The note of a worker that was told to wait in extract, to test the regression gate.

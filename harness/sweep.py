@@ -105,7 +105,7 @@ class Sweep:
         results_root, data_root: where records and datasets lie.
         progress: told what is going on.
         fresh: run again what has a record already.
-        retry: run again what is INVALID only for what else went on at that moment.
+        retry: run again what does not count only for what else went on at that moment.
         isolation: the backend asked for; `auto` takes the experiments' own.
 
     Raises:

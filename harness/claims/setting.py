@@ -9,6 +9,7 @@ from harness.claims.pairs import Plain, Records
 from harness.claims.published import DIM, Claim
 from harness.compare.evidence import Evidence
 from harness.compare.match import Index
+from harness.record import COUNTED
 
 if TYPE_CHECKING:
     from harness.experiment import PlannedRun
@@ -69,7 +70,7 @@ class Declared:
         return union(catalogue()[source].experiments(self._profile))
 
     def records(self, claim: Claim) -> Records:
-        """The records of the declared cells and of the studies that the figure needs; INVALID ones are left out."""
+        """Return the records that count of the declared cells, and those of the studies that the figure needs."""
         key = f"{claim.runs} {claim.figure} {claim.setting}"
         if key not in self._records:
             self._records[key] = self._found(claim)
@@ -96,7 +97,7 @@ class Declared:
     def _valid(self) -> Index:
         frame = self._evidence.frame
         records: list[Plain] = [] if frame.empty else list(frame["record"])
-        return Index(record for record in records if record["verdict"] != "INVALID" and record["status"] != "failed")
+        return Index(record for record in records if record["verdict"] in COUNTED and record["status"] != "failed")
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
         from harness.figures.base import catalogue

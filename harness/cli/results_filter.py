@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 System = Annotated[str | None, typer.Option(help="only this system")]
 Status = Annotated[str | None, typer.Option(help="only this status: ok, oom, timeout, unsupported, failed")]
 Dataset = Annotated[str | None, typer.Option(help="only runs on this dataset")]
-Verdict = Annotated[str | None, typer.Option(help="only this verdict: VALID, CAVEATS, INVALID")]
+Verdict = Annotated[str | None, typer.Option(help="only this verdict: VALID, CAVEATS, SPOILT, INVALID")]
 Experiment = Annotated[str | None, typer.Option(help="only runs of this experiment or profile")]
 
 

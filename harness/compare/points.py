@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Cell, Plan
 from harness.hosts import measured_on
-from harness.record import spread
+from harness.record import COUNTED, spread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +128,7 @@ def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = 
     host = _host_of_most([mine for _, mine in found])
     here = _newest_facts(record for record in records.values() if measured_on(record)["host"] == host)
     local = {run for run, record in records.items() if all(here[key] == fact for key, fact in _facts(record))}
-    valid = {run for run in local if records[run]["verdict"] != "INVALID"}
+    valid = {run for run in local if records[run]["verdict"] in COUNTED}
     points = []
     for cell, mine in found:
         kept = [record for record in mine if record["run_id"] in valid]

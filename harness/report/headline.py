@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.figures.draw.captions import describe_memory
-from harness.record import Spread, class_of
+from harness.record import COUNTED, Spread, class_of
 from harness.report.standings import Setting, Standing, settings_of, times_as_fast, without_cap
 from workloads.units import format_bytes, format_count
 
@@ -78,7 +78,7 @@ def headline(settings: Sequence[Setting], records: Sequence[Plain]) -> Headline:
     if not told:
         count: dict[str, int] = {}
         for record in records:
-            word = "invalid" if record["verdict"] == "INVALID" else record["status"]
+            word = record["status"] if record["verdict"] in COUNTED else record["verdict"].lower()
             count[word] = count.get(word, 0) + 1
         what = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
         return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
@@ -198,7 +198,7 @@ def _notes(setting: Setting, settings: Sequence[Setting]) -> list[str]:
     if bent:
         notes.append(f"Caveats, rules not kept: {'; '.join(bent)}.")
     if setting.invalid:
-        notes.append(f"{setting.invalid} invalid run{'s were' if setting.invalid > 1 else ' was'} left out.")
+        notes.append(f"{setting.invalid} invalid or spoilt run{'s were' if setting.invalid > 1 else ' was'} left out.")
     return notes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.compare.alike import setting_key, shared_setting
 from harness.compare.usual import Usual
-from harness.record import Spread, spread, spread_of_ratio
+from harness.record import COUNTED, Spread, spread, spread_of_ratio
 
 Plain = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Setting:
     Attributes:
         shared: the configuration they share, and `host`, `limits`, `accelerator` of `harness.hosts.measured_on`.
         standings: fastest first, then those without a time.
-        invalid: runs that were left out because their verdict is INVALID.
+        invalid: runs that were left out because they are INVALID or SPOILT.
         headline: whether a bench profile asked for them, rather than a figure.
     """
 
@@ -86,7 +86,7 @@ def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[
         if record["config"]["stages"] != "all":
             continue
         entry = members.setdefault(setting_key(record), _Members(shared_setting(record)))
-        if record["verdict"] == "INVALID":
+        if record["verdict"] not in COUNTED:
             entry.invalid += 1
         else:
             entry.records.append(record)

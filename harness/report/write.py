@@ -165,7 +165,12 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Entry]
     ended = Counter(record["status"] for record in records)
     failed = sum(count for status, count in ended.items() if status != "ok")
     tiles = [(f"{len(records):,}", "runs" if len(records) != 1 else "run")]
-    words = {"VALID": "valid", "CAVEATS": "with caveats", "INVALID": "invalid, never drawn"}
+    words = {
+        "VALID": "valid",
+        "CAVEATS": "with caveats",
+        "SPOILT": "spoilt by others, never drawn",
+        "INVALID": "invalid, never drawn",
+    }
     tiles += [(f"{verdicts[key]:,}", word) for key, word in words.items() if verdicts[key]]
     if failed:
         tiles.append((f"{failed:,}", "without a result"))

@@ -36,7 +36,7 @@ def compare(
     """Devices side by side over the workload that was measured on the most of them.
 
     Args:
-        records: runs; those that are not INVALID and ran under a memory cap count.
+        records: runs; those that are neither INVALID nor SPOILT and ran under a memory cap count.
         dataset, memory: only workloads of these.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from harness.hosts import host_fingerprint
 from harness.metrics import usable_processors
 from harness.predict import Prediction, at_depth, predict
-from harness.record import LABELS, EpochRecord, Record
+from harness.record import COUNTED, LABELS, EpochRecord, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
 from harness.ssd.profile import better_of
@@ -174,10 +174,10 @@ def workload_name(record: Record) -> str:
 
 
 def usable(record: Record) -> bool:
-    """Whether its counters may be counted on: it ended, under a cap, is not INVALID, and the kernel counted its I/O."""
+    """Return whether a run ended and counts, was made under a cap, and had its I/O counted by the kernel."""
     return (
         record.status == "ok"
-        and record.verdict != "INVALID"
+        and record.verdict in COUNTED
         and record.config.memory != "none"
         and record.config.stages == "all"
         and any(epoch.device_bytes is not None for epoch in epochs_of(record))

@@ -9,9 +9,10 @@ from harness.verdict.registry import Rule, rules
 
 _HEAD = """# The rules of the verdict
 
-Every run gets a verdict. `INVALID`: a rule that invalidates is broken; the run is kept and never drawn. `CAVEATS`:
-another rule is broken, or one that applies could not be judged. Else `VALID`. Rules look at nothing but the run's own
-record, so a record is judged anew whenever it is read.
+Every run gets a verdict. `INVALID`: a rule that invalidates is broken; the run is kept and never drawn. `SPOILT`: other
+programs took so much of the machine that the run's times say nothing; it is never drawn either, and the bench makes it
+again. `CAVEATS`: another rule is broken, or one that applies could not be judged. Else `VALID`. Rules look at nothing
+but the run's own record, so a record is judged anew whenever it is read.
 
 What a run is judged by is read from outside its memory cap: counters of the cap and of the disk at every gate (after
 the preparation, at both ends of each epoch), what the page cache holds of its files, where its processes and threads

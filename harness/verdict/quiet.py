@@ -28,11 +28,11 @@ def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
     return _disk(record, context, QUIET)
 
 
-@rule("16", "disk_was_not_shared")
+@rule("16", "disk_was_not_shared", "SPOILT")
 def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     """Where others' reads keep the disk busy for a quarter of an epoch its time says nothing of the system.
 
-    Such a run is made again when the bench is called again.
+    Such a run is not used, which is no word against its system, and is made again when the bench is called again.
     """
     return _disk(record, context, SHARED)
 

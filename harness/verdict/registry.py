@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.context import RunContext, context_of
-from harness.record import Record, RuleOutcome, Verdict
+from harness.record import COUNTED, Record, RuleOutcome, Verdict
 
-Severity = Literal["INVALID", "CAVEATS"]
+Severity = Literal["INVALID", "SPOILT", "CAVEATS"]
+# Of the rules that are broken, the one that weighs most gives the verdict.
+_WEIGHT: tuple[Verdict, ...] = ("VALID", "CAVEATS", "SPOILT", "INVALID")
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ def rules() -> list[Rule]:
 
 
 def spoilt(record: Record) -> bool:
-    """Whether a finished run is INVALID for nothing but its moment, so that making it again may give a number."""
+    """Return whether a finished run does not count for nothing but its moment, so that it is worth making again."""
     broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok and outcome.known}
-    invalid = {entry.name for entry in _RULES if entry.severity == "INVALID"}
-    return record.status == "ok" and record.verdict == "INVALID" and broken & invalid <= OF_THE_MOMENT
+    weighty = {entry.name for entry in _RULES if entry.severity not in COUNTED}
+    return record.status == "ok" and record.verdict not in COUNTED and broken & weighty <= OF_THE_MOMENT
 
 
 def judged_anew(record: Record, unsealed: str) -> Record:
@@ -107,8 +109,9 @@ def judged_anew(record: Record, unsealed: str) -> Record:
 def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, list[RuleOutcome]]:
     """The verdict and what each rule that applies said, from the record's own evidence.
 
-    `INVALID` where a rule that invalidates is broken or the run failed, `CAVEATS` where another one is or one could not
-    be judged, else `VALID`.
+    `INVALID` where a rule that invalidates is broken or the run failed; else `SPOILT` where other programs took so much
+    of the machine that the run's times say nothing; else `CAVEATS` where another rule is broken or one could not be
+    judged; else `VALID`.
     """
     context = context or context_of(record)
     outcomes: list[RuleOutcome] = []
@@ -121,8 +124,6 @@ def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, l
             RuleOutcome(rule=entry.number, name=entry.name, ok=finding.ok, detail=finding.detail, known=finding.known)
         )
         if not finding.ok:
-            if entry.severity == "INVALID" and finding.known:
-                verdict = "INVALID"
-            elif verdict == "VALID":
-                verdict = "CAVEATS"
+            found: Verdict = entry.severity if finding.known else "CAVEATS"
+            verdict = max(verdict, found, key=_WEIGHT.index)
     return verdict, outcomes

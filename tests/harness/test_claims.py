@@ -208,9 +208,10 @@ def test_altered_records_change_the_verdict(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_ratio_is_of_comparable_runs_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])
+def test_the_ratio_is_of_comparable_runs_only(tmp_path: Path, verdict: str) -> None:
     fill(tmp_path)
-    save(tmp_path, made("pyg+", [9999.0], verdict="INVALID"))
+    save(tmp_path, made("pyg+", [9999.0], verdict=verdict))
     judged = judge_one("gd-01", load_evidence(tmp_path))
     assert judged.measured == pytest.approx(4.0)
     assert judged.interval_kind == "bootstrap95"

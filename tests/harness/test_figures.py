@@ -73,15 +73,16 @@ def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> No
     assert not drawn[0][1].equals(drawn[1][1])
 
 
-def test_an_invalid_run_is_never_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])
+def test_an_invalid_run_is_never_drawn(tmp_path: Path, verdict: str) -> None:
     keep_profile(tmp_path)
     for dim in (64, 128):
         save(tmp_path, make_record("gnndrive", [1.0], **at(dim)))
-        save(tmp_path, make_record("pyg+", [9.0], **at(dim), verdict="INVALID"))
+        save(tmp_path, make_record("pyg+", [9.0], **at(dim), verdict=verdict))
     result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
     table = pd.read_csv(result.files[2])
     assert set(table["system"]) == {"gnndrive"}
-    assert "invalid runs left out" in result.files[1].read_text()
+    assert "invalid or spoilt runs left out" in result.files[1].read_text()
 
 
 def test_out_of_memory_is_marked_and_not_a_number(tmp_path: Path) -> None:

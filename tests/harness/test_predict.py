@@ -106,9 +106,10 @@ def test_an_order_that_turned_round_is_told_and_noise_is_not() -> None:
     assert "1.10x" in str(found[0]) and "0.71x" in str(found[0])
 
 
-def test_failed_and_invalid_runs_are_not_compared() -> None:
+@pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])
+def test_failed_and_invalid_runs_are_not_compared(verdict: str) -> None:
     ended = make_record("in-memory", [], status="oom")
-    invalid = make_record("ginex", [9.0], verdict="INVALID")
+    invalid = make_record("ginex", [9.0], verdict=verdict)
     assert inversions([ended, invalid, _record("pyg+", 1.0, 99.0)]) == []  # type: ignore[list-item]
 
 

@@ -114,13 +114,14 @@ def test_hosts_devices_and_settings_are_split_never_averaged() -> None:
     assert [standing.system for standing in settings[0].standings] == ["gnndrive", "ginex"]
 
 
-def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out() -> None:
+@pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])
+def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out(verdict: str) -> None:
     records = [make_record("gnndrive", [1.0 + k, 2.0 + k], round=k) for k in (0, 1)]
-    records.append(make_record("pyg+", [0.001], verdict="INVALID"))
+    records.append(make_record("pyg+", [0.001], verdict=verdict))
     setting = settings_of(plain(*records))[0]
     assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0] and setting.invalid == 1
     story = told(*records).first
-    assert story is not None and "1 invalid run was left out." in story.notes
+    assert story is not None and "1 invalid or spoilt run was left out." in story.notes
     assert "No other system was measured" in story.sure
 
 

@@ -381,7 +381,7 @@ BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
     "nothing_was_slowed_on_purpose": (slowed, "INVALID"),
     "host_keeps_its_promises": (host_caveat, "CAVEATS"),
     "disk_was_quiet": (beside_a_scan, "CAVEATS"),
-    "disk_was_not_shared": (beside_many_scans, "INVALID"),
+    "disk_was_not_shared": (beside_many_scans, "SPOILT"),
     "processors_were_quiet": (beside_a_computation, "CAVEATS"),
     "worker_is_in_its_cap": (left_its_cap, "INVALID"),
     "limit_is_what_was_asked_for": (raised_its_cap, "INVALID"),
@@ -675,7 +675,7 @@ def test_a_run_is_spoilt_by_its_moment_alone(sound: Run) -> None:
 
     assert not judged()
     beside_many_scans(sound)
-    assert judged() and record.verdict == "INVALID"
+    assert judged() and record.verdict == "SPOILT"
     other_batches(sound)
     assert not judged() and record.verdict == "INVALID"
 

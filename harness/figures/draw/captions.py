@@ -52,7 +52,7 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     if extra:
         parts.append(extra)
     if group.invalid:
-        parts.append(f"{group.invalid} invalid runs left out")
+        parts.append(f"{group.invalid} invalid or spoilt runs left out")
     if group.elsewhere:
         parts.append(f"{group.elsewhere} run{'s' * (group.elsewhere != 1)} of other hosts or devices left out")
     bent = caveats(points)

@@ -59,7 +59,7 @@ const Report = (() => {
   }
 
   const badge = (text) => {
-    const tone = { VALID: "good", ok: "good", kept: "good", CAVEATS: "fair", INVALID: "bad", failed: "bad", bent: "bad", oom: "fair", timeout: "fair" }[text] || "";
+    const tone = { VALID: "good", ok: "good", kept: "good", CAVEATS: "fair", SPOILT: "fair", INVALID: "bad", failed: "bad", bent: "bad", oom: "fair", timeout: "fair" }[text] || "";
     return el("span", { class: `badge ${tone}` }, text);
   };
 

@@ -57,7 +57,7 @@
     const x = form.elements.x.value;
     const scale = form.elements.scale.value === "log" && !LINEAR.has(y) ? "log" : "linear";
     const words = x === "system" || x === "dataset" || x === "disk";
-    const valid = list.filter((run) => run.verdict !== "INVALID" && run.status === "ok" && run[y] !== null && across(run, x) !== null && (scale !== "log" || run[y] > 0));
+    const valid = list.filter((run) => ["VALID", "CAVEATS"].includes(run.verdict) && run.status === "ok" && run[y] !== null && across(run, x) !== null && (scale !== "log" || run[y] > 0));
     const panels = panelsOf(valid);
     const node = document.getElementById("chart-runs");
     const traces = [];
