@@ -56,9 +56,16 @@ def fio(
     in batches of a quarter of the depth, whichever a short try before the first round found faster.
     """
     job = FioJob(
-        file=path, block_bytes=block, depth=depth, pattern=pattern, seconds=seconds, ramp_seconds=RAMP_S,
-        engine=best_engine(), exact_latency=False, batch=_batch(path, block, depth) if pattern == "random" else 0,
-    )  # fmt: skip
+        file=path,
+        block_bytes=block,
+        depth=depth,
+        pattern=pattern,
+        seconds=seconds,
+        ramp_seconds=RAMP_S,
+        engine=best_engine(),
+        exact_latency=False,
+        batch=_batch(path, block, depth) if pattern == "random" else 0,
+    )
     result = _run(job)
     return {"iops": result.iops, "bytes_per_s": result.bytes_per_s}
 
@@ -87,9 +94,17 @@ def fio_write(folder: str | Path, total: int, *, depth: int, sync: bool) -> floa
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, total)
         job = FioJob(
-            file=path, block_bytes=1 << 20, depth=depth, pattern="sequential", write_percent=100, once=True, sync=sync,
-            seconds=max(60.0, total / 20e6), engine=best_engine(), exact_latency=False,
-        )  # fmt: skip
+            file=path,
+            block_bytes=1 << 20,
+            depth=depth,
+            pattern="sequential",
+            write_percent=100,
+            once=True,
+            sync=sync,
+            seconds=max(60.0, total / 20e6),
+            engine=best_engine(),
+            exact_latency=False,
+        )
         settle()
         result = _run(job)
         return result.bytes_read / result.seconds

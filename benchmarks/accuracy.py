@@ -46,24 +46,72 @@ def make(root: Path, graph: Path | None, expand: int) -> str:
     """The dataset's name; made once."""
     splits = ["--train-fraction", "0.3", "--test-fraction", "0.1"]
     if graph is None:
-        outcore(root, "data", "make", "generated", "--kind", "rmat", "--nodes", "100k", "--edges", "1.5M", "--dim",
-                "128", *splits)  # fmt: skip
+        outcore(
+            root,
+            "data",
+            "make",
+            "generated",
+            "--kind",
+            "rmat",
+            "--nodes",
+            "100k",
+            "--edges",
+            "1.5M",
+            "--dim",
+            "128",
+            *splits,
+        )
         return "generated"
     base, name = graph.stem, f"{graph.stem}-kronecker-{expand}"
     if not (root / "data" / base / "dataset.json").exists():
         outcore(root, "data", "import", base, str(graph), "--format", "npz", "--dim", "128")
-    outcore(root, "data", "make", name, "--kind", "kronecker", "--base", base, "--expand", str(expand), "--dim", "128",
-            *splits)  # fmt: skip
+    outcore(
+        root,
+        "data",
+        "make",
+        name,
+        "--kind",
+        "kronecker",
+        "--base",
+        base,
+        "--expand",
+        str(expand),
+        "--dim",
+        "128",
+        *splits,
+    )
     return name
 
 
 def train(root: Path, dataset: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
     memory = "none" if system == REFERENCE else options.memory
     return outcore(
-        root, "run", system, "--dataset", dataset, "--device", "cpu", "--memory", memory, "--batch-size",
-        str(options.batch_size), "--epochs", str(options.epochs), "--warmup", "1", "--model", options.model, "--fanout",
-        options.fanout, "--hidden", "64", "--test-nodes", "10000", "--disk-class", options.disk_class,
-    )  # fmt: skip
+        root,
+        "run",
+        system,
+        "--dataset",
+        dataset,
+        "--device",
+        "cpu",
+        "--memory",
+        memory,
+        "--batch-size",
+        str(options.batch_size),
+        "--epochs",
+        str(options.epochs),
+        "--warmup",
+        "1",
+        "--model",
+        options.model,
+        "--fanout",
+        options.fanout,
+        "--hidden",
+        "64",
+        "--test-nodes",
+        "10000",
+        "--disk-class",
+        options.disk_class,
+    )
 
 
 def test_of(record: dict[str, Any]) -> float:

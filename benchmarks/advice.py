@@ -46,8 +46,12 @@ def main() -> int:
         if not (path / "dataset.json").is_file():
             print(f"{first.config.dataset.name}: not under {chosen.data_root}, left out")
             continue
-        found = advise(setting(first, path), build.disk_profile(first.disk["limited"]), batches=chosen.batches,
-                       systems=sorted(times))  # fmt: skip
+        found = advise(
+            setting(first, path),
+            build.disk_profile(first.disk["limited"]),
+            batches=chosen.batches,
+            systems=sorted(times),
+        )
         predicted = {entry.system: entry for entry in found.ranked}
         for system in sorted(times.keys() & predicted.keys()):
             measured = statistics.median(epoch.seconds for record in records[system] for epoch in record.measured)
@@ -59,12 +63,17 @@ def main() -> int:
         best = min(times, key=lambda system: times[system])
         holds = times[able[0]] <= WITHIN * times[best]
         good += holds
-        print(f"{'ok  ' if holds else 'MISS'} {name(first)}: advised {able[0]} {times[able[0]]:.2f} s, "
-              f"best {best} {times[best]:.2f} s of {len(times)}", flush=True)  # fmt: skip
+        print(
+            f"{'ok  ' if holds else 'MISS'} {name(first)}: advised {able[0]} {times[able[0]]:.2f} s, "
+            f"best {best} {times[best]:.2f} s of {len(times)}",
+            flush=True,
+        )
     print()
     for system, found_ratios in sorted(ratios.items()):
-        print(f"{system:<14} predicted / measured epoch: median {statistics.median(found_ratios):.2f}, "
-              f"{min(found_ratios):.2f} to {max(found_ratios):.2f} in {len(found_ratios)} settings")  # fmt: skip
+        print(
+            f"{system:<14} predicted / measured epoch: median {statistics.median(found_ratios):.2f}, "
+            f"{min(found_ratios):.2f} to {max(found_ratios):.2f} in {len(found_ratios)} settings"
+        )
     print(f"advised system within 10 % of the best in {good} of {judged} settings")
     return 0 if judged >= chosen.least and good >= SHARE * judged else 1
 
@@ -106,9 +115,13 @@ def setting(record: Record, path: Path) -> Setting:
     budget = record.memory.budget_bytes
     assert budget is not None
     return Setting(
-        build.workload_of(config, Dataset.open(path)), config.device, config.device_memory_bytes, budget,
-        config.epochs, config.cores or len(os.sched_getaffinity(0)),
-    )  # fmt: skip
+        build.workload_of(config, Dataset.open(path)),
+        config.device,
+        config.device_memory_bytes,
+        budget,
+        config.epochs,
+        config.cores or len(os.sched_getaffinity(0)),
+    )
 
 
 def name(record: Record) -> str:

@@ -63,9 +63,12 @@ def main() -> int:
             before, peak = resident(), 0
             start = time.perf_counter()
             plan = ChangesetPlan(
-                reader.nodes, reader.index.num_nodes, num_nodes=options.nodes,
-                capacity=int(options.capacity * options.nodes), threads=options.threads,
-            )  # fmt: skip
+                reader.nodes,
+                reader.index.num_nodes,
+                num_nodes=options.nodes,
+                capacity=int(options.capacity * options.nodes),
+                threads=options.threads,
+            )
             plan.look_ahead()
             looked = time.perf_counter() - start
             hits = 0

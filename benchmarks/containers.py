@@ -61,9 +61,20 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
     if dataset is None:
         environment["OUTCORE_DATA"], dataset = str(root / "data"), "small"
         _outcore(
-            environment, "data", "make", "small", "--kind", "kronecker", "--nodes", "200k", "--edges", "4M",
-            "--dim", "128", "-q",
-        )  # fmt: skip
+            environment,
+            "data",
+            "make",
+            "small",
+            "--kind",
+            "kronecker",
+            "--nodes",
+            "200k",
+            "--edges",
+            "4M",
+            "--dim",
+            "128",
+            "-q",
+        )
 
     for side in SIDES:
         # Pages that one of the two has read would serve the other's run, too.
@@ -75,10 +86,25 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
         folders = {"OUTCORE_RESULTS": SIDES[inside] + "/results", "OUTCORE_DATA": SIDES[(number + inside) % 2]}
         more = {name: str(root / folder) for name, folder in folders.items()} | ({VARIABLE: turns} if turns else {})
         said = _outcore(
-            {**environment, **more}, "run", system, "--dataset", dataset, "--fanout", arguments.fanout,
-            "--batch-size", arguments.batch_size, "--memory", arguments.memory, "--epochs", str(arguments.epochs),
-            "--isolation", isolation, "--disk-class", arguments.disk_class, "--json",
-        )  # fmt: skip
+            {**environment, **more},
+            "run",
+            system,
+            "--dataset",
+            dataset,
+            "--fanout",
+            arguments.fanout,
+            "--batch-size",
+            arguments.batch_size,
+            "--memory",
+            arguments.memory,
+            "--epochs",
+            str(arguments.epochs),
+            "--isolation",
+            isolation,
+            "--disk-class",
+            arguments.disk_class,
+            "--json",
+        )
         found: dict[str, Any] = json.loads(said)
         if found["status"] != "ok":
             sys.exit(f"{system} under {isolation}: {found['status']}, {found['reason']}")
@@ -98,7 +124,7 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
                 f"round {number}: {system:10} docker {_epoch_s(inside):.3f} s, {arguments.against} "
                 f"{_epoch_s(outside):.3f} s, epochs beside each other {_ratio(inside, outside):.3f}",
                 flush=True,
-            )  # fmt: skip
+            )
         good.append(_judge(system, pairs, later))
     return 0 if all(good) else 1
 

@@ -47,10 +47,27 @@ def run(system: str, disk: str, seed: int, root: Path) -> dict[str, object]:
     """One run's record."""
     chosen = [word for option in TARGETS[system][1] for word in ("-o", option)]
     return outcore(
-        "run", system, "--dataset", "long" if system in LONG else "g", "--memory", "+64MiB",
-        "--device", "emulated:null", "--device-memory", "32MiB",
-        "--batch-size", "50", "--epochs", "2", "--disk-class", disk, *chosen, "--seed", str(seed), root=root,
-    )  # fmt: skip
+        "run",
+        system,
+        "--dataset",
+        "long" if system in LONG else "g",
+        "--memory",
+        "+64MiB",
+        "--device",
+        "emulated:null",
+        "--device-memory",
+        "32MiB",
+        "--batch-size",
+        "50",
+        "--epochs",
+        "2",
+        "--disk-class",
+        disk,
+        *chosen,
+        "--seed",
+        str(seed),
+        root=root,
+    )
 
 
 def main() -> int:
@@ -69,8 +86,22 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         root = Path(name)
         for dataset in sorted({"long" if system in LONG else "g" for system in systems}):
-            outcore("data", "make", dataset, "--kind", "kronecker", "--nodes", "2M", "--edges", "40M", "--dim", "128",
-                    "--train-fraction", FRACTIONS[dataset], root=root)  # fmt: skip
+            outcore(
+                "data",
+                "make",
+                dataset,
+                "--kind",
+                "kronecker",
+                "--nodes",
+                "2M",
+                "--edges",
+                "40M",
+                "--dim",
+                "128",
+                "--train-fraction",
+                FRACTIONS[dataset],
+                root=root,
+            )
         print(
             f"{'system':10} {'disk':14} {'round':>5} {'efficiency':>10} {'extract s':>9} {'epoch s':>8}  verdict, class"
         )

@@ -49,11 +49,25 @@ def measure(root: Path, systems: list[str], runs: int) -> int:
         for system in systems:
             record = json.loads(
                 outcore(
-                    "run", system, "--dataset", "small", "--fanout", "10,10", "--batch-size", "50",
-                    "--max-batches", "5", "--epochs", "2", "--device", "emulated:null",
-                    "--device-memory", "16MiB", "--json",
+                    "run",
+                    system,
+                    "--dataset",
+                    "small",
+                    "--fanout",
+                    "10,10",
+                    "--batch-size",
+                    "50",
+                    "--max-batches",
+                    "5",
+                    "--epochs",
+                    "2",
+                    "--device",
+                    "emulated:null",
+                    "--device-memory",
+                    "16MiB",
+                    "--json",
                 )
-            )  # fmt: skip
+            )
             seconds = record["overhead"]["first_batch_s"]
             all_samples.append(seconds)
             print(f"{system:10} {seconds:.2f} s to the first batch, whole run {record['duration_s']:.1f} s", flush=True)

@@ -42,11 +42,29 @@ def run(system: str, chosen: argparse.Namespace, seed: int, environment: dict[st
     """One run's record."""
     options = [word for option in OPTIONS.get(system, []) for word in ("-o", option)]
     return outcore(
-        "run", system, "--dataset", chosen.dataset, "--memory", chosen.memory, "--device", chosen.device,
-        "--device-memory", "32MiB", "--batch-size", str(chosen.batch_size), "--max-batches", str(chosen.max_batches),
-        "--epochs", str(chosen.epochs), "--disk-class", chosen.disk_class, "--seed", str(seed), *options,
+        "run",
+        system,
+        "--dataset",
+        chosen.dataset,
+        "--memory",
+        chosen.memory,
+        "--device",
+        chosen.device,
+        "--device-memory",
+        "32MiB",
+        "--batch-size",
+        str(chosen.batch_size),
+        "--max-batches",
+        str(chosen.max_batches),
+        "--epochs",
+        str(chosen.epochs),
+        "--disk-class",
+        chosen.disk_class,
+        "--seed",
+        str(seed),
+        *options,
         environment=environment,
-    )  # fmt: skip
+    )
 
 
 def shown(system: str, number: int, record: dict[str, Any]) -> float | None:
@@ -97,8 +115,20 @@ def main() -> int:
             "OUTCORE_RESULTS": str(chosen.results or Path(name) / "results"),
         }
         if chosen.data is None:
-            outcore("data", "make", chosen.dataset, "--kind", "kronecker", "--nodes", "2M", "--edges", "40M", "--dim",
-                    "128", environment=environment)  # fmt: skip
+            outcore(
+                "data",
+                "make",
+                chosen.dataset,
+                "--kind",
+                "kronecker",
+                "--nodes",
+                "2M",
+                "--edges",
+                "40M",
+                "--dim",
+                "128",
+                environment=environment,
+            )
         for number in range(chosen.rounds):
             for system in systems:
                 epoch = shown(system, number, run(system, chosen, number, environment))

@@ -57,7 +57,7 @@ Block = dict[tuple[str, str], RunSample]  # (system, level as text; "0" and "0b"
 
 def collect(
     root: Path, data_root: Path, seconds: float, systems: list[str], epochs: int, levels: list[str], most: int
-) -> None:  # fmt: skip
+) -> None:
     """Make blocks until the time is up; each is written when it is whole."""
     from harness.datasets import ensure, recipes_of
     from harness.experiment import cells, load_experiment, resolve
@@ -241,9 +241,15 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
         table.writeheader()
         table.writerows(rows)
     keep_proof(
-        results, host=host_fingerprint(describe(root)), systems=systems, blocks=len(blocks), trials=TRIALS,
-        budget_s=budget_s, curve=rows, promises=promises,
-    )  # fmt: skip
+        results,
+        host=host_fingerprint(describe(root)),
+        systems=systems,
+        blocks=len(blocks),
+        trials=TRIALS,
+        budget_s=budget_s,
+        curve=rows,
+        promises=promises,
+    )
     (figure,) = render(chosen("outcore-gate"), load_evidence(results), results / "figures")
     print(f"\n{root / 'gate-proof.csv'}, {figure.files[0] if figure.files else figure.reason}")
     return 0 if all(promise.kept for promise in promises) else 1
@@ -302,9 +308,7 @@ def main() -> int:
     if options.do == "collect":
         systems = [name.strip() for name in options.systems.split(",")]
         levels = [name.strip() for name in options.levels.split(",")]
-        collect(
-            options.root, options.data_root, options.seconds, systems, options.epochs, levels, options.blocks
-        )  # fmt: skip
+        collect(options.root, options.data_root, options.seconds, systems, options.epochs, levels, options.blocks)
         return 0
     return judge(options.root, options.results or options.root / "results", options.budget, options.pairs)
 

@@ -105,10 +105,7 @@ def main() -> None:
         print(f"kronecker, {options.edges:,} edges, {total / 1e9:.2f} GB, bytes/s:")
         rates = interleave(
             options.rounds,
-            {
-                "outcore kronecker": ours,
-                "fio write": lambda: fio_write(options.folder, total, depth=8, sync=True),
-            },
+            {"outcore kronecker": ours, "fio write": lambda: fio_write(options.folder, total, depth=8, sync=True)},
         )
         reached &= verdict("kronecker over fio", rates["outcore kronecker"] / rates["fio write"], 0.7)
         reached &= verdict("1 GiB over peak memory", GIB / max(peaks), 1.0)

@@ -64,11 +64,18 @@ def settings_of(draw: random.Random, number: int) -> dict[str, Any]:
     """One run's settings, drawn at random."""
     device, memory = draw.choice(DEVICES)
     return {
-        "dataset": "g", "memory": draw.choice(MEMORY), "batch_size": draw.choice([20, 50, 100]), "device": device,
-        "device_memory": memory, "fanout": draw.choice([[10, 10], [5, 5, 5], [15, 10]]),
-        "max_batches": draw.choice([10, 20, 40]), "epochs": 2, "hidden": 16, "disk_class": draw.choice(CLASSES),
+        "dataset": "g",
+        "memory": draw.choice(MEMORY),
+        "batch_size": draw.choice([20, 50, 100]),
+        "device": device,
+        "device_memory": memory,
+        "fanout": draw.choice([[10, 10], [5, 5, 5], [15, 10]]),
+        "max_batches": draw.choice([10, 20, 40]),
+        "epochs": 2,
+        "hidden": 16,
+        "disk_class": draw.choice(CLASSES),
         "seed": number % SEEDS,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

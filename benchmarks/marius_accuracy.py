@@ -38,8 +38,10 @@ _EVALUATION = 60_000  # the epoch that names the draws of evaluation: no trainin
 def outcore(root: Path, *arguments: str) -> None:
     subprocess.run(
         [sys.executable, "-c", "from harness.cli import main; main()", *arguments, "--json"],
-        env={**os.environ, "OUTCORE_DATA": str(root / "data")}, check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        env={**os.environ, "OUTCORE_DATA": str(root / "data")},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def make(root: Path, args: argparse.Namespace) -> Dataset:
@@ -129,8 +131,10 @@ def main() -> int:
             )
         exact = means["all"] == means["in-memory"]
         lower = statistics.mean(means["small"]) < statistics.mean(means["in-memory"])
-        print(f"\nall partitions buffered: {'exactly in-memory' if exact else 'NOT in-memory'}; "
-              f"small buffer: {'lower' if lower else 'NOT lower'}")  # fmt: skip
+        print(
+            f"\nall partitions buffered: {'exactly in-memory' if exact else 'NOT in-memory'}; "
+            f"small buffer: {'lower' if lower else 'NOT lower'}"
+        )
     return 0 if exact and lower else 1
 
 

@@ -51,21 +51,31 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as name:
         root = Path(name)
         made = [
-            "data", "make", "g", "--kind", "kronecker", "--edges", args.edges, "--dim", args.dim,
-            "--train-fraction", "0.01", *(["--base", args.base, "--expand", args.expand] if args.base else []),
+            "data",
+            "make",
+            "g",
+            "--kind",
+            "kronecker",
+            "--edges",
+            args.edges,
+            "--dim",
+            args.dim,
+            "--train-fraction",
+            "0.01",
+            *(["--base", args.base, "--expand", args.expand] if args.base else []),
             *(["--nodes", args.nodes] if not args.base else []),
-        ]  # fmt: skip
+        ]
         subprocess.run(
             [sys.executable, "-c", "from harness.cli import main; main()", *made, "--json"],
-            env={**os.environ, "OUTCORE_DATA": str(root / "data")}, check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            env={**os.environ, "OUTCORE_DATA": str(root / "data")},
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         dataset = Dataset.open(root / "data" / "g")
         workload = Workload(dataset, SamplerSpec(fanout=(5,), batch_size=50, max_batches=4), ModelSpec(layers=1))
         chosen = SYSTEM.info.options.model_validate(
-            {
-                "partitions": args.partitions, "buffer": args.buffer, "ordering": "rotation", "io_depth": args.depth,
-            }
-        )  # fmt: skip
+            {"partitions": args.partitions, "buffer": args.buffer, "ordering": "rotation", "io_depth": args.depth}
+        )
 
         def make(budget: int | None, number: int) -> SYSTEM:
             place = root / f"artefacts-{number}"
@@ -74,7 +84,7 @@ def main() -> int:
 
         whole = fio(
             dataset.file("features"), pattern="sequential", block=REQUEST, depth=args.depth, seconds=args.seconds
-        )["bytes_per_s"]  # fmt: skip
+        )["bytes_per_s"]
         slowest = 1e9
         for number, budget in enumerate(args.memory):
             rates = []

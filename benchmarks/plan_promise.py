@@ -32,8 +32,14 @@ from workloads.units import format_bytes
 
 MIB = 1 << 20
 SETTINGS: dict[str, Any] = {
-    "fanout": [10, 10], "batch_size": 100, "max_batches": 30, "epochs": 2, "warmup": 1, "hidden": 16, "timeout": "180s",
-}  # fmt: skip
+    "fanout": [10, 10],
+    "batch_size": 100,
+    "max_batches": 30,
+    "epochs": 2,
+    "warmup": 1,
+    "hidden": 16,
+    "timeout": "180s",
+}
 
 
 @dataclass(frozen=True)
@@ -153,9 +159,13 @@ def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int 
 
         scratch = series.scratch_root / "plan-promise"
         runtime = Runtime(
-            accelerator, build.disk_profile(series.disk_plain(config)), series.artefacts(config.system), scratch,
-            len(os.sched_getaffinity(0)), epochs=config.epochs,
-        )  # fmt: skip
+            accelerator,
+            build.disk_profile(series.disk_plain(config)),
+            series.artefacts(config.system),
+            scratch,
+            len(os.sched_getaffinity(0)),
+            epochs=config.epochs,
+        )
         options = system_class.info.options.model_validate(config.options)
         system = system_class(
             workload, runtime, MemoryBudget(budget - reserve_bytes(budget), device_bytes), options, StageClock()
@@ -226,9 +236,12 @@ def main() -> int:
                     outcome = judged(record)
                     broken += outcome.startswith("BROKEN")
                     told = {
-                        "budget": budget, "planned": planned, "held": max(0, held), "floor": memory.floor_bytes,
+                        "budget": budget,
+                        "planned": planned,
+                        "held": max(0, held),
+                        "floor": memory.floor_bytes,
                         "training": memory.training_bytes,
-                    }  # fmt: skip
+                    }
                     numbers = ", ".join(f"{word} {format_bytes(value)}" for word, value in told.items())
                     print(
                         f"{shape_name:22} {name:14} {numbers}, {time.monotonic() - began:.0f} s: {outcome}", flush=True

@@ -82,9 +82,14 @@ def main() -> int:
     chosen = parser.parse_args()
     profile = device_of(chosen.drive, Path("results")).profile
     settings = RunSettings(
-        memory=chosen.memory, fanout=[20, 15, 10], batch_size=1024, device="emulated:a10g", device_memory="16GiB",
-        warmup=0, epochs=1,
-    )  # fmt: skip
+        memory=chosen.memory,
+        fanout=[20, 15, 10],
+        batch_size=1024,
+        device="emulated:a10g",
+        device_memory="16GiB",
+        warmup=0,
+        epochs=1,
+    )
     print(
         f"predictions: {chosen.drive}, {chosen.memory} of the features in memory, {chosen.batches} mini-batches sampled"
     )
@@ -104,9 +109,15 @@ def main() -> int:
     systems, options, sound = list(PUBLISHED_GB), OPTIONS, True
     while systems:
         found, _ = advise_published(
-            graph, settings, profile, epochs=chosen.epochs, batches=chosen.batches, cores=chosen.cores,
-            systems=systems, options=options,
-        )  # fmt: skip
+            graph,
+            settings,
+            profile,
+            epochs=chosen.epochs,
+            batches=chosen.batches,
+            cores=chosen.cores,
+            systems=systems,
+            options=options,
+        )
         sound &= beside_published(found, chosen.within)
         refused = [entry.system for entry in found.refused]
         if refused == systems:  # with every option that there is to leave out

@@ -77,14 +77,25 @@ def child(folder: str, budget: int | None) -> None:
     facts = PageRankFacts()
     start, used = time.perf_counter(), time.process_time()
     scores = reverse_pagerank(
-        workload_of(Dataset.open(folder)), weighted=True, iterations=ITERATIONS, budget_bytes=budget, threads=THREADS,
+        workload_of(Dataset.open(folder)),
+        weighted=True,
+        iterations=ITERATIONS,
+        budget_bytes=budget,
+        threads=THREADS,
         facts=facts,
-    )  # fmt: skip
+    )
     seconds, used = time.perf_counter() - start, time.process_time() - used
-    print(json.dumps({
-        "seconds": seconds, "cpu": used, "digest": digest(scores), "held": facts.held_edges,
-        "bytes_read": facts.reads.bytes_read,
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "cpu": used,
+                "digest": digest(scores),
+                "held": facts.held_edges,
+                "bytes_read": facts.reads.bytes_read,
+            }
+        )
+    )
 
 
 def command(dataset: Dataset, budget: int | None) -> list[str]:

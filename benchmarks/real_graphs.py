@@ -36,8 +36,18 @@ SETTINGS = {
     "notredame-kronecker": ("400", "+56MiB", "36MiB"),
     "notredame-fractal": ("400", "+44MiB", "17MiB"),
 }
-RUN = ["--device", "emulated:a10g", "--disk-class", "aws-nvme/16", "--max-batches", "40", "--epochs", "3",
-       "--warmup", "1"]  # fmt: skip
+RUN = [
+    "--device",
+    "emulated:a10g",
+    "--disk-class",
+    "aws-nvme/16",
+    "--max-batches",
+    "40",
+    "--epochs",
+    "3",
+    "--warmup",
+    "1",
+]
 SYSTEMS = [["pyg+"], ["gnndrive", "-o", "extractors=2"], ["in-memory"], ["in-memory", "--memory", "none"]]
 
 
@@ -71,8 +81,22 @@ def make(root: Path, graphs: Path) -> list[str]:
             outcore(root, "data", "import", base, str(find(graphs, file)), "--format", kind, "--dim", "128")
         for expansion in ("kronecker", "fractal"):
             name = f"{base}-{expansion}"
-            outcore(root, "data", "make", name, "--kind", expansion, "--base", base, "--expand", str(expand),
-                    "--dim", "128", "--train-fraction", train)  # fmt: skip
+            outcore(
+                root,
+                "data",
+                "make",
+                name,
+                "--kind",
+                expansion,
+                "--base",
+                base,
+                "--expand",
+                str(expand),
+                "--dim",
+                "128",
+                "--train-fraction",
+                train,
+            )
             names.append(name)
     return names
 
@@ -93,8 +117,10 @@ def describe(root: Path, names: list[str]) -> None:
 
 def compare(root: Path, names: list[str], rounds: int) -> bool:
     sound = True
-    print("\n| dataset | system | memory | status | verdict | class | W/memory | epoch s (range) | device MiB "
-          "| requests | rows | hits | misses | amplification | engine | distance |")  # fmt: skip
+    print(
+        "\n| dataset | system | memory | status | verdict | class | W/memory | epoch s (range) | device MiB "
+        "| requests | rows | hits | misses | amplification | engine | distance |"
+    )
     print("| --- | --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name in names:
         records: dict[str, list[dict[str, Any]]] = {}
@@ -123,8 +149,15 @@ def row(name: str, runs: list[dict[str, Any]]) -> str:
     measured = [epoch for run in runs for epoch in run["epochs"] if not epoch["warmup"]]
     seconds = [epoch["seconds"] for epoch in measured]
     ratio = last["summary"]["working_set_over_budget"]
-    cells = [name, last["system"], last["config"]["memory"], last["status"], last["verdict"], str(last["class"]),
-             "–" if ratio is None else f"{ratio:.2f}"]  # fmt: skip
+    cells = [
+        name,
+        last["system"],
+        last["config"]["memory"],
+        last["status"],
+        last["verdict"],
+        str(last["class"]),
+        "–" if ratio is None else f"{ratio:.2f}",
+    ]
     if not measured or last["status"] != "ok":
         return "| " + " | ".join([*cells, *["–"] * 9]) + " |"
     counters = [epoch["counters"] for epoch in measured]
@@ -136,17 +169,37 @@ def row(name: str, runs: list[dict[str, Any]]) -> str:
         f"{statistics.median(c['rows'] for c in counters):,.0f}",
         f"{statistics.median(sum(c['hits'].values()) for c in counters):,.0f}",
         f"{statistics.median(c['misses'] for c in counters):,.0f}",
-        *["–" if value is None else f"{value:.2f}" for value in (
-            amplification, last["summary"]["engine_efficiency"], last["summary"]["distance_to_limit"])],
-    ]  # fmt: skip
+        *[
+            "–" if value is None else f"{value:.2f}"
+            for value in (amplification, last["summary"]["engine_efficiency"], last["summary"]["distance_to_limit"])
+        ],
+    ]
     return "| " + " | ".join(cells) + " |"
 
 
 def accuracy(root: Path, name: str) -> bool:
     """Train on the processor through gnndrive under a cap; the accuracy of the last epoch's unseen batches."""
-    record = outcore(root, "run", "gnndrive", "--dataset", name, "--device", "cpu", "--memory", "+256MiB",
-                     "--batch-size", "100", "--epochs", "3", "--fanout", "10,5", "--hidden", "64",
-                     "-o", "extractors=2")  # fmt: skip
+    record = outcore(
+        root,
+        "run",
+        "gnndrive",
+        "--dataset",
+        name,
+        "--device",
+        "cpu",
+        "--memory",
+        "+256MiB",
+        "--batch-size",
+        "100",
+        "--epochs",
+        "3",
+        "--fanout",
+        "10,5",
+        "--hidden",
+        "64",
+        "-o",
+        "extractors=2",
+    )
     test = evaluate(root, name)
     labels = np.load(root / "data" / name / "labels.npy", mmap_mode="r")
     majority = np.bincount(np.asarray(labels)).max() / len(labels)

@@ -54,61 +54,119 @@ def record(number: int, cell: tuple[Any, ...], rng: np.random.Generator) -> Reco
     """One record, as large as a real one."""
     round_, model, dim, memory, batch, stages, system = cell
     dataset = DatasetConfig(
-        name=f"kron-2m-d{dim}", fingerprint=f"f{dim}", num_nodes=2_000_000, num_edges=40_000_000, dim=dim,
-        dtype="float32", num_classes=16, train_nodes=20_000,
-    )  # fmt: skip
+        name=f"kron-2m-d{dim}",
+        fingerprint=f"f{dim}",
+        num_nodes=2_000_000,
+        num_edges=40_000_000,
+        dim=dim,
+        dtype="float32",
+        num_classes=16,
+        train_nodes=20_000,
+    )
     config = RunConfig(
-        system=system, dataset=dataset, model=model, batch_size=batch, max_batches=80, memory=f"+{memory}MiB",
-        device="emulated:a10g", device_memory_bytes=2**25, isolation="cgroup1", disk_class="aws-nvme/16",
-        stages=stages, round=round_, experiment="quick", options={f"option_{k}": k for k in range(8)},
-    )  # fmt: skip
+        system=system,
+        dataset=dataset,
+        model=model,
+        batch_size=batch,
+        max_batches=80,
+        memory=f"+{memory}MiB",
+        device="emulated:a10g",
+        device_memory_bytes=2**25,
+        isolation="cgroup1",
+        disk_class="aws-nvme/16",
+        stages=stages,
+        round=round_,
+        experiment="quick",
+        options={f"option_{k}": k for k in range(8)},
+    )
     seconds = SYSTEMS[system] * (dim / 128) ** 0.5 * (64 / memory) ** 0.3 * rng.lognormal(0, 0.03, 3)
     ended: Status = "oom" if system == "in-memory" and memory < 128 else "ok"
     epochs = [
         EpochRecord(
-            epoch=k, warmup=k == 0, seconds=float(value), start_s=float(seconds[:k].sum()), batches=80,
-            digest=f"xxh3:{k:016x}", feature_digest=f"xxh3:{k:016x}",
+            epoch=k,
+            warmup=k == 0,
+            seconds=float(value),
+            start_s=float(seconds[:k].sum()),
+            batches=80,
+            digest=f"xxh3:{k:016x}",
+            feature_digest=f"xxh3:{k:016x}",
             stages_s={stage: float(value * share) for stage, share in SHARES.items()}
             | ({"inspect": 1.0, "switch": 0.2, "cache_update": 0.1} if system == "ginex" else {}),
-            device_bytes=int(value * 1.5e8), device_requests=int(value * 3e4), diskstats_bytes=int(value * 1.5e8),
-            counters={"rows": 400_000, "hits": {"device": 1000, "host": 90_000}, "misses": 300_000,
-                      "io_requests": 290_000, "bytes_read": int(value * 1.4e8), "bytes_useful": int(value * 1.3e8),
-                      "requests_by_size": {"512": 280_000, "4096": 10_000}, "queue_depth": 256},
+            device_bytes=int(value * 1.5e8),
+            device_requests=int(value * 3e4),
+            diskstats_bytes=int(value * 1.5e8),
+            counters={
+                "rows": 400_000,
+                "hits": {"device": 1000, "host": 90_000},
+                "misses": 300_000,
+                "io_requests": 290_000,
+                "bytes_read": int(value * 1.4e8),
+                "bytes_useful": int(value * 1.3e8),
+                "requests_by_size": {"512": 280_000, "4096": 10_000},
+                "queue_depth": 256,
+            },
         )
         for k, value in enumerate(seconds if ended == "ok" else [])
-    ]  # fmt: skip
+    ]
     points = [
         {"block_bytes": b, "depth": 64, "iops": i, "bytes_per_s": b * i, "pattern": "random"}
         for b, i in ((512, 39_000.0), (4096, 39_000.0), (65536, 2_900.0))
     ]
     rules = [
         RuleOutcome(
-            rule=str(k), name=f"rule_number_{k}_holds", ok=k != 9 or number % 7 > 0,
+            rule=str(k),
+            name=f"rule_number_{k}_holds",
+            ok=k != 9 or number % 7 > 0,
             detail=f"peak {rng.integers(10**9)} B of the cap",
         )
         for k in range(1, 25)
-    ]  # fmt: skip
+    ]
     environment = {
-        "code": {"commit": "0" * 40, "dirty": False}, "versions": {f"package{k}": f"1.{k}.0" for k in range(14)},
-        "cpu": {"model": "one", "usable": 2 + 62 * (number % 11 == 0)}, "memory": {"total_bytes": 2**34},
-        "kernel": {"release": "6.1", "psi": True, "swappiness": "60"}, "cgroup": "hybrid",
+        "code": {"commit": "0" * 40, "dirty": False},
+        "versions": {f"package{k}": f"1.{k}.0" for k in range(14)},
+        "cpu": {"model": "one", "usable": 2 + 62 * (number % 11 == 0)},
+        "memory": {"total_bytes": 2**34},
+        "kernel": {"release": "6.1", "psi": True, "swappiness": "60"},
+        "cgroup": "hybrid",
         "disk": {"model": "nvme", "file_system": "ext4", "size_bytes": 10**12, "scheduler": "none"},
-    }  # fmt: skip
+    }
     measured = [epoch.seconds for epoch in epochs if not epoch.warmup]
     record = Record(
-        run_id=f"20260101-{number:06d}-{system}-r{round_}", config_hash=config.config_hash, system=system, status=ended,
-        verdict="INVALID" if number % 97 == 0 else "CAVEATS" if number % 7 == 0 else "VALID", verdict_rules=rules,
-        started_at="2026-01-01T00:00:00Z", duration_s=70.0, config=config, environment=environment, epochs=epochs,
-        memory=Memory(cap_bytes=2**28, floor_bytes=2**27, budget_bytes=memory * 2**20, peak_bytes=2**28, plan=[
-            PlannedBuffer(name=f"buffer {k}", bytes=int(rng.integers(2**24))) for k in range(8)]),
+        run_id=f"20260101-{number:06d}-{system}-r{round_}",
+        config_hash=config.config_hash,
+        system=system,
+        status=ended,
+        verdict="INVALID" if number % 97 == 0 else "CAVEATS" if number % 7 == 0 else "VALID",
+        verdict_rules=rules,
+        started_at="2026-01-01T00:00:00Z",
+        duration_s=70.0,
+        config=config,
+        environment=environment,
+        epochs=epochs,
+        memory=Memory(
+            cap_bytes=2**28,
+            floor_bytes=2**27,
+            budget_bytes=memory * 2**20,
+            peak_bytes=2**28,
+            plan=[PlannedBuffer(name=f"buffer {k}", bytes=int(rng.integers(2**24))) for k in range(8)],
+        ),
         summary=Summary(
-            epoch_s=spread(measured) if measured else None, stages_s=epochs[-1].stages_s if epochs else {},
-            read_amplification=2.0, accelerator_utilisation=0.2, storage_efficiency=0.2, engine_efficiency=0.9,
-            distance_to_limit=0.4, predicted_s=20.0, working_set_bytes=2**28, working_set_over_budget=2.4,
-            extra={"limit_s": 5.0, "engine_efficiency_from": "own requests over extract time"}),
-        disk={"limited": {"points": points}, "bare": {"points": points}}, overhead={"calibrate_s": 1.0, "evict_s": 0.1},
+            epoch_s=spread(measured) if measured else None,
+            stages_s=epochs[-1].stages_s if epochs else {},
+            read_amplification=2.0,
+            accelerator_utilisation=0.2,
+            storage_efficiency=0.2,
+            engine_efficiency=0.9,
+            distance_to_limit=0.4,
+            predicted_s=20.0,
+            working_set_bytes=2**28,
+            working_set_over_budget=2.4,
+            extra={"limit_s": 5.0, "engine_efficiency_from": "own requests over extract time"},
+        ),
+        disk={"limited": {"points": points}, "bare": {"points": points}},
+        overhead={"calibrate_s": 1.0, "evict_s": 0.1},
         notes={"io": "io_uring registered"},
-    )  # fmt: skip
+    )
     record.class_ = "storage-bound"
     return record
 
@@ -171,9 +229,11 @@ def measure(root: Path) -> dict[str, Any]:
     if status:
         raise SystemExit(f"the report ended with status {status}")
     return {
-        **told, "seconds": time.perf_counter() - begin, "cpu_s": usage.ru_utime + usage.ru_stime,
+        **told,
+        "seconds": time.perf_counter() - begin,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
         "peak_bytes": usage.ru_maxrss * 1024,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

@@ -175,9 +175,20 @@ def measure(step: str, folder: Path, nodes: int, edges: int, cap_bytes: int) -> 
         if path.is_file():
             evict(path)
     command = [
-        sys.executable, "-m", "benchmarks.scaling", "--child", step, "--folder", str(folder),
-        "--nodes", str(nodes), "--edges", str(edges), "--cap", str(cap_bytes),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "benchmarks.scaling",
+        "--child",
+        step,
+        "--folder",
+        str(folder),
+        "--nodes",
+        str(nodes),
+        "--edges",
+        str(edges),
+        "--cap",
+        str(cap_bytes),
+    ]
     limits = Limits(memory_bytes=cap_bytes)
     with select().backend.create(f"scaling-{step}-{os.getpid()}", limits) as cap, watched(cap) as seen:
         process = subprocess.Popen(
@@ -200,11 +211,34 @@ def epoch(system: str, folder: Path, cap: str) -> dict[str, Any]:
     """A run of two epochs under the cap, the first a warm-up."""
     options = [word for option in OPTIONS.get(system, []) for word in ("-o", option)]
     command = [
-        sys.executable, "-c", "from harness.cli import main; main()", "run", system, "--dataset", "graph",
-        "--memory", cap, "--device", "emulated:null", "--device-memory", "64MiB", "--batch-size", str(BATCH_SIZE),
-        "--max-batches", str(BATCHES), "--fanout", ",".join(map(str, FANOUT)), "--epochs", "2", "--warmup", "1",
-        "--timeout", "30min", *options, "--json",
-    ]  # fmt: skip
+        sys.executable,
+        "-c",
+        "from harness.cli import main; main()",
+        "run",
+        system,
+        "--dataset",
+        "graph",
+        "--memory",
+        cap,
+        "--device",
+        "emulated:null",
+        "--device-memory",
+        "64MiB",
+        "--batch-size",
+        str(BATCH_SIZE),
+        "--max-batches",
+        str(BATCHES),
+        "--fanout",
+        ",".join(map(str, FANOUT)),
+        "--epochs",
+        "2",
+        "--warmup",
+        "1",
+        "--timeout",
+        "30min",
+        *options,
+        "--json",
+    ]
     environment = {**os.environ, "OUTCORE_DATA": str(folder), "OUTCORE_RESULTS": str(folder / "results")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     shutil.rmtree(folder / ".outcore" / "artefacts", ignore_errors=True)
@@ -247,11 +281,15 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
             own = [row for row in rows if row["step"] == step and "seconds" in row]
             for axis, key, unit in ((line[0], "seconds", 1.0), (line[1], "anonymous", 2.0**20)):
                 axis.plot(
-                    [row["edges"] / 1e6 for row in own], [max(row[key] / unit, 1e-3) for row in own],
-                    marker=marks[number % len(marks)], markersize=5, linewidth=1.2,
-                    linestyle=("-", "--", ":")[number % 3], color=plt.cm.viridis(number / len(shown) * 0.9),
+                    [row["edges"] / 1e6 for row in own],
+                    [max(row[key] / unit, 1e-3) for row in own],
+                    marker=marks[number % len(marks)],
+                    markersize=5,
+                    linewidth=1.2,
+                    linestyle=("-", "--", ":")[number % 3],
+                    color=plt.cm.viridis(number / len(shown) * 0.9),
                     label=step.removeprefix(EPOCH),
-                )  # fmt: skip
+                )
         for axis, what, label in ((line[0], "time", "s"), (line[1], "own memory", "MiB")):
             axis.set(xscale="log", yscale="log", ylabel=label, title=f"{title}: {what}")
             axis.grid(alpha=0.3)
@@ -339,9 +377,11 @@ def measure_size(edges: int, systems: list[str], options: argparse.Namespace, do
     for step in STEPS:
         # What a stopped run has measured but left no file of is made again, and not counted.
         lost = (step == "generation" and not (folder / "graph").is_dir()) or (
-            step == "sampling" and "sampling" not in steps and {"changesets", "packing"} & {*steps}
+            step == "sampling"
+            and "sampling" not in steps
+            and {"changesets", "packing"} & {*steps}
             and not (folder / "samples").is_file()
-        )  # fmt: skip
+        )
         if step not in steps and not lost:
             continue
         if time.monotonic() > until:

@@ -48,17 +48,49 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         root = Path(name)
-        outcore(root, "data", "make", "g", "--kind", "kronecker", "--nodes", options.nodes, "--edges", options.edges,
-                "--dim", options.dim, "--train-fraction", "0.00125")  # fmt: skip
+        outcore(
+            root,
+            "data",
+            "make",
+            "g",
+            "--kind",
+            "kronecker",
+            "--nodes",
+            options.nodes,
+            "--edges",
+            options.edges,
+            "--dim",
+            options.dim,
+            "--train-fraction",
+            "0.00125",
+        )
         seconds: dict[str, list[float]] = {split: [] for split in (*SPLITS, "auto")}
         note = ""
         for number in range(options.rounds):
             for split, seen in seconds.items():
                 record = outcore(
-                    root, "run", "ali+pg", "--dataset", "g", "--memory", options.memory, "--device", "emulated:null",
-                    "--device-memory", "32MiB", "--batch-size", "50", "--max-batches", options.batches, "--epochs", "2",
-                    "--disk-class", options.disk_class, "-o", f"split={split}",
-                )  # fmt: skip
+                    root,
+                    "run",
+                    "ali+pg",
+                    "--dataset",
+                    "g",
+                    "--memory",
+                    options.memory,
+                    "--device",
+                    "emulated:null",
+                    "--device-memory",
+                    "32MiB",
+                    "--batch-size",
+                    "50",
+                    "--max-batches",
+                    options.batches,
+                    "--epochs",
+                    "2",
+                    "--disk-class",
+                    options.disk_class,
+                    "-o",
+                    f"split={split}",
+                )
                 if record["status"] != "ok":
                     sys.exit(f"split {split}: {record['status']}: {record['reason']}")
                 seen.append(float(record["summary"]["epoch_s"]["median"]))

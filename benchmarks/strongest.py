@@ -34,24 +34,32 @@ LIST_THREADS = [1, 2, 4, 8, 16]
 SPACE: dict[str, dict[str, list[Any]]] = {
     "pyg+": {"extract_threads": [4, 16, 32, 64, 128], "sampling_workers": [1, 2, 4, 8], "host_buffers": [1, 2]},
     "gnndrive": {
-        "extractors": [1, 2, 4, 8], "samplers": [1, 2, 4, 8], "list_threads": LIST_THREADS,
-        "io_depth": [32, 64, 128, 256], "feature_buffer": ["auto", "max"], "training_queue": [1, 2, 4],
+        "extractors": [1, 2, 4, 8],
+        "samplers": [1, 2, 4, 8],
+        "list_threads": LIST_THREADS,
+        "io_depth": [32, 64, 128, 256],
+        "feature_buffer": ["auto", "max"],
+        "training_queue": [1, 2, 4],
     },
     "ginex": {
-        "neighbour_cache": ["auto", "off", "8MiB", "32MiB", "128MiB"], "superbatch": [0, 20, 40, 160, 320],
-        "list_threads": LIST_THREADS, "samplers": [1, 2, 4, 8], "readers": [1, 2, 3, 4],
+        "neighbour_cache": ["auto", "off", "8MiB", "32MiB", "128MiB"],
+        "superbatch": [0, 20, 40, 160, 320],
+        "list_threads": LIST_THREADS,
+        "samplers": [1, 2, 4, 8],
+        "readers": [1, 2, 3, 4],
     },
     "ginex-pg": {"neighbour_cache": ["auto", "off", "8MiB", "32MiB"], "list_threads": LIST_THREADS},
-    "ali+pg": {
-        "split": ["auto", "0", "25", "50", "75", "100"], "list_threads": LIST_THREADS, "extractors": [1, 2, 4],
-    },
+    "ali+pg": {"split": ["auto", "0", "25", "50", "75", "100"], "list_threads": LIST_THREADS, "extractors": [1, 2, 4]},
     "diskgnn": {
-        "host_cache": ["auto", "off", "16MiB", "64MiB"], "disk_limit": ["none", "3x", "1x"],
-        "readers": [1, 2, 4], "queue": [1, 2, 4], "resample_every": [1],
+        "host_cache": ["auto", "off", "16MiB", "64MiB"],
+        "disk_limit": ["none", "3x", "1x"],
+        "readers": [1, 2, 4],
+        "queue": [1, 2, 4],
+        "resample_every": [1],
     },
     "dgl-ondisk": {"sampling_workers": [1, 2, 4, 8], "io_depth": [32, 64, 128, 256]},
     "mariusgnn": {"partitions": [0, 32, 64, 128, 256], "sampling_workers": [1, 2, 4], "prefetch": [1, 2]},
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -116,10 +124,25 @@ class Sweep:
         self._seen[found.name] = found
         for _ in range(self._options.rounds):
             arguments = [
-                "run", self._system, "--dataset", "g", "--memory", f"+{self._budget}", "--device", self._options.device,
-                "--device-memory", "32MiB", "--batch-size", "50", "--max-batches", str(self._options.batches),
-                "--epochs", str(self._options.epochs), "--disk-class", self._options.disk_class,
-            ]  # fmt: skip
+                "run",
+                self._system,
+                "--dataset",
+                "g",
+                "--memory",
+                f"+{self._budget}",
+                "--device",
+                self._options.device,
+                "--device-memory",
+                "32MiB",
+                "--batch-size",
+                "50",
+                "--max-batches",
+                str(self._options.batches),
+                "--epochs",
+                str(self._options.epochs),
+                "--disk-class",
+                self._options.disk_class,
+            ]
             for key, value in chosen.items():
                 arguments += ["-o", f"{key}={value}"]
             record = outcore(self._root, *arguments)
@@ -171,9 +194,21 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="outcore-strongest-") as name:
         root = Path(name)
         outcore(
-            root, "data", "make", "g", "--kind", "kronecker", "--nodes", options.nodes, "--edges", options.edges,
-            "--dim", str(options.dim), "--seed", "1",
-        )  # fmt: skip
+            root,
+            "data",
+            "make",
+            "g",
+            "--kind",
+            "kronecker",
+            "--nodes",
+            options.nodes,
+            "--edges",
+            options.edges,
+            "--dim",
+            str(options.dim),
+            "--seed",
+            "1",
+        )
         from workloads.dataset import Dataset
 
         feature_bytes = Dataset.open(root / "data" / "g").feature_bytes

@@ -121,11 +121,19 @@ def main() -> None:
     if world > 1:
         dist.init_process_group("nccl" if options.device.startswith("cuda") else "gloo")
     what = {
-        "system": options.system, "memory": options.memory, "device": options.device, "fanout": fanout,
-        "batch_size": options.batch_size, "seed": options.seed, "edges": "layers", "form": "plain",
-        "artefacts": options.artefacts, "rank": rank, "world": world,
+        "system": options.system,
+        "memory": options.memory,
+        "device": options.device,
+        "fanout": fanout,
+        "batch_size": options.batch_size,
+        "seed": options.seed,
+        "edges": "layers",
+        "form": "plain",
+        "artefacts": options.artefacts,
+        "rank": rank,
+        "world": world,
         "options": dict(entry.split("=", 1) for entry in options.option),
-    }  # fmt: skip
+    }
     torch.manual_seed(options.seed)
     began, curve = time.monotonic(), []
     with systems.loader(options.dataset, epochs=options.epochs, **what) as loader:

@@ -27,17 +27,19 @@ if TYPE_CHECKING:
 
 CALIBRATION_TIMEOUT_S = 600.0
 # What the floor, the step and the batches depend on.
-_KEYS = (
-    "system", "dataset", "model", "layers", "hidden", "heads", "sampler", "fanout", "replace", "shuffle", "batch_size",
-    "max_batches", "epochs", "device", "device_memory_bytes", "stages", "cores", "ranks", "partition", "seed",
-    "isolation",
-)  # fmt: skip
+_KEYS = tuple(
+    """
+    system dataset model layers hidden heads sampler fanout replace shuffle batch_size max_batches epochs device
+    device_memory_bytes stages cores ranks partition seed isolation
+    """.split()
+)
 # Training alone is the same whatever the system: measured once, so that AU and SE of all share their numerator.
 _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
-_BATCH_KEYS = (
-    "dataset", "layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "ranks",
-    "partition", "seed",
-)  # fmt: skip
+_BATCH_KEYS = tuple(
+    """
+    dataset layers sampler fanout replace shuffle batch_size max_batches epochs ranks partition seed
+    """.split()
+)
 
 
 class Cache:

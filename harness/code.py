@@ -22,8 +22,16 @@ _ROOT = Path(__file__).resolve().parent.parent
 _OURS = ("harness", "systems", "workloads")
 # What measures, calibrates and judges; how it is drawn and told is left out.
 _MEASURES = ("harness.worker", "harness.calibrate_worker", "harness.ranks", "harness.orchestrator", "harness.verdict")
-_TELLS = ("harness.cli", "harness.figures", "harness.report", "harness.claims", "harness.regress", "harness.advise",
-          "harness.studies", "harness.fleet")  # fmt: skip
+_TELLS = (
+    "harness.cli",
+    "harness.figures",
+    "harness.report",
+    "harness.claims",
+    "harness.regress",
+    "harness.advise",
+    "harness.studies",
+    "harness.fleet",
+)
 _NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
 
 

@@ -19,8 +19,18 @@ _ATTEMPTS = 3
 # Below this a file is no data of a run.
 _LEAST_BYTES = 1 << 20
 # Libraries are kept resident on purpose (the holder), for every run alike.
-_LIBRARIES = tuple({"/usr/", "/lib", "/proc/", "/sys/", "/dev/", f"{sys.prefix}/", f"{sys.base_prefix}/",
-                    sysconfig.get_path("purelib")})  # fmt: skip
+_LIBRARIES = tuple(
+    {
+        "/usr/",
+        "/lib",
+        "/proc/",
+        "/sys/",
+        "/dev/",
+        f"{sys.prefix}/",
+        f"{sys.base_prefix}/",
+        sysconfig.get_path("purelib"),
+    }
+)
 
 
 def dataset_files(dataset: Dataset) -> list[Path]:

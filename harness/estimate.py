@@ -59,9 +59,14 @@ class CostModel:
             written.setdefault(record.system, []).append(record.preprocess.bytes_written / max(1, features))
             batches = config.max_batches or max(1, config.dataset.train_nodes // config.batch_size)
             expected = modelled_s(
-                epochs=config.epochs, batches=batches, batch_size=config.batch_size, fanout=config.fanout,
-                num_nodes=config.dataset.num_nodes, memory=config.memory, stages=config.stages,
-            )  # fmt: skip
+                epochs=config.epochs,
+                batches=batches,
+                batch_size=config.batch_size,
+                fanout=config.fanout,
+                num_nodes=config.dataset.num_nodes,
+                memory=config.memory,
+                stages=config.stages,
+            )
             found.setdefault((record.system, config.memory == "none"), []).append(record.duration_s / expected)
         self._factors = {key: statistics.median(values) for key, values in found.items()}
         # The mean, not the median: most runs use again what one of them wrote.
@@ -78,9 +83,14 @@ class CostModel:
         trained = (nodes or 1_000_000) * (recipe.train_fraction if recipe else 0.01)
         batches = settings.max_batches or max(1, round(trained / settings.batch_size))
         expected = modelled_s(
-            epochs=settings.epochs, batches=batches, batch_size=settings.batch_size, fanout=settings.fanout,
-            num_nodes=nodes or 1_000_000, memory=settings.memory, stages=settings.stages,
-        )  # fmt: skip
+            epochs=settings.epochs,
+            batches=batches,
+            batch_size=settings.batch_size,
+            fanout=settings.fanout,
+            num_nodes=nodes or 1_000_000,
+            memory=settings.memory,
+            stages=settings.stages,
+        )
         return expected * self._factors.get((cell.system, settings.memory == "none"), 1.0)
 
     def artefact_bytes(self, cell: PlannedRun, recipe: Recipe | None) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from harness.compare.match import SAME
 from harness.record import DatasetConfig, RunConfig
 from harness.settings import RunSettings, Strict, check_options, check_settings, parse_seconds, strict, unknown_name
 from workloads.errors import InputError
@@ -199,11 +200,5 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         experiment=run.experiment,
         figure_tags=list(run.figure_tags),
         round=run.round,
-        **settings.model_dump(
-            include={
-                "model", "hidden", "heads", "learning_rate", "dropout", "sampler", "fanout", "replace", "shuffle",
-                "batch_size", "max_batches", "epochs", "warmup", "device", "disk_class", "stages", "memory", "cores",
-                "ranks", "partition", "keep_order", "seed", "verify", "test_nodes",
-            }
-        ),
-    )  # fmt: skip
+        **settings.model_dump(include={*SAME, "memory"}),
+    )

@@ -66,10 +66,13 @@ def _whole(
         return []
     return [
         FeatureCheck(
-            epoch=epoch.epoch, whole=True, ok=wanted == epoch.feature_digest, rows=0,
+            epoch=epoch.epoch,
+            whole=True,
+            ok=wanted == epoch.feature_digest,
+            rows=0,
             detail="" if wanted == epoch.feature_digest else "the rows of its mini-batches are not the dataset's",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _spots(
@@ -139,9 +142,12 @@ class _Reader:
         dataset = self.dataset
         out = np.empty((len(nodes), dataset.dim), dtype=dataset.feature_dtype)
         with RowReader(
-            dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
-            row_bytes=dataset.dim * dataset.feature_dtype.itemsize, depth=64,
-        ) as reader:  # fmt: skip
+            dataset.file("features"),
+            data_offset=dataset.data_offset("features"),
+            num_rows=dataset.num_nodes,
+            row_bytes=dataset.dim * dataset.feature_dtype.itemsize,
+            depth=64,
+        ) as reader:
             reader.read(nodes, out)
         return out
 

@@ -117,13 +117,21 @@ class Gathered:
         self.held.append(memory)
         starts = match is not None and match.group(2) == "start"
         reading = GateReading(
-            at=at, reached_s=reached, opened_s=0.0,
-            io_bytes=io.read_bytes if io else None, io_requests=io.read_requests if io else None,
+            at=at,
+            reached_s=reached,
+            opened_s=0.0,
+            io_bytes=io.read_bytes if io else None,
+            io_requests=io.read_requests if io else None,
             io_written_bytes=io.write_bytes if io else None,
-            disk_bytes=disk.read_bytes if disk else None, disk_requests=disk.read_requests if disk else None,
-            page_cache_bytes=memory.page_cache, resident_bytes=cold.resident(looked_at), swap_bytes=memory.swap,
-            limit_bytes=memory.limit, outside=outside, host_user_s=host_user_seconds(),
-        )  # fmt: skip
+            disk_bytes=disk.read_bytes if disk else None,
+            disk_requests=disk.read_requests if disk else None,
+            page_cache_bytes=memory.page_cache,
+            resident_bytes=cold.resident(looked_at),
+            swap_bytes=memory.swap,
+            limit_bytes=memory.limit,
+            outside=outside,
+            host_user_s=host_user_seconds(),
+        )
         self.gates.append(reading)
         behind = b""
         if starts and match:

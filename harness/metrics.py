@@ -226,9 +226,12 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
         summary.engine_efficiency, summary.extra["engine_efficiency_from"] = engine_efficiency(record, context)
         train_by_epoch = context.calibration.train_s if context.calibration else {}
         summary.predicted_s = predicted_seconds(
-            measured, context.profile, dict(train_by_epoch), faults=usable_processors(record),
+            measured,
+            context.profile,
+            dict(train_by_epoch),
+            faults=usable_processors(record),
             reads_first=record.notes.get("reads_in") == "data_prep",
-        )  # fmt: skip
+        )
         if context.calibration is not None and record.config.stages == "all":
             summary.accelerator_utilisation = _share(context.calibration.train_s, measured)
             summary.storage_efficiency = _share(context.calibration.null_s, measured)

@@ -80,7 +80,7 @@ class _Execution:
 
     def __init__(
         self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool, turn: Turn
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._series = series
         self._config = config
         self._dataset = dataset

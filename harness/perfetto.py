@@ -101,11 +101,18 @@ def build_trace(
         "traceEvents": [*names.events, *events],
         "displayTimeUnit": "ms",
         "otherData": {
-            "run": record.run_id, "system": record.system, "dataset": config.dataset.name, "model": config.model,
-            "device": config.device, "memory": config.memory, "disk_class": config.disk_class,
-            "status": record.status, "verdict": record.verdict, "first_epoch_begins_us": str(round(-begin, 3)),
+            "run": record.run_id,
+            "system": record.system,
+            "dataset": config.dataset.name,
+            "model": config.model,
+            "device": config.device,
+            "memory": config.memory,
+            "disk_class": config.disk_class,
+            "status": record.status,
+            "verdict": record.verdict,
+            "first_epoch_begins_us": str(round(-begin, 3)),
         },
-    }  # fmt: skip
+    }
 
 
 class _Names:
@@ -141,9 +148,13 @@ def _epochs(record: Record, names: _Names) -> Iterator[Event]:
         name = f"epoch {epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
         shared: Event = {"name": name, "cat": "epoch", "pid": EPOCHS, "tid": tid}
         args = {
-            "seconds": epoch.seconds, "batches": epoch.batches, "loss": _number(epoch.loss),
-            "accuracy": _number(epoch.accuracy), "device_bytes": epoch.device_bytes, "stages_s": epoch.stages_s,
-        }  # fmt: skip
+            "seconds": epoch.seconds,
+            "batches": epoch.batches,
+            "loss": _number(epoch.loss),
+            "accuracy": _number(epoch.accuracy),
+            "device_bytes": epoch.device_bytes,
+            "stages_s": epoch.stages_s,
+        }
         begin, number = _us(epoch.start_s), f"epoch-{epoch.epoch}"
         yield {**shared, "ph": "b", "id": number, "ts": begin, "args": args}
         yield {**shared, "ph": "e", "id": number, "ts": begin + _us(epoch.seconds)}
@@ -167,9 +178,15 @@ def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Na
         track = tracks.place(pid, own if lane else thread, start, end)
         args = {"batch": batch, "epoch": epoch, **sizes.get((epoch, batch), {})}
         event = {
-            "name": name, "cat": "lane" if lane else "stage", "ph": "X", "pid": pid, "tid": names.thread(pid, track),
-            "ts": _us(start), "dur": round(max(0.0, _us(end) - _us(start)), 3), "args": args,
-        }  # fmt: skip
+            "name": name,
+            "cat": "lane" if lane else "stage",
+            "ph": "X",
+            "pid": pid,
+            "tid": names.thread(pid, track),
+            "ts": _us(start),
+            "dur": round(max(0.0, _us(end) - _us(start)), 3),
+            "args": args,
+        }
         if batch >= 0 and not lane:
             of_batch.setdefault((epoch, batch), []).append(event)
         yield event
@@ -192,8 +209,15 @@ def _in_order(seen: Iterable[tuple[str, float]]) -> list[str]:
 def _flow(number: str, path: list[Event]) -> Iterator[Event]:
     for at, span in enumerate(path):
         phase = "s" if at == 0 else "f" if at == len(path) - 1 else "t"
-        event = {"name": "batch", "cat": "batch", "ph": phase, "id": number, "pid": span["pid"], "tid": span["tid"],
-                 "ts": span["ts"]}  # fmt: skip
+        event = {
+            "name": "batch",
+            "cat": "batch",
+            "ph": phase,
+            "id": number,
+            "pid": span["pid"],
+            "tid": span["tid"],
+            "ts": span["ts"],
+        }
         # Bound to the span that encloses its moment, not to the next one.
         yield event | {"bp": "e"} if phase == "f" else event
 
@@ -232,10 +256,15 @@ def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
     for epoch, batch, loss, moment in zip(*columns, strict=True):
         if moment == moment:  # not NaN
             yield {
-                "name": f"batch {batch} released", "cat": "batch", "ph": "i", "s": "t", "pid": STAGES,
-                "tid": names.thread(STAGES, "released"), "ts": _us(moment),
+                "name": f"batch {batch} released",
+                "cat": "batch",
+                "ph": "i",
+                "s": "t",
+                "pid": STAGES,
+                "tid": names.thread(STAGES, "released"),
+                "ts": _us(moment),
                 "args": {"batch": batch, "epoch": epoch, "loss": _number(loss)},
-            }  # fmt: skip
+            }
 
 
 def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:
@@ -256,9 +285,14 @@ def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:
                 value = value / step
             moment = when[at - 1] if before else when[at]
             yield {
-                "name": f"{track} ({unit})", "cat": "telemetry", "ph": "C", "pid": HOST, "tid": tid,
-                "ts": _us(moment), "args": {unit: round(float(value), 3)},
-            }  # fmt: skip
+                "name": f"{track} ({unit})",
+                "cat": "telemetry",
+                "ph": "C",
+                "pid": HOST,
+                "tid": tid,
+                "ts": _us(moment),
+                "args": {unit: round(float(value), 3)},
+            }
 
 
 def _us(seconds: float) -> float:

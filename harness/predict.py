@@ -139,9 +139,13 @@ def device_seconds(profile: DiskProfile, epoch: EpochRecord, requests_by_size: M
 
 
 def predicted_seconds(
-    epochs: Sequence[EpochRecord], profile: DiskProfile | None, train_s: dict[int, float], *,
-    reads_first: bool = False, faults: int = 0,
-) -> float | None:  # fmt: skip
+    epochs: Sequence[EpochRecord],
+    profile: DiskProfile | None,
+    train_s: dict[int, float],
+    *,
+    reads_first: bool = False,
+    faults: int = 0,
+) -> float | None:
     """Median prediction of the measured epochs, None where it cannot be made."""
     if profile is None:
         return None

@@ -315,9 +315,12 @@ class Series:
             ]
 
     def recorder(
-        self, cap: Cap, config: RunConfig, look: Callable[[MemoryStats], object] | None = None,
+        self,
+        cap: Cap,
+        config: RunConfig,
+        look: Callable[[MemoryStats], object] | None = None,
         share: Callable[[], float | None] = lambda: None,
-    ) -> Recorder:  # fmt: skip
+    ) -> Recorder:
         """Telemetry of one run, from outside the cap; `look` and `share` are those of `Recorder`."""
         from harness.telemetry import Recorder
 

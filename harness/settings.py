@@ -164,8 +164,7 @@ def check_settings(settings: RunSettings) -> None:
     free = settings.sampler == "shadow"
     if settings.layers is not None and settings.layers != len(settings.fanout) and not free:
         raise InputError(
-            f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops",
-            "give one fan-out a layer",
+            f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops", "give one fan-out a layer"
         )
     if settings.sampler == "layerwise" and settings.replace:
         raise InputError("replace is set, and the layerwise sampler draws without replacement", "leave replace out")

@@ -185,10 +185,7 @@ class Sweep:
         return [resolve(cell, self._data_root, isolation) for cell in self.planned]
 
     def run(
-        self,
-        series: Series,
-        on_record: Callable[[Record], None] = lambda record: None,
-        only: int | None = None,
+        self, series: Series, on_record: Callable[[Record], None] = lambda record: None, only: int | None = None
     ) -> Outcome:
         """Make what is missing, then run everything that has no record yet, or one cell: the one in place `only`.
 

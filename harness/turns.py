@@ -139,8 +139,9 @@ class Turns:
                         if not self._theirs.recv(1):
                             for other in list(selector.get_map().values()):
                                 if isinstance(other.fileobj, socket.socket) and other.fileobj not in (
-                                    self._server, self._theirs,
-                                ):  # fmt: skip
+                                    self._server,
+                                    self._theirs,
+                                ):
                                     other.fileobj.close()
                             return
                         self._missing = 0

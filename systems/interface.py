@@ -30,19 +30,36 @@ from workloads.units import format_bytes
 from workloads.workload import Workload
 
 __all__ = [
-    "STAGES", "Batch", "Counters", "DiskPoint", "DiskProfile", "Expectation", "MemoryBudget", "Options", "Plan",
-    "PlanItem", "Runtime", "StageClock", "StageSpan", "StagesWanted", "System", "SystemInfo", "Tier", "auto",
+    "STAGES",
+    "Batch",
+    "Counters",
+    "DiskPoint",
+    "DiskProfile",
+    "Expectation",
+    "MemoryBudget",
+    "Options",
+    "Plan",
+    "PlanItem",
+    "Runtime",
+    "StageClock",
+    "StageSpan",
+    "StagesWanted",
+    "System",
+    "SystemInfo",
+    "Tier",
+    "auto",
     "wall_seconds",
-]  # fmt: skip
+]
 
 _LEAST_RESERVE, _MOST_RESERVE, _RESERVE_SHARE = 4 << 20, 128 << 20, 16
 Tier = Literal["host", "device", "disk"]
 Made = TypeVar("Made")
 StagesWanted = Literal["all", "sample", "sample+extract"]
-STAGES = (
-    "sample", "extract", "transfer", "train", "wait",
-    "inspect", "switch", "cache_update", "load_graph", "assemble", "data_prep", "pack",
-)  # fmt: skip
+STAGES = tuple(
+    """
+    sample extract transfer train wait inspect switch cache_update load_graph assemble data_prep pack
+    """.split()
+)
 
 
 @dataclass(frozen=True)
@@ -214,12 +231,18 @@ class Counters:
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the record."""
         return {
-            "rows": self.rows, "hits": dict(self.hits), "misses": self.misses, "io_requests": self.io_requests,
-            "bytes_read": self.bytes_read, "bytes_useful": self.bytes_useful,
+            "rows": self.rows,
+            "hits": dict(self.hits),
+            "misses": self.misses,
+            "io_requests": self.io_requests,
+            "bytes_read": self.bytes_read,
+            "bytes_useful": self.bytes_useful,
             "requests_by_size": {str(size): count for size, count in sorted(self.requests_by_size.items())},
-            "queue_depth": self.queue_depth, "bytes_loaded": self.bytes_loaded,
-            "bytes_written": self.bytes_written, "observed": dict(self.observed),
-        }  # fmt: skip
+            "queue_depth": self.queue_depth,
+            "bytes_loaded": self.bytes_loaded,
+            "bytes_written": self.bytes_written,
+            "observed": dict(self.observed),
+        }
 
 
 class StageClock:

@@ -32,14 +32,7 @@ class NeighborSampler:
     def scratch_bytes(self) -> int: ...
 
 def draw_positions(
-    degree: int,
-    fanout: int,
-    replace: bool,
-    seed: int,
-    epoch: int = 0,
-    batch: int = 0,
-    hop: int = 0,
-    node: int = 0,
+    degree: int, fanout: int, replace: bool, seed: int, epoch: int = 0, batch: int = 0, hop: int = 0, node: int = 0
 ) -> npt.NDArray[np.uint64]: ...
 def draw_positions_of(
     nodes: npt.NDArray[np.int64], degree: int, fanout: int, replace: bool, seed: int

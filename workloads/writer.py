@@ -233,11 +233,18 @@ class DatasetWriter:
             raise ValueError(f"the dataset lacks {', '.join(missing)}")
         features, indices = self._files["features"], self._files["indices"]
         manifest = Manifest(
-            num_nodes=features.shape[0], num_edges=indices.shape[0], dim=features.shape[1],
-            feature_dtype=features.dtype, index_dtype=indices.dtype, num_classes=self._num_classes,
-            files=self._files, recipe=self._recipe, notes=tuple(self._notes), stats=self._stats,
+            num_nodes=features.shape[0],
+            num_edges=indices.shape[0],
+            dim=features.shape[1],
+            feature_dtype=features.dtype,
+            index_dtype=indices.dtype,
+            num_classes=self._num_classes,
+            files=self._files,
+            recipe=self._recipe,
+            notes=tuple(self._notes),
+            stats=self._stats,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-        )  # fmt: skip
+        )
         manifest.check(self.path)
         for extra in self.folder.iterdir():
             if extra.name not in {f"{part}.npy" for part in PARTS}:

@@ -90,11 +90,18 @@ def run(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> None:
         trained = [(row[4], row[3]) for row in rows if row[4] is not None]
         seen = sum(seeds for _, seeds in trained)
         orchestrator.send(
-            "epoch", epoch=epoch, start=begin, end=end, batches=len(rows), digest=digest, feature_digest=feature_digest,
+            "epoch",
+            epoch=epoch,
+            start=begin,
+            end=end,
+            batches=len(rows),
+            digest=digest,
+            feature_digest=feature_digest,
             loss=sum(loss * seeds for loss, seeds in trained) / seen if seen else None,
             accuracy=sum(row[5] for row in rows) / seen if seen else None,
-            counters=work.counters(), stages_s=work.stage_seconds(),
-        )  # fmt: skip
+            counters=work.counters(),
+            stages_s=work.stage_seconds(),
+        )
     orchestrator.send("done", notes=work.close())
 
 
@@ -154,10 +161,14 @@ class Work:
 
         self._clock = StageClock()
         runtime = Runtime(
-            accelerator=self._accelerator, disk=build.disk_profile(self._spec["disk"]),
-            artefacts=Path(self._spec["artefacts"]), scratch=Path(self._spec["scratch"]),
-            cores=build.cores_of(self._inner), keep_order=self._config["keep_order"], epochs=self._config["epochs"],
-        )  # fmt: skip
+            accelerator=self._accelerator,
+            disk=build.disk_profile(self._spec["disk"]),
+            artefacts=Path(self._spec["artefacts"]),
+            scratch=Path(self._spec["scratch"]),
+            cores=build.cores_of(self._inner),
+            keep_order=self._config["keep_order"],
+            epochs=self._config["epochs"],
+        )
         options = self._class.info.options.model_validate(self._config["options"])
         budget = MemoryBudget(host=self._spec["budget_host"], device=self._spec["budget_device"])
         self._system = self._class(self._workload, runtime, budget, options, self._clock)
@@ -190,8 +201,18 @@ class Work:
             batch.release()
             one = batch.sampled
             loss = result.loss if math.isfinite(result.loss) else None
-            rows.append((one.index, one.num_nodes, one.num_edges, one.num_seeds, loss, result.correct,
-                         f"{value:016x}", time.monotonic()))  # fmt: skip
+            rows.append(
+                (
+                    one.index,
+                    one.num_nodes,
+                    one.num_edges,
+                    one.num_seeds,
+                    loss,
+                    result.correct,
+                    f"{value:016x}",
+                    time.monotonic(),
+                )
+            )
         self._spans = self._clock.drain()
         return rows, structure.hexdigest(), features.hexdigest() if with_features else None
 

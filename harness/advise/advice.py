@@ -58,9 +58,14 @@ class Advice:
 
 
 def advise(
-    setting: Setting, profile: DiskProfile, *, batches: int, systems: list[str] | None = None,
-    progress: Callable[[str], None] = lambda text: None, graph: ImpliedGraph | None = None,
-) -> Advice:  # fmt: skip
+    setting: Setting,
+    profile: DiskProfile,
+    *,
+    batches: int,
+    systems: list[str] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+    graph: ImpliedGraph | None = None,
+) -> Advice:
     """Rank the systems for a setting on a disk.
 
     Args:
@@ -115,9 +120,16 @@ def _one(name: str, setting: Setting, profile: DiskProfile, share: Share, accele
     conditions = Conditions(setting.host, setting.epochs, setting.cores, profile, bus.value if bus else 0.0)
     own = setting.options.get(name, {})
     planned = plan_of(
-        name, share.whole, accelerator, profile, host=setting.host, device=setting.device_memory,
-        cores=setting.cores, epochs=setting.epochs, options=own,
-    )  # fmt: skip
+        name,
+        share.whole,
+        accelerator,
+        profile,
+        host=setting.host,
+        device=setting.device_memory,
+        cores=setting.cores,
+        epochs=setting.epochs,
+        options=own,
+    )
     lowered = planned.system.lowered if planned.system else {}
     return replace(forecast(name, share, planned, conditions), options={key: low for key, (low, _) in lowered.items()})
 

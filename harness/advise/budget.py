@@ -38,10 +38,18 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
         scratch.mkdir()
         with series.device_pools(config, folder.name) as pools:
             spec = WorkerSpec(
-                mode="run", config=config, dataset=str(dataset.path), artefacts=str(series.artefacts(config.system)),
-                scratch=str(scratch), budget_host=None, budget_device=config.device_memory_bytes,
-                pools=[pool.name for pool in pools], disk=series.disk_plain(config), bounds=bounds, partition=None,
-            )  # fmt: skip
+                mode="run",
+                config=config,
+                dataset=str(dataset.path),
+                artefacts=str(series.artefacts(config.system)),
+                scratch=str(scratch),
+                budget_host=None,
+                budget_device=config.device_memory_bytes,
+                pools=[pool.name for pool in pools],
+                disk=series.disk_plain(config),
+                bounds=bounds,
+                partition=None,
+            )
             measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
         budget = calibrate.memory_of(config, dataset, measured)[1]
         assert budget is not None

@@ -76,9 +76,7 @@ class Forecast:
     @property
     def bound(self) -> str:
         """What an epoch waits for."""
-        parts = {
-            "disk": self.device_s, "training": self.train_s, "sampling": self.sample_s, "bus": self.bus_s,
-        }  # fmt: skip
+        parts = {"disk": self.device_s, "training": self.train_s, "sampling": self.sample_s, "bus": self.bus_s}
         return max(parts, key=lambda name: parts[name])
 
     def total_s(self, epochs: int) -> float:
@@ -341,9 +339,12 @@ def _diskgnn(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     sampling = epochs * share.num_batches * share.sample_s / max(1, conditions.cores)
     hits = _per_cent(_accesses(share) - missed, _accesses(share))
     return _Found(
-        _sequential(packed), f"caches {hits} of the accesses, the rest lies packed by mini-batch", prepare=prepare,
-        prepare_s=sampling, copied_rows=_missed(share, on_device),
-    )  # fmt: skip
+        _sequential(packed),
+        f"caches {hits} of the accesses, the rest lies packed by mini-batch",
+        prepare=prepare,
+        prepare_s=sampling,
+        copied_rows=_missed(share, on_device),
+    )
 
 
 @_models("outcore")
@@ -362,9 +363,13 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     passes = graphs + scanned
     # Each group has a pass of its own over the table.
     found = predict(
-        conditions.profile, uses=round(share.rows / groups), misses=round(missed * share.scale / groups), row_bytes=row,
-        table_bytes=dataset.feature_bytes, beside=_sequential(passes / groups),
-    )  # fmt: skip
+        conditions.profile,
+        uses=round(share.rows / groups),
+        misses=round(missed * share.scale / groups),
+        row_bytes=row,
+        table_bytes=dataset.feature_bytes,
+        beside=_sequential(passes / groups),
+    )
     if found is not None and found.single < found.distribute:
         size = request_bytes(share, conditions.profile)
         reads = {size: missed * share.scale, **_sequential(passes)}
@@ -382,7 +387,7 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
         {size: count / share.scale for size, count in reads.items()},
         f"{how}; keeps {hits} of the accesses (Belady over the epoch)",
         copied_rows=(1.0 - on_device) * _accesses(share) + on_device * missed,
-    )  # fmt: skip
+    )
 
 
 def _pages_of_groups(share: Share, group: int, *, once: bool) -> float:
@@ -413,9 +418,11 @@ def _resident(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     cached = max(planned.device.get("device cache", 0), planned.device.get("feature cache", 0)) // row_bytes(share)
     copied = _missed(share, _hottest(share, cached))
     return _Found(
-        {}, "reads everything once, then nothing", prepare=_sequential(dataset.feature_bytes + dataset.topology_bytes),
+        {},
+        "reads everything once, then nothing",
+        prepare=_sequential(dataset.feature_bytes + dataset.topology_bytes),
         copied_rows=copied,
-    )  # fmt: skip
+    )
 
 
 def modelled() -> Sequence[str]:

@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 
 
 def advise_published(
-    graph: PublishedGraph, settings: RunSettings, profile: DiskProfile, *, epochs: int, batches: int, cores: int,
-    systems: list[str] | None = None, options: dict[str, dict[str, Any]] | None = None,
+    graph: PublishedGraph,
+    settings: RunSettings,
+    profile: DiskProfile,
+    *,
+    epochs: int,
+    batches: int,
+    cores: int,
+    systems: list[str] | None = None,
+    options: dict[str, dict[str, Any]] | None = None,
     progress: Callable[[str], None] = lambda text: None,
-) -> tuple[Advice, int]:  # fmt: skip
+) -> tuple[Advice, int]:
     """Rank the systems for a published graph on a disk; returns the advice and the host budget in bytes.
 
     What sampling costs the processor is left out, and mini-batches are of the graph that its statistics imply.

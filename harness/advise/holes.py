@@ -36,10 +36,14 @@ def make_holes(folder: Path, graph: PublishedGraph, seeds: np.ndarray) -> Datase
 
     index = "int32" if graph.num_nodes < 2**31 else "int64"
     shapes: dict[Part, tuple[str, tuple[int, ...]]] = {
-        "indptr": ("int64", (graph.num_nodes + 1,)), "indices": (index, (graph.num_edges,)),
-        "features": (graph.dtype, (graph.num_nodes, graph.dim)), "labels": ("int64", (graph.num_nodes,)),
-        "train": ("int64", seeds.shape), "valid": ("int64", (0,)), "test": ("int64", (0,)),
-    }  # fmt: skip
+        "indptr": ("int64", (graph.num_nodes + 1,)),
+        "indices": (index, (graph.num_edges,)),
+        "features": (graph.dtype, (graph.num_nodes, graph.dim)),
+        "labels": ("int64", (graph.num_nodes,)),
+        "train": ("int64", seeds.shape),
+        "valid": ("int64", (0,)),
+        "test": ("int64", (0,)),
+    }
     # Equal statistics are equal datasets; no file of a dataset that is there has such a digest.
     digest = xxhash.xxh3_64_hexdigest(repr((graph, seeds.shape)).encode())
     files: dict[Part, FileEntry] = {}
@@ -56,11 +60,19 @@ def make_holes(folder: Path, graph: PublishedGraph, seeds: np.ndarray) -> Datase
             files[part] = FileEntry(dtype=dtype, shape=shape, data_offset=ALIGNMENT, bytes=nbytes, xxh3=digest)
     except OSError as error:
         raise DataIOError(
-            f"{folder} cannot hold the outlines of {graph.name}: {error.strerror}", path=str(folder),
-            errno=error.errno or 0, fix="point TMPDIR at ext4 or xfs",
-        ) from error  # fmt: skip
+            f"{folder} cannot hold the outlines of {graph.name}: {error.strerror}",
+            path=str(folder),
+            errno=error.errno or 0,
+            fix="point TMPDIR at ext4 or xfs",
+        ) from error
     Manifest(
-        num_nodes=graph.num_nodes, num_edges=graph.num_edges, dim=graph.dim, feature_dtype=graph.dtype,
-        index_dtype=index, num_classes=_CLASSES, files=files, notes=(_NOTE,),
-    ).write(folder)  # fmt: skip
+        num_nodes=graph.num_nodes,
+        num_edges=graph.num_edges,
+        dim=graph.dim,
+        feature_dtype=graph.dtype,
+        index_dtype=index,
+        num_classes=_CLASSES,
+        files=files,
+        notes=(_NOTE,),
+    ).write(folder)
     return Dataset.open(folder)

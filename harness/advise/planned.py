@@ -33,9 +33,17 @@ class Planned:
 
 
 def plan_of(
-    name: str, workload: Workload, accelerator: Accelerator, profile: DiskProfile, *, host: int, device: int | None,
-    cores: int, epochs: int, options: dict[str, Any],
-) -> Planned:  # fmt: skip
+    name: str,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: DiskProfile,
+    *,
+    host: int,
+    device: int | None,
+    cores: int,
+    epochs: int,
+    options: dict[str, Any],
+) -> Planned:
     """Ask a system for its plan; nothing is allocated and nothing written.
 
     Args:

@@ -98,9 +98,12 @@ def take_share(
 
 
 def implied_share(
-    workload: Workload, graph: ImpliedGraph, accelerator: Accelerator, batches: int,
+    workload: Workload,
+    graph: ImpliedGraph,
+    accelerator: Accelerator,
+    batches: int,
     progress: Callable[[str], None] = lambda text: None,
-) -> Share:  # fmt: skip
+) -> Share:
     """The same of a graph that nobody has here. What sampling costs the processor is not known of it, and 0."""
     cut, num_batches = _cut(workload, batches)
     share = _filled(Share(cut, workload, num_batches), graph, graph.indptr, _Steps(cut, accelerator), progress)
@@ -120,9 +123,14 @@ def _keep_bounds(share: Share, scratch_bytes: int) -> None:
     )
     first = int(nodes.argmax())
     bounds = BatchBounds(
-        int(nodes.max()), int(edges.max()), max(share.nbytes), divmod(first, share.num_batches), nodes, edges,
+        int(nodes.max()),
+        int(edges.max()),
+        max(share.nbytes),
+        divmod(first, share.num_batches),
+        nodes,
+        edges,
         scratch_bytes,
-    )  # fmt: skip
+    )
     keep_bounds(share.whole, bounds)
 
 

@@ -73,13 +73,22 @@ class Stage:
             accelerator.close()
 
     def _build(
-        self, accelerator: Accelerator, budget: MemoryBudget | None, stages: StagesWanted, seed: int,
+        self,
+        accelerator: Accelerator,
+        budget: MemoryBudget | None,
+        stages: StagesWanted,
+        seed: int,
         options: dict[str, Any],
-    ) -> System:  # fmt: skip
+    ) -> System:
         runtime = Runtime(
-            accelerator=accelerator, disk=DiskProfile(), artefacts=self.artefacts, scratch=self.scratch,
-            cores=self.case.cores, stages=stages, keep_order=self.case.keep_order,
-        )  # fmt: skip
+            accelerator=accelerator,
+            disk=DiskProfile(),
+            artefacts=self.artefacts,
+            scratch=self.scratch,
+            cores=self.case.cores,
+            stages=stages,
+            keep_order=self.case.keep_order,
+        )
         chosen = self.system.info.options.model_validate({**self.case.options, **options})
         workload = self.workload if seed == 0 else make_workload(self.dataset, self.case, seed=seed)
         return self.system(workload, runtime, budget or MemoryBudget(None, self.device_bytes), chosen, StageClock())
@@ -99,9 +108,17 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
     observation = Observation(case.name, case.kind)
     stage: Stage | None = None
     actions = {
-        "run": _run, "loss": _run, "smallest": _smallest, "sample-only": _sample_only, "abandon": _abandon,
-        "close": _close, "artefacts": _artefacts, "cut": faults.cut, "cut-late": faults.cut_late, "gone": faults.gone,
-    }  # fmt: skip
+        "run": _run,
+        "loss": _run,
+        "smallest": _smallest,
+        "sample-only": _sample_only,
+        "abandon": _abandon,
+        "close": _close,
+        "artefacts": _artefacts,
+        "cut": faults.cut,
+        "cut-late": faults.cut_late,
+        "gone": faults.gone,
+    }
     _warm_up(system)
     # What was there before (libraries, a test session) is not looked through each time garbage is collected.
     frozen = gc.get_freeze_count() > 0

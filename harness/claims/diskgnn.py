@@ -121,9 +121,11 @@ def _with_memory(records: Records) -> Measured:
     accesses = study.result["accesses"] / study.dataset.num_nodes if study.dataset else 0.0
     lines = [f"{accesses:.2f} accesses for each row of the table, {100 * worst['memory_share']:g} % of them in memory"]
     return Measured(
-        Number.exact(worst["packed_x"]), studies=[f"disk-space {record.key}" for record in found], detail=lines,
+        Number.exact(worst["packed_x"]),
+        studies=[f"disk-space {record.key}" for record in found],
+        detail=lines,
         differs=["it grows with the mini-batches of an epoch, which are the profile's"],
-    )  # fmt: skip
+    )
 
 
 def _beyond_a_fifth(study: StudyRecord) -> list[Plain]:
@@ -145,9 +147,10 @@ def _third_hop(records: Records) -> Measured:
     a, b = (float(study.result["points"][0]["packed_bytes"]) for study in (two, three[0]))
     fanouts = " and ".join(str(study.params["fanout"]) for study in (two, three[0]))
     return Measured(
-        Number.exact(b / a), detail=[f"fan-outs {fanouts}"],
+        Number.exact(b / a),
+        detail=[f"fan-outs {fanouts}"],
         studies=[f"disk-space {two.key}", f"disk-space {three[0].key}"],
-    )  # fmt: skip
+    )
 
 
 # From the bottom of the ablation up: which options each step has.
@@ -193,6 +196,9 @@ def _amortised(records: Records) -> Measured:
         f"{prepared:.1f} s of preprocessing for {EPOCHS} epochs of {trained / EPOCHS:.3g} s that replay one's samples"
     )
     return Measured(
-        Number.exact(100 * prepared / (prepared + trained)), runs=cell.runs, setting=setting.shared, detail=[line],
+        Number.exact(100 * prepared / (prepared + trained)),
+        runs=cell.runs,
+        setting=setting.shared,
+        detail=[line],
         differs=["not faithful: all epochs train on one epoch's samples, as in the paper"],
-    )  # fmt: skip
+    )

@@ -74,9 +74,12 @@ def _of_variants(records: Records) -> Measured:
     # The two differ in the device: the accelerator's says whether the number is an emulator's.
     device = setting.cells[0].newest["config"]["device"]
     return Measured(
-        found.number, found.runs, setting={**found.setting, "device": device}, detail=found.detail,
+        found.number,
+        found.runs,
+        setting={**found.setting, "device": device},
+        detail=found.detail,
         differs=found.differs,
-    )  # fmt: skip
+    )
 
 
 @answers("gd-14")

@@ -109,12 +109,25 @@ def _judged(
 ) -> Judged:
     number = found.number if found else None
     return Judged(
-        claim.id, claim.paper, claim.claim, claim.condition, verdict, claim.published, claim.unit, claim.tolerance,
-        claim.read, claim.figure, declared.name, declared.setting(claim),
-        measured=number.value if number else None, interval=[number.low, number.high] if number else None,
-        interval_kind=number.kind if number else "", certain=certain,
-        reason=reason or _reason(claim, verdict, certain=certain), found=found,
-    )  # fmt: skip
+        claim.id,
+        claim.paper,
+        claim.claim,
+        claim.condition,
+        verdict,
+        claim.published,
+        claim.unit,
+        claim.tolerance,
+        claim.read,
+        claim.figure,
+        declared.name,
+        declared.setting(claim),
+        measured=number.value if number else None,
+        interval=[number.low, number.high] if number else None,
+        interval_kind=number.kind if number else "",
+        certain=certain,
+        reason=reason or _reason(claim, verdict, certain=certain),
+        found=found,
+    )
 
 
 def verdict_of(claim: Claim, seen: float) -> Verdict:

@@ -128,15 +128,19 @@ def check(claim: Claim) -> None:
         return InputError(f"claim {claim.id}: {what}", fix)
 
     allowed: list[tuple[str, Sequence[str]]] = [
-        ("bound", BOUNDS), ("read", READ), ("runs", RUNS), ("emulated", ("", "device")),
-    ]  # fmt: skip
+        ("bound", BOUNDS),
+        ("read", READ),
+        ("runs", RUNS),
+        ("emulated", ("", "device")),
+    ]
     for name, values in allowed:
         if getattr(claim, name) not in values:
             raise wrong(f"{name} is {getattr(claim, name)!r}", f"one of {', '.join(map(repr, values))}")
     numbers: list[tuple[str, Callable[[], Any]]] = [
-        ("value", lambda: claim.ends), ("neutral", lambda: float(claim.neutral or 0)),
+        ("value", lambda: claim.ends),
+        ("neutral", lambda: float(claim.neutral or 0)),
         ("setting", lambda: claim.chosen),
-    ]  # fmt: skip
+    ]
     for name, read in numbers:
         try:
             read()

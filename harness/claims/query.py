@@ -116,9 +116,12 @@ class Ratio:
         if self.kind != "ratio":
             number = {"saved": saved, "added": added}[self.kind](number)
         return Measured(
-            number, runs=[*first.runs, *second.runs], setting=setting.shared, differs=list(self.differs),
+            number,
+            runs=[*first.runs, *second.runs],
+            setting=setting.shared,
+            differs=list(self.differs),
             detail=[describe(cell, self.value) for cell in setting.cells],
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,9 +178,12 @@ class Share:
             raise NotRun(f"the runs of {self.side.system} have no stage {' or '.join(self.parts)}")
         shares = [100 * part / whole for part, whole in zip(parts, wholes, strict=True)]
         return Measured(
-            median(shares), runs=cell.runs, setting=setting.shared, differs=list(self.differs),
+            median(shares),
+            runs=cell.runs,
+            setting=setting.shared,
+            differs=list(self.differs),
             detail=[describe(cell, spent), *self.detail],
-        )  # fmt: skip
+        )
 
 
 def runs_of(cells: Sequence[Cell]) -> list[str]:

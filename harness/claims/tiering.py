@@ -49,12 +49,16 @@ def _at(record: StudyRecord, share: float) -> Plain:
 def _least_cover(claim: str, share: float) -> None:
     def run(records: Records) -> Measured:
         found = records.studies("access-coverage")
-        covers = [(percent, f"fan-out {record.params['fanout']}, {name}: {percent:.1f} %")
-                  for record in found for name, percent in _at(record, share).items()]  # fmt: skip
+        covers = [
+            (percent, f"fan-out {record.params['fanout']}, {name}: {percent:.1f} %")
+            for record in found
+            for name, percent in _at(record, share).items()
+        ]
         return Measured(
-            Number.exact(min(percent for percent, _ in covers)), detail=[line for _, line in covers],
+            Number.exact(min(percent for percent, _ in covers)),
+            detail=[line for _, line in covers],
             studies=[f"access-coverage {record.key}" for record in found],
-        )  # fmt: skip
+        )
 
     register(claim, run)
 
@@ -102,6 +106,9 @@ def _reordering(records: Records) -> Measured:
     edges, seconds = record["config"]["dataset"]["num_edges"], float(record["notes"]["reorder_s"])
     line = f"{edges:,} edges and their rows in {seconds:.2f} s"
     return Measured(
-        Number.exact(_PAPER_EDGES / (edges / seconds)), runs=[record["run_id"]], setting=record["config"],
-        detail=[line], differs=["ours is scaled to the paper's edges; features are reordered with the graph"],
-    )  # fmt: skip
+        Number.exact(_PAPER_EDGES / (edges / seconds)),
+        runs=[record["run_id"]],
+        setting=record["config"],
+        detail=[line],
+        differs=["ours is scaled to the paper's edges; features are reordered with the graph"],
+    )

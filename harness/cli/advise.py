@@ -76,12 +76,23 @@ def advise(
     settings = strict(
         RunSettings,
         {
-            "dataset": dataset, "memory": memory, "model": model, "hidden": hidden, "fanout": fanout,
-            "sampler": sampler, "batch_size": batch_size, "max_batches": max_batches, "device": device,
-            "device_memory": device_memory, "disk_class": disk_class, "isolation": isolation, "epochs": 1, "warmup": 0,
+            "dataset": dataset,
+            "memory": memory,
+            "model": model,
+            "hidden": hidden,
+            "fanout": fanout,
+            "sampler": sampler,
+            "batch_size": batch_size,
+            "max_batches": max_batches,
+            "device": device,
+            "device_memory": device_memory,
+            "disk_class": disk_class,
+            "isolation": isolation,
+            "epochs": 1,
+            "warmup": 0,
         },
         "",
-    )  # fmt: skip
+    )
     check_settings(settings)
     if dim and not published:
         raise InputError("--dim is for --published; a dataset has its own", "leave it out")
@@ -114,9 +125,17 @@ def advise(
 
 
 def _published(
-    name: str, settings: RunSettings, drive: str | None, dim: int, epochs: int, batches: int, results_root: Path,
-    progress: Progress, *, json_: bool,
-) -> None:  # fmt: skip
+    name: str,
+    settings: RunSettings,
+    drive: str | None,
+    dim: int,
+    epochs: int,
+    batches: int,
+    results_root: Path,
+    progress: Progress,
+    *,
+    json_: bool,
+) -> None:
     """Advice for a graph known by its statistics."""
     from dataclasses import replace
 
@@ -133,9 +152,14 @@ def _published(
     graph = replace(graph, dim=dim) if dim else graph
     device = device_of(drive, results_root)
     found, host = advise_published(
-        graph, settings, device.profile, epochs=epochs, batches=batches, cores=len(os.sched_getaffinity(0)),
+        graph,
+        settings,
+        device.profile,
+        epochs=epochs,
+        batches=batches,
+        cores=len(os.sched_getaffinity(0)),
         progress=progress.title,
-    )  # fmt: skip
+    )
     progress.done()
     if json_:
         print_json({**_plain(found, host, epochs), "statistics": graph.source, "drive": device.name})
@@ -159,11 +183,16 @@ def _plain(found: Advice, host: int, epochs: int) -> dict[str, Any]:
 
 def _forecast(entry: Forecast, epochs: int) -> dict[str, Any]:
     return {
-        "system": entry.system, "options": entry.options, "total_s": entry.total_s(epochs), "epoch_s": entry.epoch_s,
-        "prepare_s": entry.prepare_s, "bound": entry.bound, "bytes_read": entry.bytes_read,
+        "system": entry.system,
+        "options": entry.options,
+        "total_s": entry.total_s(epochs),
+        "epoch_s": entry.epoch_s,
+        "prepare_s": entry.prepare_s,
+        "bound": entry.bound,
+        "bytes_read": entry.bytes_read,
         "requests_by_size": {str(size): round(count) for size, count in sorted(entry.reads.items())},
         "why": entry.why,
-    }  # fmt: skip
+    }
 
 
 def _print(found: Advice, host: int, epochs: int) -> None:
@@ -182,9 +211,14 @@ def _print(found: Advice, host: int, epochs: int) -> None:
     for entry in found.ranked:
         name = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
         table.add_row(
-            name, f"{entry.total_s(epochs):,.1f}", f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}", entry.bound,
-            format_bytes(round(entry.bytes_read)), entry.why,
-        )  # fmt: skip
+            name,
+            f"{entry.total_s(epochs):,.1f}",
+            f"{entry.epoch_s:,.2f}",
+            f"{entry.prepare_s:,.1f}",
+            entry.bound,
+            format_bytes(round(entry.bytes_read)),
+            entry.why,
+        )
     out.print(table)
     for entry in found.refused:
         out.print(f"{entry.system}: {entry.refused}", markup=False, highlight=False)
@@ -193,8 +227,9 @@ def _print(found: Advice, host: int, epochs: int) -> None:
     for text, entry in found.changes.items():
         out.print(
             f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)",
-            markup=False, highlight=False,
-        )  # fmt: skip
+            markup=False,
+            highlight=False,
+        )
 
 
 def register(app: typer.Typer) -> None:

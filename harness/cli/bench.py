@@ -72,9 +72,15 @@ def bench(
     keep(results_root, base)
     if hosts is not None:
         outcome = _over_hosts(
-            hosts, [base, *experiments], sweep.isolation, host_labels, wait_for_hosts, results_root, progress,
+            hosts,
+            [base, *experiments],
+            sweep.isolation,
+            host_labels,
+            wait_for_hosts,
+            results_root,
+            progress,
             fresh=fresh,
-        )  # fmt: skip
+        )
         studied = Studied()
     else:
         with Series(results_root, data_root, isolation=sweep.isolation, progress=progress) as series:
@@ -116,9 +122,16 @@ def bench(
 
 
 def _over_hosts(
-    address: str, experiments: list[Experiment], isolation: str, labels: str | None, wait: str, results_root: Path,
-    progress: Progress, *, fresh: bool,
-) -> Outcome:  # fmt: skip
+    address: str,
+    experiments: list[Experiment],
+    isolation: str,
+    labels: str | None,
+    wait: str,
+    results_root: Path,
+    progress: Progress,
+    *,
+    fresh: bool,
+) -> Outcome:
     """The sweep on every labelled host of a cluster. Exits with 1 after it where a label could not run at all."""
     from harness.fleet.ray_fleet import RayFleet
     from harness.fleet.sweep import FleetSweep

@@ -77,9 +77,7 @@ def _print(found: list[Judged]) -> None:
     for judged in found:
         published = f"{judged.paper_value} {judged.unit}".strip()
         mark = "" if judged.certain else " (not certain)"
-        table.add_row(
-            judged.id, judged.claim, published, measured_text(judged), judged.verdict + mark, judged.reason
-        )  # fmt: skip
+        table.add_row(judged.id, judged.claim, published, measured_text(judged), judged.verdict + mark, judged.reason)
     out.print(table)
     counts = Counter(judged.verdict for judged in found)
     out.print(", ".join(f"{count} {name}" for name, count in counts.most_common()), markup=False)

@@ -37,9 +37,12 @@ def list_(json_: Json = False, quiet: Quiet = False, verbose: Verbose = False) -
         table = Table("coefficient", "value", "unit", "assumed", "source", title=None)
         for name, coefficient in profile.coefficients().items():
             table.add_row(
-                name, f"{coefficient.value:.4g}", _UNITS.get(name, "bytes/s"),
-                "assumed" if coefficient.assumed else "", coefficient.source,
-            )  # fmt: skip
+                name,
+                f"{coefficient.value:.4g}",
+                _UNITS.get(name, "bytes/s"),
+                "assumed" if coefficient.assumed else "",
+                coefficient.source,
+            )
         out.print(f"\nemulated:{profile.name}  {profile.summary}")
         out.print(table)
 

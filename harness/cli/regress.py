@@ -81,11 +81,19 @@ def check(
     experiment = load_experiment(path if path.suffix in (".yaml", ".yml") else profile)
     top = Repository(repository).path
     plan = CheckPlan(
-        repository=top, base=base, head=head, experiment=_only(experiment, systems), data_root=data_root,
-        work=work or results_root / "regress", cache=cache or top / "build" / "regress",
-        time_budget_s=parse_seconds(time_budget, "time budget"), rules=_rules(min_effect, alpha, seed, gate),
-        pairs=pairs, chunk=chunk, allow_dirty=allow_dirty,
-    )  # fmt: skip
+        repository=top,
+        base=base,
+        head=head,
+        experiment=_only(experiment, systems),
+        data_root=data_root,
+        work=work or results_root / "regress",
+        cache=cache or top / "build" / "regress",
+        time_budget_s=parse_seconds(time_budget, "time budget"),
+        rules=_rules(min_effect, alpha, seed, gate),
+        pairs=pairs,
+        chunk=chunk,
+        allow_dirty=allow_dirty,
+    )
     unwind_on_signals()
     progress = Progress(quiet=quiet or json_, verbose=verbose)
     found = run_check(plan, progress.keep)
@@ -178,9 +186,12 @@ def trend(
     drawn = render(chosen("outcore-trend"), load_evidence(results_root), results_root / "figures")[0]
     if json_:
         print_json(
-            {"series": [entry.to_json() for entry in series], "notes": history.notes,
-             "figure": {"status": drawn.status, "reason": drawn.reason, "files": list(map(str, drawn.files))}}
-        )  # fmt: skip
+            {
+                "series": [entry.to_json() for entry in series],
+                "notes": history.notes,
+                "figure": {"status": drawn.status, "reason": drawn.reason, "files": list(map(str, drawn.files))},
+            }
+        )
         return
     from harness.cli.table import console
     from harness.regress.outputs.terminal import print_trend

@@ -109,9 +109,14 @@ def compare(
     table = Table("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in")
     for row in rows:
         table.add_row(
-            cell(row["run_id"]), row["status"], row["verdict"], number(row["epoch_s"], ".3g"), number(row["speedup"]),
-            "yes" if row["same_batches"] else "no", cell(", ".join(row["differs_in"])),
-        )  # fmt: skip
+            cell(row["run_id"]),
+            row["status"],
+            row["verdict"],
+            number(row["epoch_s"], ".3g"),
+            number(row["speedup"]),
+            "yes" if row["same_batches"] else "no",
+            cell(", ".join(row["differs_in"])),
+        )
     console().print(table)
 
 

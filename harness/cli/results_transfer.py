@@ -82,9 +82,12 @@ def _frame(root: Path, wanted: Wanted, bad: list[BadRecord]) -> pd.DataFrame:
     # Parquet would keep what is attached as metadata of the file.
     frame.attrs.clear()
     columns = {
-        "system": wanted.system, "status": wanted.status, "verdict": wanted.verdict,
-        "config.dataset.name": wanted.dataset, "config.experiment": wanted.experiment,
-    }  # fmt: skip
+        "system": wanted.system,
+        "status": wanted.status,
+        "verdict": wanted.verdict,
+        "config.dataset.name": wanted.dataset,
+        "config.experiment": wanted.experiment,
+    }
     for column, value in columns.items():
         if value is not None and len(frame):
             frame = frame[frame[column] == value]

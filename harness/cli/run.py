@@ -66,15 +66,34 @@ def run(
     settings = strict(
         RunSettings,
         {
-            "dataset": dataset, "memory": memory, "model": model, "layers": layers, "hidden": hidden, "fanout": fanout,
-            "sampler": sampler, "batch_size": batch_size, "max_batches": max_batches, "epochs": epochs,
-            "warmup": warmup, "device": device, "device_memory": device_memory, "isolation": isolation,
-            "disk_class": disk_class, "stages": stages, "verify": verify, "keep_order": keep_order,
-            "test_nodes": test_nodes, "timeout": timeout, "cores": cores, "ranks": ranks, "partition": partition,
-            "seed": seed, "options": parse_options(option or []),
+            "dataset": dataset,
+            "memory": memory,
+            "model": model,
+            "layers": layers,
+            "hidden": hidden,
+            "fanout": fanout,
+            "sampler": sampler,
+            "batch_size": batch_size,
+            "max_batches": max_batches,
+            "epochs": epochs,
+            "warmup": warmup,
+            "device": device,
+            "device_memory": device_memory,
+            "isolation": isolation,
+            "disk_class": disk_class,
+            "stages": stages,
+            "verify": verify,
+            "keep_order": keep_order,
+            "test_nodes": test_nodes,
+            "timeout": timeout,
+            "cores": cores,
+            "ranks": ranks,
+            "partition": partition,
+            "seed": seed,
+            "options": parse_options(option or []),
         },
         "",
-    )  # fmt: skip
+    )
     check_settings(settings)
     check_options(system, settings.options)
     unwind_on_signals()

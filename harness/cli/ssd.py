@@ -8,16 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import (
-    RESULTS,
-    Json,
-    Progress,
-    Quiet,
-    ResultsRoot,
-    Verbose,
-    print_json,
-    unwind_on_signals,
-)
+from harness.cli.common import RESULTS, Json, Progress, Quiet, ResultsRoot, Verbose, print_json, unwind_on_signals
 
 app = typer.Typer(help="Profile SSDs, emulate classes of them, compare drives, predict epochs.", no_args_is_help=True)
 

@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 def print_drive(drive: Drive, where: Path) -> None:
     """One profile: who the drive is, its condition, its points."""
     out, who, condition = console(), drive.identity, drive.condition
-    facts = [who.model or who.name, who.firmware and f"firmware {who.firmware}", format_bytes(who.capacity_bytes),
-             who.bus, who.link, who.file_system, f"scheduler {who.scheduler}" if who.scheduler else "",
-             f"read-ahead {who.read_ahead_kib} KiB"]  # fmt: skip
+    facts = [
+        who.model or who.name,
+        who.firmware and f"firmware {who.firmware}",
+        format_bytes(who.capacity_bytes),
+        who.bus,
+        who.link,
+        who.file_system,
+        f"scheduler {who.scheduler}" if who.scheduler else "",
+        f"read-ahead {who.read_ahead_kib} KiB",
+    ]
     out.print(cell(f"{drive.name}: {', '.join(fact for fact in facts if fact)}"), highlight=False)
     if drive.disk_class:
         out.print(cell(f"inside the limits of {drive.disk_class}"), highlight=False)
@@ -54,9 +61,13 @@ def print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
     table = Table("class", "reads/s", "read MB/s", "writes/s", "write MB/s", "source")
     for entry in classes:
         table.add_row(
-            cell(entry.name), _count(entry.read_iops), _mega(entry.read_bytes_per_s), _count(entry.write_iops),
-            _mega(entry.write_bytes_per_s), cell(entry.source + (" (assumed)" if entry.assumed else "")),
-        )  # fmt: skip
+            cell(entry.name),
+            _count(entry.read_iops),
+            _mega(entry.read_bytes_per_s),
+            _count(entry.write_iops),
+            _mega(entry.write_bytes_per_s),
+            cell(entry.source + (" (assumed)" if entry.assumed else "")),
+        )
     out.print(table)
     if not drives:
         out.print("no profile is saved here: `outcore ssd profile PATH` makes one")
@@ -66,9 +77,13 @@ def print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
         smallest = drive.best(min((p.block_bytes for p in drive.points), default=512))
         middle, long = drive.best(4096), drive.best(1 << 20, "sequential")
         table.add_row(
-            cell(drive.name), cell(drive.identity.model), drive.mode, cell(drive.measured_at[:16]),
-            *(_count(p.iops if p else None) for p in (smallest, middle)), _mega(long.bytes_per_s if long else None),
-        )  # fmt: skip
+            cell(drive.name),
+            cell(drive.identity.model),
+            drive.mode,
+            cell(drive.measured_at[:16]),
+            *(_count(p.iops if p else None) for p in (smallest, middle)),
+            _mega(long.bytes_per_s if long else None),
+        )
     out.print(table)
 
 
@@ -144,13 +159,27 @@ def print_forecasts(device: Device, found: Sequence[Forecast], left_out: Sequenc
             if workload is not None:
                 out.print(table)
             workload = entry.workload
-            table = Table("system", "epoch s", "device s", "training s", "waits for", "counted on", "measured s", "off",
-                          title=cell(workload))  # fmt: skip
+            table = Table(
+                "system",
+                "epoch s",
+                "device s",
+                "training s",
+                "waits for",
+                "counted on",
+                "measured s",
+                "off",
+                title=cell(workload),
+            )
         table.add_row(
-            cell(entry.system), f"{entry.seconds:.3g}", f"{entry.device_s:.3g}", f"{entry.train_s:.3g}", entry.bound,
-            cell(", ".join(entry.counted_on)), number(entry.measured_s, ".3g"),
+            cell(entry.system),
+            f"{entry.seconds:.3g}",
+            f"{entry.device_s:.3g}",
+            f"{entry.train_s:.3g}",
+            entry.bound,
+            cell(", ".join(entry.counted_on)),
+            number(entry.measured_s, ".3g"),
             number(None if entry.error is None else 100 * entry.error, "+.1f") + (" %" if entry.error else ""),
-        )  # fmt: skip
+        )
     if workload is not None:
         out.print(table)
     if left_out:

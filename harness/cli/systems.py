@@ -31,9 +31,12 @@ def systems(
         table = Table("name", "paper", "devices", "faithful", "what it does")
         for entry in described:
             table.add_row(
-                entry["name"], entry["paper"], ", ".join(entry["devices"]), "yes" if entry["faithful"] else "no",
+                entry["name"],
+                entry["paper"],
+                ", ".join(entry["devices"]),
+                "yes" if entry["faithful"] else "no",
                 entry["summary"],
-            )  # fmt: skip
+            )
         out.print(table)
         return
     entry = described[0]

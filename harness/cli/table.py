@@ -96,9 +96,23 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
     from rich.table import Table
 
     table = Table(
-        "system", "memory", "status", "verdict", "class", "epoch s (median \\[range])", "with start-up s",
-        "start-up s", "start-up read", "predicted s", "read ampl.", "AU", "SE", "engine eff.", "distance", title=title,
-    )  # fmt: skip
+        "system",
+        "memory",
+        "status",
+        "verdict",
+        "class",
+        "epoch s (median \\[range])",
+        "with start-up s",
+        "start-up s",
+        "start-up read",
+        "predicted s",
+        "read ampl.",
+        "AU",
+        "SE",
+        "engine eff.",
+        "distance",
+        title=title,
+    )
     rounds: dict[str, list[Record]] = {}
     for record in records:
         rounds.setdefault(record.config_hash, []).append(record)

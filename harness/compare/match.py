@@ -14,30 +14,11 @@ if TYPE_CHECKING:
 
 Plain = dict[str, Any]
 # Settings that a record's configuration keeps under the same name and in the same form.
-_SAME = (
-    "model",
-    "hidden",
-    "heads",
-    "learning_rate",
-    "dropout",
-    "sampler",
-    "fanout",
-    "replace",
-    "shuffle",
-    "batch_size",
-    "max_batches",
-    "epochs",
-    "warmup",
-    "device",
-    "disk_class",
-    "stages",
-    "cores",
-    "ranks",
-    "partition",
-    "keep_order",
-    "seed",
-    "verify",
-    "test_nodes",
+SAME = tuple(
+    """
+    model hidden heads learning_rate dropout sampler fanout replace shuffle batch_size max_batches epochs warmup
+    device disk_class stages cores ranks partition keep_order seed verify test_nodes
+    """.split()
 )
 
 
@@ -84,7 +65,7 @@ def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping
         memory = canonical_memory(memory)
     except InputError:  # an imported record may hold any text: it matches nothing that is planned
         pass
-    return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
+    return repr([system, dataset, device_memory, memory, *(settings[name] for name in SAME)])
 
 
 def _within(asked: Mapping[str, Any], held: Mapping[str, Any]) -> bool:

@@ -86,9 +86,13 @@ class Host:
         with tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
             file, out = Path(folder, "order.json"), Path(folder, "run.tar.gz")
             order = Order(
-                task=task, experiments=self._experiments, isolation=self._isolation, fresh=self._fresh, number=number,
+                task=task,
+                experiments=self._experiments,
+                isolation=self._isolation,
+                fresh=self._fresh,
+                number=number,
                 out=str(out),
-            )  # fmt: skip
+            )
             file.write_text(order.model_dump_json(), encoding="utf-8")
             done = subprocess.run(
                 [sys.executable, "-m", "harness.fleet.host", str(file), str(os.getpid())],

@@ -35,9 +35,14 @@ class RayFleet(Fleet):
     """
 
     def __init__(
-        self, address: str, experiments: list[dict[str, Any]], isolation: str, labels: Collection[str] = (), *,
+        self,
+        address: str,
+        experiments: list[dict[str, Any]],
+        isolation: str,
+        labels: Collection[str] = (),
+        *,
         fresh: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ray = ray = _ray()
         self._told = (experiments, isolation, fresh)
         self._labels = frozenset(labels)

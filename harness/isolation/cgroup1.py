@@ -77,8 +77,14 @@ class Cgroup1Cap(Cap):
     def __init__(self, memory: Path, blkio: Path | None, caveats: Sequence[str] = ()) -> None:
         self.caveats = list(caveats)
         self._memory, self._blkio = memory, blkio
-        names = ("memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.kmem.usage_in_bytes",
-                 "memory.failcnt", "memory.oom_control")  # fmt: skip
+        names = (
+            "memory.stat",
+            "memory.usage_in_bytes",
+            "memory.max_usage_in_bytes",
+            "memory.kmem.usage_in_bytes",
+            "memory.failcnt",
+            "memory.oom_control",
+        )
         self._files = {name: KernelFile(memory / name) for name in names}
         if blkio is not None:
             for name in ("io_service_bytes_recursive", "io_serviced_recursive"):

@@ -71,8 +71,16 @@ class Cgroup2Cap(Cap):
     def __init__(self, group: Path, caveats: Sequence[str] = ()) -> None:
         self.caveats = list(caveats)
         self.group = group
-        names = ("memory.stat", "memory.current", "memory.max", "memory.events", "memory.swap.current", "io.stat",
-                 "io.pressure", "memory.pressure")  # fmt: skip
+        names = (
+            "memory.stat",
+            "memory.current",
+            "memory.max",
+            "memory.events",
+            "memory.swap.current",
+            "io.stat",
+            "io.pressure",
+            "memory.pressure",
+        )
         self._files = {name: KernelFile(group / name) for name in names}
         # `memory.peak` (5.19) may be reset, by a write, for whoever holds this very descriptor (6.12).
         self._peak = _open_read_write(group / "memory.peak")

@@ -210,8 +210,12 @@ def _ring(client: Any, image: Image, seccomp: str | None) -> tuple[str, Any]:
     with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, seccomp=seccomp)) as cap:
         done = subprocess.run(
             cap.command([sys.executable, "-S", "-E", "-c", _RING]),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRIAL_TIMEOUT_S, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TRIAL_TIMEOUT_S,
+            check=False,
+        )
         said = done.stdout.strip()
         if done.returncode or not said:
             last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]

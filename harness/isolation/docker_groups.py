@@ -135,11 +135,24 @@ class ContainerGroups:
 _V1_BYTES = "blkio.throttle.io_service_bytes_recursive"
 _V1_REQUESTS = "blkio.throttle.io_serviced_recursive"
 _MEMORY_FILES = {
-    1: ("memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.kmem.usage_in_bytes",
-        "memory.failcnt", "memory.oom_control"),
-    2: ("memory.stat", "memory.current", "memory.max", "memory.events", "memory.peak", "memory.pressure",
-        "memory.swap.current"),
-}  # fmt: skip
+    1: (
+        "memory.stat",
+        "memory.usage_in_bytes",
+        "memory.max_usage_in_bytes",
+        "memory.kmem.usage_in_bytes",
+        "memory.failcnt",
+        "memory.oom_control",
+    ),
+    2: (
+        "memory.stat",
+        "memory.current",
+        "memory.max",
+        "memory.events",
+        "memory.peak",
+        "memory.pressure",
+        "memory.swap.current",
+    ),
+}
 _IO_FILES = {1: (_V1_BYTES, _V1_REQUESTS), 2: ("io.stat", "io.pressure")}
 
 

@@ -21,8 +21,11 @@ Lock = Literal["ipc_lock", "ulimit"] | int
 _SWAP_SLACK = 2 << 20
 # The engine has no word for "no limit" once there is one; the kernel shows this as none.
 _NO_LIMIT = 1 << 62
-_FORWARDED = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "TORCH_", "CUDA_VISIBLE", "NCCL_", "MALLOC_", "OUTCORE_",
-              "PYTHONHASHSEED", "LANG", "LC_", "TZ")  # fmt: skip
+_FORWARDED = tuple(
+    """
+    OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ CUDA_VISIBLE NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED LANG LC_ TZ
+    """.split()
+)
 _THROTTLES = (
     ("device_read_iops", "read_iops"),
     ("device_read_bps", "read_bytes_per_s"),

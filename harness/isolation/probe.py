@@ -129,8 +129,10 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
 def _start(cap: Cap, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         cap.command([sys.executable, "-S", "-E", str(_CHILD), *arguments]),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def _line(child: subprocess.Popen[bytes]) -> str:

@@ -51,8 +51,18 @@ def io_properties(limits: Sequence[IoLimit]) -> list[str]:
 
 def scope_command(manager: Manager, name: str, argv: Sequence[str]) -> list[str]:
     """`argv` started in a scope of the slice; it keeps its descriptors, and the pid becomes the work's."""
-    return ["systemd-run", f"--{manager}", "--scope", "--quiet", "--collect", f"--slice={slice_name(name)}",
-            "-p", "MemorySwapMax=0", "--", *argv]  # fmt: skip
+    return [
+        "systemd-run",
+        f"--{manager}",
+        "--scope",
+        "--quiet",
+        "--collect",
+        f"--slice={slice_name(name)}",
+        "-p",
+        "MemorySwapMax=0",
+        "--",
+        *argv,
+    ]
 
 
 def systemctl(manager: Manager, *arguments: str) -> str:

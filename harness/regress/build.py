@@ -203,9 +203,13 @@ class _Maker:
 
     def _run(self, command: Sequence[str], what: str, *, path: str | None = None, cwd: Path | None = None) -> str:
         done = subprocess.run(
-            list(command), capture_output=True, text=True, check=False, cwd=cwd,
+            list(command),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=cwd,
             env=clean_environment() | ({"PATH": path} if path else {}),
-        )  # fmt: skip
+        )
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}{done.stderr}\n")
         if done.returncode:

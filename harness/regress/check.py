@@ -94,9 +94,15 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
             return sides[side].run([planned[index] for index in part], work / "profiles", turns)
 
         pairs = interleave(
-            [cell.system for cell in planned], run, plan.rules, budget, chunk=plan.chunk, most=plan.pairs,
-            progress=progress, together=_together(sides, run) if in_turns else None,
-        )  # fmt: skip
+            [cell.system for cell in planned],
+            run,
+            plan.rules,
+            budget,
+            chunk=plan.chunk,
+            most=plan.pairs,
+            progress=progress,
+            together=_together(sides, run) if in_turns else None,
+        )
     finally:
         shutil.rmtree(data, ignore_errors=True)
     # A clock that was set in between is told; durations never come from it.
@@ -108,9 +114,12 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
     found = replace(found, metrics=[*found.metrics, *_instructions(built, notes, progress)])
     notes += [f"the time budget of {plan.time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
     result = replace(
-        found, base=repository.line(base), head=repository.line(head), notes=notes,
+        found,
+        base=repository.line(base),
+        head=repository.line(head),
+        notes=notes,
         details=_details(plan, repository, {"base": base, "head": head}, pairs, budget) | _host(sides),
-    )  # fmt: skip
+    )
     with whole_file(plan.work / REPORT, "the comparison") as partial:
         partial.write_text(json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
@@ -167,9 +176,7 @@ def _at_its_path(cell: PlannedRun, data_root: Path) -> PlannedRun:
     return replace(cell, settings=cell.settings.model_copy(update={"dataset": path}))
 
 
-def _can_take_turns(
-    sides: Mapping[str, Side], planned: list[PlannedRun], data_root: Path, notes: list[str]
-) -> bool:  # fmt: skip
+def _can_take_turns(sides: Mapping[str, Side], planned: list[PlannedRun], data_root: Path, notes: list[str]) -> bool:
     """Whether epochs of both sides can alternate; says in `notes` why not."""
     older = [name for name, side in sides.items() if not side.takes_turns]
     if older:
@@ -240,13 +247,17 @@ def _details(
 ) -> dict[str, Any]:
     """How it was measured, for machines and for the small print."""
     return {
-        "profile": plan.experiment.name, "commits": commits, "seconds": budget.spent,
+        "profile": plan.experiment.name,
+        "commits": commits,
+        "seconds": budget.spent,
         "dates": {side: repository.committed_at(commit) for side, commit in commits.items()},
-        "links": links(repository, commits), "time_budget_s": plan.time_budget_s,
+        "links": links(repository, commits),
+        "time_budget_s": plan.time_budget_s,
         "pairs": [len(pair.base) for pair in pairs],
-        "pairs_in_turns": [sum(bool(run.epochs_s) for run in pair.base) for pair in pairs], "rules": asdict(plan.rules),
+        "pairs_in_turns": [sum(bool(run.epochs_s) for run in pair.base) for pair in pairs],
+        "rules": asdict(plan.rules),
         "runs": {side: [run.run_id for pair in pairs for run in getattr(pair, side)] for side in commits},
-    }  # fmt: skip
+    }
 
 
 def _host(sides: Mapping[str, Side]) -> dict[str, Any]:

@@ -67,12 +67,23 @@ class MetricResult:
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "metric": self.metric, "cell": self.cell, "name": self.name, "kind": self.kind, "unit": self.unit,
-            "base": self.base, "head": self.head, "ratio": self.ratio,
-            "interval": None if self.interval is None else list(self.interval), "interval_kind": self.interval_kind,
-            "p": self.p, "samples": self.samples, "decision": self.decision, "gates": self.gates, "note": self.note,
+            "metric": self.metric,
+            "cell": self.cell,
+            "name": self.name,
+            "kind": self.kind,
+            "unit": self.unit,
+            "base": self.base,
+            "head": self.head,
+            "ratio": self.ratio,
+            "interval": None if self.interval is None else list(self.interval),
+            "interval_kind": self.interval_kind,
+            "p": self.p,
+            "samples": self.samples,
+            "decision": self.decision,
+            "gates": self.gates,
+            "note": self.note,
             "stage": self.stage,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,13 @@ class Repository:
     ) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
-                ["git", "-C", str(self._at), *arguments], input=given, capture_output=True, text=True, check=False,
+                ["git", "-C", str(self._at), *arguments],
+                input=given,
+                capture_output=True,
+                text=True,
+                check=False,
                 env={**os.environ, **(environment or {})},
-            )  # fmt: skip
+            )
         except FileNotFoundError as error:
             raise HostError("git is not installed", "apt-get install git") from error
 

@@ -135,20 +135,22 @@ def _stored(run: RunSample) -> dict[str, Any]:
 
 def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository | None) -> Entry:
     """Of a commit that the repository has, its date and subject; of another, the date of its first run."""
-    cells = [
-        {**asdict(cell), "runs": [_stored(run) for run in cell.runs]} for cell in cells_of(runs).values()
-    ]  # fmt: skip
+    cells = [{**asdict(cell), "runs": [_stored(run) for run in cell.runs]} for cell in cells_of(runs).values()]
     known = (
         repository if repository and repository.maybe("cat-file", "-e", f"{commit}^{{commit}}") is not None else None
     )
     dates = [datetime.fromisoformat(run.started_at).timestamp() for run in runs if run.started_at]
     return Entry.model_validate(
         {
-            "schema_version": SCHEMA, "host": host, "commit": commit, "recorded_at": int(time.time()),
+            "schema_version": SCHEMA,
+            "host": host,
+            "commit": commit,
+            "recorded_at": int(time.time()),
             "committed_at": known.committed_at(commit) if known else int(min(dates, default=0)),
-            "subject": known.line(commit).partition(" ")[2] if known else "", "cells": cells,
+            "subject": known.line(commit).partition(" ")[2] if known else "",
+            "cells": cells,
         }
-    )  # fmt: skip
+    )
 
 
 def load(store: Store, repository: Repository | None = None) -> History:

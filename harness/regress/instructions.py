@@ -40,9 +40,15 @@ def count(python: Path) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="outcore-callgrind-") as folder:
         # -P: the child's own folder is not searched for modules.
         command = [
-            valgrind, "--tool=callgrind", "--dump-before=getpgid", f"--callgrind-out-file={folder}/out", "-q",
-            str(python), "-P", str(_CHILD),
-        ]  # fmt: skip
+            valgrind,
+            "--tool=callgrind",
+            "--dump-before=getpgid",
+            f"--callgrind-out-file={folder}/out",
+            "-q",
+            str(python),
+            "-P",
+            str(_CHILD),
+        ]
         environment = clean_environment() | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
             done = subprocess.run(

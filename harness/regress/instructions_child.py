@@ -44,13 +44,20 @@ def _parts() -> dict[str, Callable[[], object]]:
     return {
         "sampler": lambda: sampler.sample(0, 0, seeds),
         "reader": lambda: engine.plan_reads(
-            ids, file_bytes=NODES * 512, block_bytes=512, data_offset=0, num_rows=NODES, row_bytes=512, merge=True,
-            max_request_bytes=131072, merge_gap_bytes=0,
+            ids,
+            file_bytes=NODES * 512,
+            block_bytes=512,
+            data_offset=0,
+            num_rows=NODES,
+            row_bytes=512,
+            merge=True,
+            max_request_bytes=131072,
+            merge_gap_bytes=0,
         ),
         "changeset": changesets,
         "packing": lambda: (engine.ascending(falling), engine.minhash_order(joined, lists, 2, 1)),
         "gather": lambda: engine.gather(table, ids, out, 1),
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

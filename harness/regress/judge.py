@@ -130,20 +130,32 @@ def _exact(
                 continue  # only some runs look at features; a counter that is 0 tells nothing
             results.append(
                 MetricResult(
-                    head.label, name, "exact", unit, _shown(sides[0]), _shown(sides[1]), "undecided",
+                    head.label,
+                    name,
+                    "exact",
+                    unit,
+                    _shown(sides[0]),
+                    _shown(sides[1]),
+                    "undecided",
                     note=f"{lacking} does not say",
                 )
-            )  # fmt: skip
+            )
             continue
         if any(value != side[0] for side in sides for value in side):
             varying = True
             which = "base" if any(value != sides[0][0] for value in sides[0]) else "head"
             results.append(
                 MetricResult(
-                    head.label, name, "exact", unit, _shown(sides[0]), _shown(sides[1]), "undecided",
+                    head.label,
+                    name,
+                    "exact",
+                    unit,
+                    _shown(sides[0]),
+                    _shown(sides[1]),
+                    "undecided",
                     note=f"not the same in all runs of {which}, though the system says that it repeats",
                 )
-            )  # fmt: skip
+            )
             continue
         results.append(_equality(head, name, unit, sides[0][0], sides[1][0], declared))
     return results, varying
@@ -157,9 +169,8 @@ def _equality(
     if isinstance(total_before, int) and isinstance(total_after, int) and total_before and total_after:
         ratio = total_after / total_before
     result = MetricResult(
-        head.label, name, "exact", unit, _shown([before]), _shown([after]), "same", ratio=ratio,
-        samples=len(before),
-    )  # fmt: skip
+        head.label, name, "exact", unit, _shown([before]), _shown([after]), "same", ratio=ratio, samples=len(before)
+    )
     if before == after:
         return result
     first = next((k for k, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
@@ -184,9 +195,16 @@ def _shown(side: Sequence[list[Any]]) -> float | int | str | None:
 
 
 def _noisy(
-    label: str, name: str, kind: Kind, unit: str, before: Sequence[RunSample], after: Sequence[RunSample],
-    rules: Rules, paired: bool, exact_only: str,
-) -> MetricResult | None:  # fmt: skip
+    label: str,
+    name: str,
+    kind: Kind,
+    unit: str,
+    before: Sequence[RunSample],
+    after: Sequence[RunSample],
+    rules: Rules,
+    paired: bool,
+    exact_only: str,
+) -> MetricResult | None:
     if paired:
         both = samples.paired(before, after, name)
         sides = [[pair[0] for pair in both], [pair[1] for pair in both]]
@@ -206,9 +224,13 @@ def _noisy(
         return replace(result, note=f"{'head' if sides[0] else 'base'} does not say")
     found = ratio_of_medians(sides[0], sides[1], paired=paired, seed=rules.seed)
     return replace(
-        result, ratio=found.value, interval=(found.low, found.high), interval_kind=found.kind, p=found.p,
+        result,
+        ratio=found.value,
+        interval=(found.low, found.high),
+        interval_kind=found.kind,
+        p=found.p,
         samples=found.samples,
-    )  # fmt: skip
+    )
 
 
 def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:

@@ -34,9 +34,16 @@ class Promise:
 
 
 def keep_proof(
-    results_root: Path, *, host: str, systems: Sequence[str], blocks: int, trials: int, budget_s: float,
-    curve: Sequence[dict[str, float]], promises: Sequence[Promise],
-) -> Path:  # fmt: skip
+    results_root: Path,
+    *,
+    host: str,
+    systems: Sequence[str],
+    blocks: int,
+    trials: int,
+    budget_s: float,
+    curve: Sequence[dict[str, float]],
+    promises: Sequence[Promise],
+) -> Path:
     """Write what the proof found; returns the file. One record a machine, the newest.
 
     Args:
@@ -47,9 +54,13 @@ def keep_proof(
     """
     result: dict[str, Any] = {"curve": list(curve), "promises": [asdict(promise) for promise in promises]}
     record = StudyRecord(
-        study=STUDY, version=1, key=hashlib.sha256(json.dumps([STUDY, host]).encode()).hexdigest()[:16],
+        study=STUDY,
+        version=1,
+        key=hashlib.sha256(json.dumps([STUDY, host]).encode()).hexdigest()[:16],
         params={"host": host, "systems": list(systems), "blocks": blocks, "trials": trials, "budget_s": budget_s},
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"), seconds=0.0,
-        environment={"host_fingerprint": host, "versions": versions()}, result=result,
-    )  # fmt: skip
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        seconds=0.0,
+        environment={"host_fingerprint": host, "versions": versions()},
+        result=result,
+    )
     return write_study(results_root, record)

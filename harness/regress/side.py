@@ -74,10 +74,20 @@ class Side:
         _write_experiment(experiment, cells)
         before = {path.name for path in run_folders(self.results)}
         said = self._call(
-            ["bench", str(experiment), "--fresh", "--figures", "none", "--json",
-             "--data-root", str(self._data), "--results-root", str(self.results)],
+            [
+                "bench",
+                str(experiment),
+                "--fresh",
+                "--figures",
+                "none",
+                "--json",
+                "--data-root",
+                str(self._data),
+                "--results-root",
+                str(self.results),
+            ],
             turns,
-        )  # fmt: skip
+        )
         _copy_profiles(cache, profiles)
         made = [_read(path) for path in run_folders(self.results) if path.name not in before]
         by_system = {record.system: record for record in made if record is not None}
@@ -105,9 +115,15 @@ class Side:
             log.write(f"$ outcore {' '.join(arguments)}\n")
             log.flush()
             process = subprocess.Popen(
-                [str(self.built.python), "-c", _MAIN, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=log, text=True, cwd=self.results, env=environment, start_new_session=True,
-            )  # fmt: skip
+                [str(self.built.python), "-c", _MAIN, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self.results,
+                env=environment,
+                start_new_session=True,
+            )
             self._process = process
             try:
                 out, _ = process.communicate()
@@ -141,9 +157,8 @@ def _write_experiment(path: Path, cells: Sequence[PlannedRun]) -> None:
         path.write_text(json.dumps(content), encoding="utf-8")
     except OSError as error:
         raise DataIOError(
-            f"{path} cannot be written: {error.strerror}", path=str(path), errno=error.errno or 0,
-            fix="free some space",
-        ) from error  # fmt: skip
+            f"{path} cannot be written: {error.strerror}", path=str(path), errno=error.errno or 0, fix="free some space"
+        ) from error
 
 
 def _copy_profiles(of: Path, to: Path) -> None:

@@ -50,9 +50,7 @@ def keep_own(results_root: Path, repository: Repository | None) -> None:
 
 def _seen(series: Sequence[dict[str, Any]]) -> str:
     """All but when an entry was looked at."""
-    points = [
-        {**entry, "points": [{**point, "recorded_at": 0} for point in entry["points"]]} for entry in series
-    ]  # fmt: skip
+    points = [{**entry, "points": [{**point, "recorded_at": 0} for point in entry["points"]]} for entry in series]
     return json.dumps(points, sort_keys=True)
 
 
@@ -68,9 +66,13 @@ def keep(results_root: Path, series: Sequence[Series], min_effect: float, second
     """
     host = series[0].host
     record = StudyRecord(
-        study=STUDY, version=1, key=_key(host), params={"host": host, "min_effect": min_effect},
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"), seconds=seconds,
+        study=STUDY,
+        version=1,
+        key=_key(host),
+        params={"host": host, "min_effect": min_effect},
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        seconds=seconds,
         environment={"host_fingerprint": host, "versions": versions()},
         result={"series": [entry.to_json() for entry in series]},
-    )  # fmt: skip
+    )
     return write_study(results_root, record)

@@ -88,11 +88,21 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> Entry:
     except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow says SyntaxError of a damaged PNG
         reason, ours = f"its files cannot be read: {error}", ""
     return Entry(
-        id=one.id, paper=one.paper, title=one.title, drawn=bool(image or table), reason=reason, caption=one.caption,
-        runs=list(one.runs), image=image, width=width, height=height, table=table,
-        published=_published(one.id, ours), claims=board.of_figure(tuple(one.claims), one.id),
+        id=one.id,
+        paper=one.paper,
+        title=one.title,
+        drawn=bool(image or table),
+        reason=reason,
+        caption=one.caption,
+        runs=list(one.runs),
+        image=image,
+        width=width,
+        height=height,
+        table=table,
+        published=_published(one.id, ours),
+        claims=board.of_figure(tuple(one.claims), one.id),
         links=[(kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()],
-    )  # fmt: skip
+    )
 
 
 def _image(path: Path) -> tuple[str, int, int]:
@@ -126,9 +136,15 @@ def _published(figure: str, ours: str) -> Table | None:
     for entry in theirs.to_dict("records"):
         series, place = _text(entry.get("series")), _text(entry.get("x"))
         rows.append(
-            [series, place, _text(entry.get("value")), mine.get((series, place), "–"), _text(entry.get("unit")),
-             _text(entry.get("source")) + (", read off a plot" if entry.get("read") == "plot" else "")]
-        )  # fmt: skip
+            [
+                series,
+                place,
+                _text(entry.get("value")),
+                mine.get((series, place), "–"),
+                _text(entry.get("unit")),
+                _text(entry.get("source")) + (", read off a plot" if entry.get("read") == "plot" else ""),
+            ]
+        )
     header = ["series", "x", "paper", "ours", "unit", "source"]
     if not any(row[3] != "–" for row in rows):
         header, rows = [*header[:3], *header[4:]], [[*row[:3], *row[4:]] for row in rows]

@@ -23,15 +23,38 @@ TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad"
 MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "emulated": "≈", "not run": "–"}
 # Markers of the figures in plotly's names.
 SYMBOLS = {
-    "o": "circle", "s": "square", "D": "diamond", "d": "diamond-tall", "^": "triangle-up", "v": "triangle-down",
-    "<": "triangle-left", ">": "triangle-right", "P": "cross", "X": "x", "*": "star", "p": "pentagon", "h": "hexagon",
-    "H": "hexagon2", "1": "y-down-open", "2": "y-up-open", "x": "x-thin-open",
-}  # fmt: skip
+    "o": "circle",
+    "s": "square",
+    "D": "diamond",
+    "d": "diamond-tall",
+    "^": "triangle-up",
+    "v": "triangle-down",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "P": "cross",
+    "X": "x",
+    "*": "star",
+    "p": "pentagon",
+    "h": "hexagon",
+    "H": "hexagon2",
+    "1": "y-down-open",
+    "2": "y-up-open",
+    "x": "x-thin-open",
+}
 STAGE_COLORS = {
-    "sample": "#56b4e9", "extract": "#d55e00", "transfer": "#cc79a7", "train": "#009e73", "wait": "#d9d9d9",
-    "inspect": "#f0e442", "switch": "#7f3b08", "cache_update": "#0b3c8c", "load_graph": "#66c2a5",
-    "assemble": "#e69f00", "data_prep": "#000000", "pack": "#555555",
-}  # fmt: skip
+    "sample": "#56b4e9",
+    "extract": "#d55e00",
+    "transfer": "#cc79a7",
+    "train": "#009e73",
+    "wait": "#d9d9d9",
+    "inspect": "#f0e442",
+    "switch": "#7f3b08",
+    "cache_update": "#0b3c8c",
+    "load_graph": "#66c2a5",
+    "assemble": "#e69f00",
+    "data_prep": "#000000",
+    "pack": "#555555",
+}
 
 
 @dataclass(frozen=True)
@@ -71,9 +94,7 @@ def page(content: Content) -> str:
         name: {"color": look.color, "symbol": SYMBOLS.get(look.marker, "circle")} for name, look in style.LOOKS.items()
     }
     title = "Outcore report"
-    data = {
-        "title": title, "looks": looks, "stage_colors": STAGE_COLORS, "first": content.first, "runs": content.runs,
-    }  # fmt: skip
+    data = {"title": title, "looks": looks, "stage_colors": STAGE_COLORS, "first": content.first, "runs": content.runs}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )

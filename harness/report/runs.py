@@ -22,12 +22,13 @@ Plain = dict[str, Any]
 LOG_TAIL = 4096
 # Control characters, and those that turn the direction of writing: a log may hold anything.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-COLUMNS = (
-    "id", "system", "dataset", "dim", "model", "sampler", "batch", "memory", "memory_bytes", "device", "disk", "host",
-    "accelerator",
-    "ranks", "stages", "experiment", "round", "status", "verdict", "class", "epoch_s", "low", "high", "samples", "kind",
-    "prep_s", "amplification", "au", "se", "engine", "distance", "device_mb", "peak_mib", "working_set", "parts",
-)  # fmt: skip
+COLUMNS = tuple(
+    """
+    id system dataset dim model sampler batch memory memory_bytes device disk host accelerator ranks stages
+    experiment round status verdict class epoch_s low high samples kind prep_s amplification au se engine distance
+    device_mb peak_mib working_set parts
+    """.split()
+)
 
 
 def table_of(records: Sequence[Plain]) -> Plain:
@@ -54,20 +55,42 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
     own = summary.get("stages_s") or {}
     host = host_of(record)
     return [
-        str(record["run_id"]), str(record["system"]), str(config["dataset"]["name"]), config["dataset"]["dim"],
-        str(config["model"]), str(config["sampler"]), config["batch_size"], str(config["memory"]),
-        _asked_bytes(config), str(config["device"]), str(config["disk_class"]), host,
-        str(measured_on(record)["accelerator"] or ""), config["ranks"],
-        str(config["stages"]), str(config["experiment"]), config["round"], str(record["status"]),
-        str(record["verdict"]), class_of(record),
-        _short(epoch.get("median")), _short(low), _short(high), len(measured), str(epoch.get("interval_kind") or ""),
+        str(record["run_id"]),
+        str(record["system"]),
+        str(config["dataset"]["name"]),
+        config["dataset"]["dim"],
+        str(config["model"]),
+        str(config["sampler"]),
+        config["batch_size"],
+        str(config["memory"]),
+        _asked_bytes(config),
+        str(config["device"]),
+        str(config["disk_class"]),
+        host,
+        str(measured_on(record)["accelerator"] or ""),
+        config["ranks"],
+        str(config["stages"]),
+        str(config["experiment"]),
+        config["round"],
+        str(record["status"]),
+        str(record["verdict"]),
+        class_of(record),
+        _short(epoch.get("median")),
+        _short(low),
+        _short(high),
+        len(measured),
+        str(epoch.get("interval_kind") or ""),
         _short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
-        _short(summary.get("read_amplification")), _short(summary.get("accelerator_utilisation")),
-        _short(summary.get("storage_efficiency")), _short(summary.get("engine_efficiency")),
-        _short(summary.get("distance_to_limit")), _short(sum(read) / len(read) / 1e6 if read else None),
-        _short((memory.get("peak_bytes") or 0) / 2**20 or None), _short(summary.get("working_set_over_budget")),
+        _short(summary.get("read_amplification")),
+        _short(summary.get("accelerator_utilisation")),
+        _short(summary.get("storage_efficiency")),
+        _short(summary.get("engine_efficiency")),
+        _short(summary.get("distance_to_limit")),
+        _short(sum(read) / len(read) / 1e6 if read else None),
+        _short((memory.get("peak_bytes") or 0) / 2**20 or None),
+        _short(summary.get("working_set_over_budget")),
         [_short(own.get(stage)) for stage in stages] if own else None,
-    ]  # fmt: skip
+    ]
 
 
 def host_of(record: Plain) -> str:

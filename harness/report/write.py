@@ -100,9 +100,7 @@ def write_report(
     text = page(content)
     size = _put(out, text)
     drawn = sum(entry.drawn for entry in entries)
-    return Written(
-        out, size, len(records), len(bad), drawn, len(entries) - drawn, len(board.claims), len(timelines)
-    )  # fmt: skip
+    return Written(out, size, len(records), len(bad), drawn, len(entries) - drawn, len(board.claims), len(timelines))
 
 
 def _profiles() -> list[str]:
@@ -219,9 +217,13 @@ def _first(settings: Sequence[Setting]) -> Plain:
         return {}
     shared = told[0].shared
     return {
-        "dataset": shared["dataset"]["name"], "model": shared["model"], "memory": shared["memory"],
-        "device": shared["device"], "disk": shared["disk_class"], "host": shared["host"] or "unknown",
-    }  # fmt: skip
+        "dataset": shared["dataset"]["name"],
+        "model": shared["model"],
+        "memory": shared["memory"],
+        "device": shared["device"],
+        "disk": shared["disk_class"],
+        "host": shared["host"] or "unknown",
+    }
 
 
 def _colophon(records: Sequence[Plain]) -> str:

@@ -59,9 +59,15 @@ def _median_s(fd: int, buffer: mmap.mmap, blocks: list[int]) -> float:
 def read_once(file: Path, seconds: float = _WARM_S) -> int:
     """Read the file from its beginning, once, for `seconds` at most; bytes of it that were read."""
     job = FioJob(
-        file=file, block_bytes=1 << 20, depth=32, pattern="sequential", once=True, seconds=seconds,
-        engine=best_engine(), exact_latency=False,
-    )  # fmt: skip
+        file=file,
+        block_bytes=1 << 20,
+        depth=32,
+        pattern="sequential",
+        once=True,
+        seconds=seconds,
+        engine=best_engine(),
+        exact_latency=False,
+    )
     return min(file.stat().st_size, run_fio([job])[0].bytes_read)
 
 
@@ -70,10 +76,11 @@ def gain_of(profile: DiskProfile) -> tuple[float, DiskPoint | None, DiskPoint | 
     best: tuple[float, DiskPoint | None, DiskPoint | None] = (1.0, None, None)
     for first in profile.first_read:
         same = [
-            point for point in profile.points
+            point
+            for point in profile.points
             if (point.block_bytes, point.pattern) == (first.block_bytes, first.pattern)
             and (point.depth == 1) == (first.depth == 1)
-        ]  # fmt: skip
+        ]
         for again in same:
             if first.iops > 0 and again.iops / first.iops > best[0]:
                 best = (again.iops / first.iops, first, again)

@@ -73,9 +73,12 @@ def _side(device: Device, price: Price | None) -> Side:
         "seqread_bytes_per_s": profile.sequential_bytes_per_s() or None,
     }
     wanted = {
-        "latency_1_p50_s": (SHALLOW, "50"), "latency_1_p99_s": (SHALLOW, "99"), "latency_64_p50_s": (DEEP, "50"),
-        "latency_64_p99_s": (DEEP, "99"), "latency_64_p999_s": (DEEP, "99.9"),
-    }  # fmt: skip
+        "latency_1_p50_s": (SHALLOW, "50"),
+        "latency_1_p99_s": (SHALLOW, "99"),
+        "latency_64_p50_s": (DEEP, "50"),
+        "latency_64_p99_s": (DEEP, "99"),
+        "latency_64_p999_s": (DEEP, "99.9"),
+    }
     for name, (depth, percentile) in wanted.items():
         figures[name] = latencies(device, depth).get(percentile)
     deep = device.drive.best(4096) if device.drive else None
@@ -174,9 +177,14 @@ def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | Non
     middle = statistics.median(entry.seconds for entry in made)
     typical = min(made, key=lambda entry: abs(entry.seconds - middle))
     return Cell(
-        device=side.device.name, system=system, epoch_s=middle, predicted=True, bound=typical.bound,
-        per_price=_per_price(side.price, middle), runs=tuple(record.run_id for record in counted),
-    )  # fmt: skip
+        device=side.device.name,
+        system=system,
+        epoch_s=middle,
+        predicted=True,
+        bound=typical.bound,
+        per_price=_per_price(side.price, middle),
+        runs=tuple(record.run_id for record in counted),
+    )
 
 
 def _per_price(price: Price | None, epoch_s: float) -> float | None:

@@ -186,8 +186,12 @@ def problem(checks: Sequence[Check]) -> str:
 
 def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
     shared: dict[str, Any] = {
-        "file": file, "seconds": seconds, "ramp_seconds": _RAMP_S, "engine": best_engine(), "exact_latency": False,
-    }  # fmt: skip
+        "file": file,
+        "seconds": seconds,
+        "ramp_seconds": _RAMP_S,
+        "engine": best_engine(),
+        "exact_latency": False,
+    }
     wanted: list[tuple[int, int, Literal["random", "sequential"]]] = [
         (4096, _DEPTH, "random"),
         (512, _DEPTH, "random"),

@@ -76,14 +76,27 @@ class FioJob(BaseModel):
         # fio runs in another folder, and splits file names at colons.
         file = str(self.file.absolute()).replace("\\", "\\\\").replace(":", "\\:")
         arguments = [
-            f"--name={name}", "--stonewall", f"--filename={file}", *self._access(), f"--bs={self.block_bytes}",
-            f"--iodepth={self.depth}", f"--ioengine={self.engine}", f"--direct={int(self.direct)}",
-            f"--numjobs={self.threads}", "--thread", "--group_reporting",
-            f"--runtime={self.seconds * 1000:.0f}ms", f"--ramp_time={self.ramp_seconds * 1000:.0f}ms",
+            f"--name={name}",
+            "--stonewall",
+            f"--filename={file}",
+            *self._access(),
+            f"--bs={self.block_bytes}",
+            f"--iodepth={self.depth}",
+            f"--ioengine={self.engine}",
+            f"--direct={int(self.direct)}",
+            f"--numjobs={self.threads}",
+            "--thread",
+            "--group_reporting",
+            f"--runtime={self.seconds * 1000:.0f}ms",
+            f"--ramp_time={self.ramp_seconds * 1000:.0f}ms",
             # Other offsets every time: a cache below the device must not know them from the run before.
-            "--norandommap", "--randrepeat=0", "--invalidate=1", f"--iomem_align={_HUGE_PAGE}",
-            f"--gtod_reduce={int(not self.exact_latency)}", *self._handed_in(),
-        ]  # fmt: skip
+            "--norandommap",
+            "--randrepeat=0",
+            "--invalidate=1",
+            f"--iomem_align={_HUGE_PAGE}",
+            f"--gtod_reduce={int(not self.exact_latency)}",
+            *self._handed_in(),
+        ]
         arguments += [] if self.once else ["--time_based"]
         arguments += [f"--size={self.region_bytes}"] if self.region_bytes else []
         arguments += ["--end_fsync=1"] if self.sync else []
@@ -102,9 +115,10 @@ class FioJob(BaseModel):
             found += ["--fixedbufs", "--registerfiles", "--nonvectored=1"]
         if self.batch:
             found += [
-                f"--iodepth_batch_submit={self.batch}", f"--iodepth_batch_complete_min={self.batch}",
+                f"--iodepth_batch_submit={self.batch}",
+                f"--iodepth_batch_complete_min={self.batch}",
                 f"--iodepth_batch_complete_max={self.batch}",
-            ]  # fmt: skip
+            ]
         return found
 
     def _access(self) -> list[str]:
@@ -189,8 +203,16 @@ def fio_version(path: str) -> tuple[int, int] | None:
 def best_engine() -> Literal["io_uring", "libaio", "psync"]:
     """The fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
     for engine in ("io_uring", "libaio"):
-        job = ["--name=try", "--readonly", f"--ioengine={engine}", "--filename=/proc/self/exe", "--rw=read",
-               "--bs=4096", "--size=4096", "--output-format=json"]  # fmt: skip
+        job = [
+            "--name=try",
+            "--readonly",
+            f"--ioengine={engine}",
+            "--filename=/proc/self/exe",
+            "--rw=read",
+            "--bs=4096",
+            "--size=4096",
+            "--output-format=json",
+        ]
         try:
             done = subprocess.run(["fio", *job], capture_output=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired):
@@ -240,8 +262,13 @@ def _run(jobs: Sequence[FioJob], cap: Cap | None) -> list[FioResult]:
     try:
         done = subprocess.run(
             cap.command(arguments) if cap else arguments,
-            capture_output=True, text=True, timeout=limit, check=False, cwd="/", env=fio_environment(),
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+            cwd="/",
+            env=fio_environment(),
+        )
     except subprocess.TimeoutExpired as error:
         raise HostError(f"fio did not end within {limit:.0f} s", "look at the device with `dmesg`") from error
     results = parse_fio(done.stdout, jobs) if done.returncode == 0 else []

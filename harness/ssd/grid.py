@@ -63,9 +63,14 @@ def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
     longest = max(3.0, STEADY_S[mode] * min(1.0, seconds / POINT_S[mode]))
     rule = SteadyRule(within=STEADY_WITHIN, seconds=max(2, round(longest / 3)), ramp_seconds=1 if longest > 4 else 0)
     return FioJob(
-        file=file, block_bytes=4 * KIB, depth=64, engine=best_engine(), seconds=longest, steady=rule,
+        file=file,
+        block_bytes=4 * KIB,
+        depth=64,
+        engine=best_engine(),
+        seconds=longest,
+        steady=rule,
         exact_latency=False,
-    )  # fmt: skip
+    )
 
 
 def estimate_s(mode: Mode, seconds: float, file_bytes: int) -> float:

@@ -52,9 +52,13 @@ class Identity(BaseModel):
 
 
 def identify(
-    path: Path, *, serial: bool = False, sys: Path = Path("/sys"), proc: Path = Path("/proc"),
+    path: Path,
+    *,
+    serial: bool = False,
+    sys: Path = Path("/sys"),
+    proc: Path = Path("/proc"),
     device: BlockDevice | None = None,
-) -> Identity:  # fmt: skip
+) -> Identity:
     """The drive under `path`; of an array or volume over several disks, the first disk speaks for all.
 
     Args:

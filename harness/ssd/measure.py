@@ -248,9 +248,14 @@ def precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
     rule = grid.steady_job(wanted.mode, file, wanted.point_s).steady
     longest = _PRECONDITION_S[wanted.mode] * min(1.0, wanted.point_s / grid.POINT_S[wanted.mode])
     job = FioJob(
-        file=file, block_bytes=4096, depth=32, engine=best_engine(), seconds=max(3.0, longest), write_percent=100,
+        file=file,
+        block_bytes=4096,
+        depth=32,
+        engine=best_engine(),
+        seconds=max(3.0, longest),
+        write_percent=100,
         steady=rule,
-    )  # fmt: skip
+    )
     return run_fio([job])[0].bytes_read
 
 
@@ -273,10 +278,16 @@ def _condition(
 
 def _settings(wanted: Wanted, identity: Identity) -> dict[str, Any]:
     return {
-        "mode": wanted.mode, "class": wanted.disk_class.name if wanted.disk_class else "", "file_bytes": wanted.size,
-        "seconds": wanted.point_s, "precondition": wanted.precondition, "model": identity.model,
-        "capacity_bytes": identity.capacity_bytes, "name": identity.name, "fio": fio_path(),
-    }  # fmt: skip
+        "mode": wanted.mode,
+        "class": wanted.disk_class.name if wanted.disk_class else "",
+        "file_bytes": wanted.size,
+        "seconds": wanted.point_s,
+        "precondition": wanted.precondition,
+        "model": identity.model,
+        "capacity_bytes": identity.capacity_bytes,
+        "name": identity.name,
+        "fio": fio_path(),
+    }
 
 
 def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) -> _Part:

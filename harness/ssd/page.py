@@ -108,13 +108,31 @@ def write_page(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 _DRIVE_HEADS = (
-    "drive", "model", "512 B reads/s", "4 KiB reads/s", "64 KiB reads/s", "1 MiB MB/s", "p50 µs", "p99 µs",
-    "p99.9 µs (64)", "CPU µs/read", "price of 1 TB",
-)  # fmt: skip
+    "drive",
+    "model",
+    "512 B reads/s",
+    "4 KiB reads/s",
+    "64 KiB reads/s",
+    "1 MiB MB/s",
+    "p50 µs",
+    "p99 µs",
+    "p99.9 µs (64)",
+    "CPU µs/read",
+    "price of 1 TB",
+)
 _CELL_HEADS = (
-    "drive", "system", "epoch s", "interval", "how", "reads/s", "MB/s", "mean read", "of the drive", "ampl.",
+    "drive",
+    "system",
+    "epoch s",
+    "interval",
+    "how",
+    "reads/s",
+    "MB/s",
+    "mean read",
+    "of the drive",
+    "ampl.",
     "epochs/h per price",
-)  # fmt: skip
+)
 
 
 def _drive_row(side: Side) -> tuple[str, ...]:
@@ -207,9 +225,15 @@ def _pdf(comparison: Comparison) -> Canvas:
     rows = -(-len(drawings) // 2)
     bottom = 0.035 + notes_height
     grid = page.add_gridspec(
-        rows, 2, left=0.09, right=0.97, top=max(top - 0.03, bottom + 0.2), bottom=bottom + 0.075, hspace=0.62,
+        rows,
+        2,
+        left=0.09,
+        right=0.97,
+        top=max(top - 0.03, bottom + 0.2),
+        bottom=bottom + 0.075,
+        hspace=0.62,
         wspace=0.24,
-    )  # fmt: skip
+    )
     for index, (_, draw) in enumerate(drawings):
         draw(comparison, page.add_subplot(grid[index // 2, index % 2]))
     _write(page, bottom, comparison.notes, size=5.8, width=_LINES + 22)
@@ -234,9 +258,12 @@ def _table(page: Canvas, top: float, table: Table) -> float:
     axes = page.add_axes((0.06, top - 0.018 - height, 0.9, height))
     axes.axis("off")
     drawn = axes.table(
-        cellText=[list(row) for row in table.rows], colLabels=list(table.heads), bbox=Bbox.unit(),
-        cellLoc="right", edges="horizontal",
-    )  # fmt: skip
+        cellText=[list(row) for row in table.rows],
+        colLabels=list(table.heads),
+        bbox=Bbox.unit(),
+        cellLoc="right",
+        edges="horizontal",
+    )
     drawn.auto_set_font_size(False)
     drawn.set_fontsize(5.6)
     drawn.auto_set_column_width(list(range(len(table.heads))))

@@ -46,9 +46,15 @@ def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
         rows += [{"series": side.device.name, "x": size, "y": best[size]} for size in sorted(best)]
     looks = named_looks([side.device.name for side in comparison.sides])
     draw_curves(
-        pd.DataFrame(rows), title="Random reads by size, and what systems used", xlabel="bytes a read",
-        ylabel="reads/s", xlog=True, ylog=True, looks=looks, axes=axes,
-    )  # fmt: skip
+        pd.DataFrame(rows),
+        title="Random reads by size, and what systems used",
+        xlabel="bytes a read",
+        ylabel="reads/s",
+        xlog=True,
+        ylog=True,
+        looks=looks,
+        axes=axes,
+    )
     for line in axes.get_lines():
         line.set_markersize(2.5)
     used = [cell for cell in comparison.cells if cell.reads_per_s and cell.request_bytes]
@@ -56,10 +62,16 @@ def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
     for cell in used:
         look = style.look(cell.system)
         axes.plot(
-            [cell.request_bytes], [cell.reads_per_s], linestyle="none", marker=look.marker, markersize=6.5,
-            color=look.color, markeredgecolor=looks(cell.device).color, markeredgewidth=1.1,
+            [cell.request_bytes],
+            [cell.reads_per_s],
+            linestyle="none",
+            marker=look.marker,
+            markersize=6.5,
+            color=look.color,
+            markeredgecolor=looks(cell.device).color,
+            markeredgewidth=1.1,
             label=None if cell.system in named else cell.system,
-        )  # fmt: skip
+        )
         named.add(cell.system)
         rows.append({"series": f"{cell.system} on {cell.device}", "x": cell.request_bytes, "y": cell.reads_per_s})
     sizes = [512, 4096, 32768, 262144, 1 << 20]
@@ -83,9 +95,14 @@ def tails(comparison: Comparison, axes: Any) -> pd.DataFrame:
         ]
     data = pd.DataFrame(rows)
     draw_curves(
-        data, title=f"Latency of 4 KiB reads, {DEEP} in flight", xlabel="percentile", ylabel="latency (µs)", ylog=True,
-        looks=named_looks([side.device.name for side in comparison.sides]), axes=axes,
-    )  # fmt: skip
+        data,
+        title=f"Latency of 4 KiB reads, {DEEP} in flight",
+        xlabel="percentile",
+        ylabel="latency (µs)",
+        ylog=True,
+        looks=named_looks([side.device.name for side in comparison.sides]),
+        axes=axes,
+    )
     axes.set_xticks(range(len(PERCENTILES)), PERCENTILES)
     axes.legend(**_LEGEND, loc="upper left")
     return data
@@ -129,11 +146,15 @@ def _bars(
             whole = cell is not None and value(cell) == cell.epoch_s
             rows.append(
                 {
-                    "group": side.device.name, "series": system, "value": height, "status": nothing,
-                    "low": cell.low if cell and whole else None, "high": cell.high if cell and whole else None,
+                    "group": side.device.name,
+                    "series": system,
+                    "value": height,
+                    "status": nothing,
+                    "low": cell.low if cell and whole else None,
+                    "high": cell.high if cell and whole else None,
                     "predicted": bool(cell and cell.predicted),
                 }
-            )  # fmt: skip
+            )
     data = pd.DataFrame(rows)
     draw_bars(data, title=title, ylabel=ylabel, log=log, axes=axes)
     width = 0.8 / max(1, len(comparison.systems))

@@ -153,9 +153,10 @@ def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float
 def _or_tried(point: DiskPoint, tried: Sequence[DiskPoint]) -> DiskPoint:
     """A point that was not measured quietly, or what the search found in a better moment."""
     same = [
-        other for other in tried
+        other
+        for other in tried
         if other.block_bytes == point.block_bytes and other.depth > 1 < point.depth and other.iops > point.iops
-    ]  # fmt: skip
+    ]
     return point if is_quiet(point) else max([point, *same], key=lambda found: found.iops)
 
 
@@ -197,9 +198,11 @@ def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
         if key not in best or point.iops > best[key].iops:
             best[key] = point
     return replace(
-        second, points=tuple(best.values()), tried=first.tried + second.tried,
+        second,
+        points=tuple(best.values()),
+        tried=first.tried + second.tried,
         first_read=first.first_read or second.first_read,
-    )  # fmt: skip
+    )
 
 
 def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
@@ -249,9 +252,18 @@ def _by_threads(
 
 def _cache_file(folder: Path, device: BlockDevice, limits: Limits | None, depths: Sequence[int]) -> Path:
     key = json.dumps(
-        [device.numbers, device.holder, device.model, device.file_system, device.mount_options, device.scheduler,
-         [asdict(limit) for limit in limits.io] if limits else [], sorted(depths), bool(fio_path())],
-    )  # fmt: skip
+        [
+            device.numbers,
+            device.holder,
+            device.model,
+            device.file_system,
+            device.mount_options,
+            device.scheduler,
+            [asdict(limit) for limit in limits.io] if limits else [],
+            sorted(depths),
+            bool(fio_path()),
+        ]
+    )
     return folder / f"profile-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 

@@ -108,7 +108,9 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "workload": comparison.workload,
         "drives": [
             {
-                "name": side.device.name, "source": side.device.source, "disk_class": side.device.disk_class,
+                "name": side.device.name,
+                "source": side.device.source,
+                "disk_class": side.device.disk_class,
                 "figures": side.figures,
                 "price_per_tb": side.price.per_tb if side.price else None,
                 "currency": side.price.currency if side.price else None,
@@ -122,4 +124,4 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
             for system, ratio, fastest, slowest in comparison.growth()
         ],
         "notes": list(comparison.notes),
-    }  # fmt: skip
+    }

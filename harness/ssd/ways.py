@@ -51,17 +51,32 @@ class Reads:
     ) -> DiskPoint:
         """One point."""
         job = FioJob(
-            file=self.file, block_bytes=block_bytes, depth=max(1, way.depth // way.jobs), threads=way.jobs,
-            batch=way.batch, pattern="sequential" if sequential else "random", seconds=seconds,
-            ramp_seconds=ramp_seconds, engine=best_engine(), exact_latency=False, region_bytes=self.region_bytes,
-        )  # fmt: skip
+            file=self.file,
+            block_bytes=block_bytes,
+            depth=max(1, way.depth // way.jobs),
+            threads=way.jobs,
+            batch=way.batch,
+            pattern="sequential" if sequential else "random",
+            seconds=seconds,
+            ramp_seconds=ramp_seconds,
+            engine=best_engine(),
+            exact_latency=False,
+            region_bytes=self.region_bytes,
+        )
         with Meter(self.disks, self.cap) as meter:
             (result,) = run_fio([job], self.cap)
         disk, processors = meter.shares(block_bytes)
         return DiskPoint(
-            block_bytes, job.depth * way.jobs, result.iops, result.bytes_per_s, job.pattern, way.jobs, way.batch,
-            None if disk is None else round(disk, 4), round(processors, 4),
-        )  # fmt: skip
+            block_bytes,
+            job.depth * way.jobs,
+            result.iops,
+            result.bytes_per_s,
+            job.pattern,
+            way.jobs,
+            way.batch,
+            None if disk is None else round(disk, 4),
+            round(processors, 4),
+        )
 
 
 def way_of(point: DiskPoint) -> Way:

@@ -87,7 +87,11 @@ def covered(uses: npt.NDArray[np.int64], shares: list[float]) -> list[float]:
 
 register_study(
     Study(
-        "access-coverage", "Share of the row accesses covered by the rows that a score ranks first", 1, CoverageParams,
-        run, seconds=lambda params: 10.0 + 0.02 * params.epochs * (params.max_batches or 400),
+        "access-coverage",
+        "Share of the row accesses covered by the rows that a score ranks first",
+        1,
+        CoverageParams,
+        run,
+        seconds=lambda params: 10.0 + 0.02 * params.epochs * (params.max_batches or 400),
     )
-)  # fmt: skip
+)

@@ -59,8 +59,13 @@ def run(params: AmplificationParams, context: StudyContext) -> Plain:
             shares = np.linspace(0, 1, _QUANTILES + 1)
             layouts.append({**found, "reduction": [float(value) for value in np.quantile(saved, shares)]})
     packed = packed_rows(samples, cold, [1])[1]
-    return {"layouts": layouts, "batches": count, "packed_bytes": packed * row, "row_bytes": row,
-            "feature_bytes": samples.num_nodes * row}  # fmt: skip
+    return {
+        "layouts": layouts,
+        "batches": count,
+        "packed_bytes": packed * row,
+        "row_bytes": row,
+        "feature_bytes": samples.num_nodes * row,
+    }
 
 
 def _layout(
@@ -92,7 +97,11 @@ def _layout(
 
 register_study(
     Study(
-        "amplification", "read amplification of disk caches by order and segment", 1, AmplificationParams, run,
+        "amplification",
+        "read amplification of disk caches by order and segment",
+        1,
+        AmplificationParams,
+        run,
         lambda params: 15.0 + 4.0 * len(params.segments),
     )
-)  # fmt: skip
+)

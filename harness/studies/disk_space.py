@@ -35,10 +35,13 @@ def run(params: DiskSpaceParams, context: StudyContext) -> Plain:
         packed, least = rows[1], min(rows.values())
         points.append(
             {
-                "memory_share": share, "packed_bytes": packed * row, "least_bytes": least * row,
-                "packed_x": packed / samples.num_nodes, "least_x": least / samples.num_nodes,
+                "memory_share": share,
+                "packed_bytes": packed * row,
+                "least_bytes": least * row,
+                "packed_x": packed / samples.num_nodes,
+                "least_x": least / samples.num_nodes,
             }
-        )  # fmt: skip
+        )
     return {
         "points": points,
         "accesses": samples.accesses,
@@ -50,7 +53,11 @@ def run(params: DiskSpaceParams, context: StudyContext) -> Plain:
 
 register_study(
     Study(
-        "disk-space", "disk space of packed chunks over the rows in memory", 1, DiskSpaceParams, run,
+        "disk-space",
+        "disk space of packed chunks over the rows in memory",
+        1,
+        DiskSpaceParams,
+        run,
         lambda params: 10.0 + 2.0 * len(params.memory_shares),
     )
-)  # fmt: skip
+)

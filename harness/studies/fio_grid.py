@@ -82,11 +82,18 @@ def _jobs(params: FioGridParams, file: Path, block: int) -> list[FioJob]:
 def _point(result: FioResult) -> Plain:
     job = result.job
     return {
-        "pattern": job.pattern, "engine": "sync" if job.engine == "psync" else "async", "direct": job.direct,
-        "block_bytes": job.block_bytes, "threads": job.threads, "depth": job.depth, "iops": result.iops,
-        "bytes_per_s": result.bytes_per_s, "mean_latency_s": result.mean_latency_s,
-        "p99_latency_s": result.latency_s.get(99.0), "cpu": result.cpu,
-    }  # fmt: skip
+        "pattern": job.pattern,
+        "engine": "sync" if job.engine == "psync" else "async",
+        "direct": job.direct,
+        "block_bytes": job.block_bytes,
+        "threads": job.threads,
+        "depth": job.depth,
+        "iops": result.iops,
+        "bytes_per_s": result.bytes_per_s,
+        "mean_latency_s": result.mean_latency_s,
+        "p99_latency_s": result.latency_s.get(99.0),
+        "cpu": result.cpu,
+    }
 
 
 def _words(job: FioJob) -> str:

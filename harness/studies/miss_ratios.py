@@ -92,7 +92,11 @@ def _plain(values: Any) -> list[int]:
 
 register_study(
     Study(
-        "miss-ratios", "Miss ratio of each cache policy over the cache size", 1, MissRatioParams, run,
+        "miss-ratios",
+        "Miss ratio of each cache policy over the cache size",
+        1,
+        MissRatioParams,
+        run,
         seconds=lambda params: 5.0 + 0.05 * params.epochs * (params.max_batches or 400),
     )
-)  # fmt: skip
+)

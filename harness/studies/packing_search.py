@@ -40,8 +40,10 @@ def run(params: PackingSearchParams, context: StudyContext) -> Plain:
     cases: list[Plain] = []
     for limit in params.limits:
         case: Plain = {
-            "limit": limit, "limit_bytes": int(limit * packed), "limit_x": limit * packed / (row * samples.num_nodes),
-        }  # fmt: skip
+            "limit": limit,
+            "limit_bytes": int(limit * packed),
+            "limit_x": limit * packed / (row * samples.num_nodes),
+        }
         for name in ("heuristic", "brute_force"):
             context.progress(f"{name.replace('_', ' ')}, limit {limit:g} of packing alone")
             search = searching(samples, cold, params, row, limit=case["limit_bytes"])
@@ -53,16 +55,23 @@ def run(params: PackingSearchParams, context: StudyContext) -> Plain:
             seconds = search.seconds
             found = search.measure(found) if name == "heuristic" else found
             case[name] = {
-                "segment": found.shape.segment, "threshold": found.shape.threshold, "seconds": seconds,
-                "amplification": found.read_amplification, "disk_bytes": found.disk_bytes,
-            }  # fmt: skip
+                "segment": found.shape.segment,
+                "threshold": found.shape.threshold,
+                "seconds": seconds,
+                "amplification": found.read_amplification,
+                "disk_bytes": found.disk_bytes,
+            }
         cases.append(case)
     return {"cases": cases, "packed_x": packed / (row * samples.num_nodes), "batches": len(samples)}
 
 
 register_study(
     Study(
-        "packing-search", "heuristic and brute-force search for a disk cache", 1, PackingSearchParams, run,
+        "packing-search",
+        "heuristic and brute-force search for a disk cache",
+        1,
+        PackingSearchParams,
+        run,
         lambda params: 10.0 + 20.0 * len(params.limits),
     )
-)  # fmt: skip
+)

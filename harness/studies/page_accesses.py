@@ -71,7 +71,11 @@ def list_pages(
 
 register_study(
     Study(
-        "page-accesses", "Pages of features and topology that each mini-batch asks for", 1, WorkloadParams, run,
+        "page-accesses",
+        "Pages of features and topology that each mini-batch asks for",
+        1,
+        WorkloadParams,
+        run,
         seconds=lambda params: 3.0 + 0.02 * params.epochs * (params.max_batches or 400),
     )
-)  # fmt: skip
+)

@@ -92,7 +92,11 @@ def run(params: PartitionParams, context: StudyContext) -> Plain:
 
 register_study(
     Study(
-        "partition-quality", "Cost, replicas and hit ratio of self-reliant partitions", 1, PartitionParams, run,
+        "partition-quality",
+        "Cost, replicas and hit ratio of self-reliant partitions",
+        1,
+        PartitionParams,
+        run,
         lambda params: 12.0 * len(params.partitions),
     )
-)  # fmt: skip
+)

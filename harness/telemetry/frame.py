@@ -17,11 +17,13 @@ import pandas as pd
 if TYPE_CHECKING:
     from harness.telemetry.recorder import Sample
 
-COLUMNS = (
-    "t", "epoch", "monotonic", "cpu_percent", "iowait_percent", "ctx_switches", "major_faults", "mem_usage", "mem_anon",
-    "mem_page_cache", "mem_shmem", "psi_io", "psi_memory", "disk_read_bytes", "disk_read_requests", "disk_queue",
-    "disk_latency_s", "gpu_percent", "gpu_memory_bytes", "progress",
-)  # fmt: skip
+COLUMNS = tuple(
+    """
+    t epoch monotonic cpu_percent iowait_percent ctx_switches major_faults mem_usage mem_anon mem_page_cache
+    mem_shmem psi_io psi_memory disk_read_bytes disk_read_requests disk_queue disk_latency_s gpu_percent
+    gpu_memory_bytes progress
+    """.split()
+)
 _SECTOR = 512
 
 

@@ -69,8 +69,7 @@ def preparation_took_what_it_says(record: Record, context: RunContext) -> Findin
     told = record.preprocess.seconds - record.preprocess.planning_s
     apart = gate_s - told
     return Finding(
-        apart <= PREPARING_S + PREPARING_SHARE * gate_s,
-        f"{told:.2f} s told, {gate_s:.2f} s between plan and gate",
+        apart <= PREPARING_S + PREPARING_SHARE * gate_s, f"{told:.2f} s told, {gate_s:.2f} s between plan and gate"
     )
 
 

@@ -78,18 +78,26 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
 
     def parts(extractors: int) -> tuple[Tables, list[PlanItem]]:
         tables = plan_tables(
-            NAME, runtime.accelerator, rows=bounds.max_nodes, dim=workload.dataset.dim,
-            dtype=workload.dataset.feature_dtype, host=extractors + (runtime.accelerator.kind == "cpu"),
-            device=options.device_buffers, device_budget=budget.device,
-        )  # fmt: skip
+            NAME,
+            runtime.accelerator,
+            rows=bounds.max_nodes,
+            dim=workload.dataset.dim,
+            dtype=workload.dataset.feature_dtype,
+            host=extractors + (runtime.accelerator.kind == "cpu"),
+            device=options.device_buffers,
+            device_budget=budget.device,
+        )
         if runtime.stages == "sample":
             return tables, [*topology, page_cache]
         path = workload.dataset.file("features")
         reader = RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=bounds.max_nodes, path=path)
         working = 40 * bounds.max_nodes  # hits, misses and aliases of one mini-batch
         return tables, [
-            *topology, page_cache, PlanItem("reader buffers", extractors * (reader + working)), *tables.items(),
-        ]  # fmt: skip
+            *topology,
+            page_cache,
+            PlanItem("reader buffers", extractors * (reader + working)),
+            *tables.items(),
+        ]
 
     extractors = options.extractors or 2
     tables, items = parts(extractors)

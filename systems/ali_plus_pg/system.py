@@ -97,16 +97,28 @@ class AliPlusPg(System):
         advise_random(indices)
         advise_random(labels)
         sampler = make_sampler(
-            self.workload, indptr=indptr, indices=indices, labels=labels, cached=cached,
+            self.workload,
+            indptr=indptr,
+            indices=indices,
+            labels=labels,
+            cached=cached,
             threads=self.options.list_threads,
-        )  # fmt: skip
+        )
         ranking = self._ranking(self._shares.rows)
         workers = sampling_workers(self.runtime, self.options)
         self._loader = GatherLoader(
-            self.info.name, sampler, self.runtime, self.clock, sizes.tables, self._fill,
-            workers=workers, waiting=self.options.prefetch * workers, around_sample=self._sample,
-            extractors=sizes.extractors, front=len(ranking),
-        )  # fmt: skip
+            self.info.name,
+            sampler,
+            self.runtime,
+            self.clock,
+            sizes.tables,
+            self._fill,
+            workers=workers,
+            waiting=self.options.prefetch * workers,
+            around_sample=self._sample,
+            extractors=sizes.extractors,
+            front=len(ranking),
+        )
         if self.runtime.stages != "sample":
             self._rows = self._loader.front_rows
             self._cache = StaticCache.build(self.workload, ranking, self._rows)
@@ -125,10 +137,13 @@ class AliPlusPg(System):
             return 100
         sizes, disk = self._sizes, self.runtime.disk
         key = identity(
-            self.workload, caches=sizes.cache_bytes, page_cache=sizes.page_cache_bytes,
-            reads={**reader_arguments(self.workload, self.options)}, batches=self.options.tune_batches,
+            self.workload,
+            caches=sizes.cache_bytes,
+            page_cache=sizes.page_cache_bytes,
+            reads={**reader_arguments(self.workload, self.options)},
+            batches=self.options.tune_batches,
             disk=split_tuner.disk_class(disk),
-        )  # fmt: skip
+        )
         found = prepare(self.runtime.artefacts, "split", key, lambda folder: self._tune(indptr))
         self._prepared.append((found.path, found.reused))
         costs = ", ".join(f"{split}:{100 - int(split)} {cost}" for split, cost in found.facts["costs"].items())
@@ -141,12 +156,16 @@ class AliPlusPg(System):
         item = workload.dataset.index_dtype.itemsize
         candidates = [
             split_tuner.Candidate(
-                str(part.split), part.neighbours.list_bytes // item, part.rows,
-                sizes.page_cache_bytes + sizes.cache_bytes - part.neighbours.nbytes
+                str(part.split),
+                part.neighbours.list_bytes // item,
+                part.rows,
+                sizes.page_cache_bytes
+                + sizes.cache_bytes
+                - part.neighbours.nbytes
                 - StaticCache.plan_bytes(workload, part.rows),
             )
             for part in parts
-        ]  # fmt: skip
+        ]
         indices, labels = workload.dataset.memmap("indices"), workload.dataset.memmap("labels")
         advise_random(indices)
         advise_random(labels)
@@ -156,10 +175,15 @@ class AliPlusPg(System):
         seeds = make_seed_plan(workload).batches(0)[: self.options.tune_batches or None]
         with RowReader(workload.dataset.file("features"), **reader_arguments(workload, self.options)) as reader:
             forecasts = split_tuner.forecast(
-                workload, candidates, (sampler.sample(0, index, nodes) for index, nodes in enumerate(seeds)),
-                indptr=indptr, degrees=self._degrees(), reader=reader, disk=self.runtime.disk,
+                workload,
+                candidates,
+                (sampler.sample(0, index, nodes) for index, nodes in enumerate(seeds)),
+                indptr=indptr,
+                degrees=self._degrees(),
+                reader=reader,
+                disk=self.runtime.disk,
                 most_accesses=max(1 << 16, sizes.cache_bytes // 32),
-            )  # fmt: skip
+            )
         chosen = forecasts[split_tuner.best(forecasts)]
         unit = "s" if chosen.seconds is not None else "reads"
         return {

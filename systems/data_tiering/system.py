@@ -101,9 +101,13 @@ class DataTiering(ZeroCopySystem):
             facts, began = ReorderFacts(), time.monotonic()
             (folder / _FOLDER).parent.mkdir()
             reorder(
-                workload.dataset, order, folder / _FOLDER, threads=self.runtime.cores, facts=facts,
+                workload.dataset,
+                order,
+                folder / _FOLDER,
+                threads=self.runtime.cores,
+                facts=facts,
                 budget_bytes=self.budget.host,
-            )  # fmt: skip
+            )
             return {**asdict(facts), "seconds": time.monotonic() - began}
 
         key = identity(workload, ranking=self.options.ranking)

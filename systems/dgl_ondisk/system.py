@@ -40,9 +40,13 @@ class ReaderArguments(TypedDict):
 def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArguments:
     """Arguments of the row reader."""
     return {
-        "data_offset": source.offset, "num_rows": source.num_rows, "row_bytes": source.row_bytes,
-        "depth": options.io_depth, "granularity": options.io_granularity, "merge": False,
-    }  # fmt: skip
+        "data_offset": source.offset,
+        "num_rows": source.num_rows,
+        "row_bytes": source.row_bytes,
+        "depth": options.io_depth,
+        "granularity": options.io_granularity,
+        "merge": False,
+    }
 
 
 class DiskRows:

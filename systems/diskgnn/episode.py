@@ -81,9 +81,16 @@ class Episodes:
     """
 
     def __init__(
-        self, workload: Workload, runtime: Runtime, options: DiskGnnOptions, sizes: Sizes, clock: StageClock, *,
-        limit: int | None, block_bytes: int,
-    ) -> None:  # fmt: skip
+        self,
+        workload: Workload,
+        runtime: Runtime,
+        options: DiskGnnOptions,
+        sizes: Sizes,
+        clock: StageClock,
+        *,
+        limit: int | None,
+        block_bytes: int,
+    ) -> None:
         self._workload = workload
         self._runtime = runtime
         self._options = options
@@ -101,9 +108,12 @@ class Episodes:
             DataIOError: a disk is full or fails; nothing is left behind.
         """
         found: Prepared = prepare(
-            self._runtime.artefacts, NAME, self._identity(epochs), lambda folder: self._make(folder, epochs),
+            self._runtime.artefacts,
+            NAME,
+            self._identity(epochs),
+            lambda folder: self._make(folder, epochs),
             disk_budget=self._limit,
-        )  # fmt: skip
+        )
         facts = found.facts
         return Ready(found.path, epochs, facts["num_batches"], Fit.parse(facts["fit"]), facts, found.reused)
 
@@ -114,9 +124,15 @@ class Episodes:
             for name in ("packing", "disk_cache", "search", "search_points", "segment", "threshold", "hashes")
         }
         return identity(
-            self._workload, epochs=epochs, structure_only=self._runtime.stages == "sample", limit=self._limit,
-            block=self._block_bytes, sizes=self._sizes.key(), addresses=ADDRESSES, **layout,
-        )  # fmt: skip
+            self._workload,
+            epochs=epochs,
+            structure_only=self._runtime.stages == "sample",
+            limit=self._limit,
+            block=self._block_bytes,
+            sizes=self._sizes.key(),
+            addresses=ADDRESSES,
+            **layout,
+        )
 
     def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:
         dataset, options = self._workload.dataset, self._options
@@ -157,9 +173,12 @@ class Episodes:
 
     def _writer(self, folder: Path) -> PackedWriter:
         return PackedWriter(
-            folder, RowTable.of(self._workload.dataset), memory_bytes=self._sizes.packing_bytes,
-            request_bytes=self._options.request_bytes, depth=self._options.request_depth,
-        )  # fmt: skip
+            folder,
+            RowTable.of(self._workload.dataset),
+            memory_bytes=self._sizes.packing_bytes,
+            request_bytes=self._options.request_bytes,
+            depth=self._options.request_depth,
+        )
 
     def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, BatchIndex]:
         """Sample all mini-batches onto the disk, counting accesses on the way; bytes of each graph, and the index."""
@@ -207,10 +226,14 @@ class Episodes:
         dataset = self._workload.dataset
         start = dataset.data_offset("features") if from_table else 0
         return simulate_reads(
-            rows, row_bytes=row_bytes(self._workload), num_rows=dataset.num_nodes if from_table else num_rows,
-            file_bytes=start + dataset.feature_bytes if from_table else None, data_offset=start,
-            granularity=self._options.io_granularity, logical_bytes=self._block_bytes,
-        )  # fmt: skip
+            rows,
+            row_bytes=row_bytes(self._workload),
+            num_rows=dataset.num_nodes if from_table else num_rows,
+            file_bytes=start + dataset.feature_bytes if from_table else None,
+            data_offset=start,
+            granularity=self._options.io_granularity,
+            logical_bytes=self._block_bytes,
+        )
 
 
 class _Layout:
@@ -244,9 +267,14 @@ class _Layout:
             return Prediction(Shape(1, 2), 0)
         max_segment = max(1, episodes._sizes.packing_bytes // segment_bytes(1, episodes._sizes.bounds.max_nodes))
         search = Search(
-            self._cold, self._space(), self._where, simulate=episodes.simulate, hashes=options.hashes,
-            seed=episodes._workload.seed, max_segment=1 if options.disk_cache == "off" else max_segment,
-        )  # fmt: skip
+            self._cold,
+            self._space(),
+            self._where,
+            simulate=episodes.simulate,
+            hashes=options.hashes,
+            seed=episodes._workload.seed,
+            max_segment=1 if options.disk_cache == "off" else max_segment,
+        )
         if options.segment and options.disk_cache != "off":
             found = search.fixed(Shape(options.segment, options.threshold))
         elif options.search == "brute-force":
@@ -272,9 +300,12 @@ class _Layout:
             yield empty, unpacked(self._cold)
         else:
             found: Iterator[Segment] = segments(
-                self._cold, prediction.shape, self._where, hashes=self._options.hashes,
+                self._cold,
+                prediction.shape,
+                self._where,
+                hashes=self._options.hashes,
                 seed=self._episodes._workload.seed,
-            )  # fmt: skip
+            )
             for segment in found:
                 yield segment.order, segment.placements()
 

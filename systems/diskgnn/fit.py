@@ -51,9 +51,16 @@ def fit(sizes: Sizes, curve: MissCurve) -> Fit:
     """
     if not sizes.on_device:
         direct, buffers = _best(
-            curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, sizes.padding, sizes.align, 0,
-            sizes.ahead_rows, sizes.graphs,
-        )  # fmt: skip
+            curve,
+            sizes.table_rows,
+            sizes.direct_rows,
+            sizes.buffers,
+            sizes.padding,
+            sizes.align,
+            0,
+            sizes.ahead_rows,
+            sizes.graphs,
+        )
         if direct < 0:
             raise _no_room("table", sizes.table_rows, curve)
         rows = rounded_up(max(1, curve.at(direct) + sizes.padding), sizes.align)
@@ -84,9 +91,16 @@ def _fit_beside(sizes: Sizes, curve: MissCurve, held: int) -> Fit:
 
 
 def _best(
-    curve: MissCurve, rows: int, wanted: int | None, usual: int, padding: int, align: int, offset: int,
-    ahead_rows: int, most: int,
-) -> tuple[int, int]:  # fmt: skip
+    curve: MissCurve,
+    rows: int,
+    wanted: int | None,
+    usual: int,
+    padding: int,
+    align: int,
+    offset: int,
+    ahead_rows: int,
+    most: int,
+) -> tuple[int, int]:
     """Rows cached and buffers; (-1, 1) where there is no room.
 
     Half of the rows may go to the usual number of buffers. Where mini-batches are small more of them have to be asked

@@ -22,9 +22,10 @@ class DiskGnnOptions(Options):
         "auto", description="hottest rows on the device: `auto` (what is left of it), `off`, size"
     )
     host_cache: str = Field(
-        "auto", description="next rows in host memory: `auto` (what is left of the budget, a tenth of the table "
-        "without one), `off`, or a size"
-    )  # fmt: skip
+        "auto",
+        description="next rows in host memory: `auto` (what is left of the budget, a tenth of the table "
+        "without one), `off`, or a size",
+    )
     packing: Literal["batched", "individual", "off"] = Field(
         "batched", description="how the other rows are packed by mini-batch (Section 5.2); off: read from the table"
     )
@@ -42,13 +43,17 @@ class DiskGnnOptions(Options):
     threshold: int = Field(2, ge=2, description="times a segment asks for a row until its disk cache holds it")
     hashes: int = Field(2, ge=0, le=16, description="MinHash functions that order a disk cache; 0: by node id")
     resample_every: int = Field(
-        1, ge=0, description="epochs that replay one epoch's samples: 1 draws each epoch its own, as the workload has "
-        "it; 0 draws once for the whole run, as the paper's code does; but for 1 the run is not faithful"
-    )  # fmt: skip
+        1,
+        ge=0,
+        description="epochs that replay one epoch's samples: 1 draws each epoch its own, as the workload has "
+        "it; 0 draws once for the whole run, as the paper's code does; but for 1 the run is not faithful",
+    )
     episode: int = Field(
-        0, ge=0, description="sampled epochs prepared together (Section 5.2); 0: all of the run, or one where it is "
-        "not known how many come"
-    )  # fmt: skip
+        0,
+        ge=0,
+        description="sampled epochs prepared together (Section 5.2); 0: all of the run, or one where it is "
+        "not known how many come",
+    )
     pipeline: bool = Field(True, description="stages of successive mini-batches at the same time (Section 5.3)")
     queue: int = Field(2, ge=1, le=64, description="mini-batches that wait between two workers, fewer in little memory")
     readers: int = auto(2, most=64, description="threads that read single rows, a mini-batch each")

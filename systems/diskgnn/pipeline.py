@@ -57,9 +57,17 @@ class Trainer:
     """
 
     def __init__(
-        self, ready: Ready, reader: PackedReader, memory: Memory | None, singles: Sequence[RowReader],
-        clock: StageClock, *, graphs: int, queue: int, pipelined: bool,
-    ) -> None:  # fmt: skip
+        self,
+        ready: Ready,
+        reader: PackedReader,
+        memory: Memory | None,
+        singles: Sequence[RowReader],
+        clock: StageClock,
+        *,
+        graphs: int,
+        queue: int,
+        pipelined: bool,
+    ) -> None:
         self._ready = ready
         self._reader = reader
         self._memory = memory

@@ -75,9 +75,16 @@ class Sizes:
     def key(self) -> dict[str, Any]:
         """What decides the levels of an episode, for its artefact's identity."""
         names = (
-            "on_device", "table_rows", "direct_rows", "host_rows", "host_cache_rows", "buffers", "staging", "graphs",
+            "on_device",
+            "table_rows",
+            "direct_rows",
+            "host_rows",
+            "host_cache_rows",
+            "buffers",
+            "staging",
+            "graphs",
             "ahead_rows",
-        )  # fmt: skip
+        )
         return {name: getattr(self, name) for name in names}
 
 
@@ -142,9 +149,23 @@ def plan_sizes(
     beyond = max(0, preparing - training)
     plan = Plan((*items, PlanItem("preparation beyond that", beyond), disk)).require(NAME, budget, FIX)
     return Sizes(
-        on_device, table_rows, direct, host_rows, host_cache, buffers, staging, ahead, graphs, graph_bytes, padding,
-        align, packing, single, bounds, plan,
-    )  # fmt: skip
+        on_device,
+        table_rows,
+        direct,
+        host_rows,
+        host_cache,
+        buffers,
+        staging,
+        ahead,
+        graphs,
+        graph_bytes,
+        padding,
+        align,
+        packing,
+        single,
+        bounds,
+        plan,
+    )
 
 
 def _graphs(usual: int, most: int, graph_bytes: int, host: int | None) -> int:
@@ -185,9 +206,15 @@ def _device_rows(
 
 
 def _host_rows(
-    options: DiskGnnOptions, budget: MemoryBudget, items: list[PlanItem], row: int, nodes: int, largest: int,
-    buffers: int, align: int,
-) -> tuple[int, int | None]:  # fmt: skip
+    options: DiskGnnOptions,
+    budget: MemoryBudget,
+    items: list[PlanItem],
+    row: int,
+    nodes: int,
+    largest: int,
+    buffers: int,
+    align: int,
+) -> tuple[int, int | None]:
     """Rows of host cache and buffers together, and those that the user wants cached."""
     buffer = rounded_up(largest, align)
     left: int | None = None
@@ -253,12 +280,7 @@ def _preparing(
             PlanItem("access counts and ranks", AccessCounts.plan_bytes(nodes, ranked) + 4 * nodes),
             PlanItem("one mini-batch", 4 * bounds.sampled_bytes),
         ),
-        "packing": (
-            per_node,
-            batch,
-            PlanItem("threads", _WORKING),
-            PlanItem("partition and chunk buffers", memory),
-        ),
+        "packing": (per_node, batch, PlanItem("threads", _WORKING), PlanItem("partition and chunk buffers", memory)),
     }
     for phase, items in phases.items():
         Plan(items).require(f"{NAME}, {phase} beforehand", MemoryBudget(budget.host), FIX)

@@ -136,9 +136,16 @@ class Search:
     """
 
     def __init__(
-        self, samples: ColdSamples, space: Space, where: Where, *, simulate: Simulate, hashes: int, seed: int,
+        self,
+        samples: ColdSamples,
+        space: Space,
+        where: Where,
+        *,
+        simulate: Simulate,
+        hashes: int,
+        seed: int,
         max_segment: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._samples = samples
         self._space = space
         self._where = where

@@ -54,9 +54,14 @@ class Addresses:
 def graph_arrays(batch: SampledBatch) -> Arrays:
     """The graph of a mini-batch."""
     shapes = [
-        batch.epoch, batch.index, batch.num_seeds, batch.edge_reads, batch.list_reads, batch.list_hits,
+        batch.epoch,
+        batch.index,
+        batch.num_seeds,
+        batch.edge_reads,
+        batch.list_reads,
+        batch.list_hits,
         *(number for block in batch.blocks for number in (block.num_src, block.num_dst)),
-    ]  # fmt: skip
+    ]
     arrays: Arrays = {"shapes": np.array(shapes, dtype=np.int64), "nodes": batch.nodes, "labels": batch.labels}
     for number, block in enumerate(batch.blocks):
         arrays[f"indptr{number}"] = block.indptr

@@ -62,10 +62,14 @@ class DiskGnn(System):
         """Prepare the first episode, which is all epochs of a run whose number is known, and load its caches."""
         DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
         self._episodes = Episodes(
-            self.workload, self.runtime, self.options, self._sizes, self.clock,
+            self.workload,
+            self.runtime,
+            self.options,
+            self._sizes,
+            self.clock,
             limit=self.options.limit_bytes(self.workload.dataset.feature_bytes, self.budget.disk),
             block_bytes=self._block_bytes(),
-        )  # fmt: skip
+        )
         self._open(self._episode_of(0))
         assert self._ready is not None
         self._reused = self._ready.reused
@@ -108,9 +112,15 @@ class DiskGnn(System):
                         self._memory.load(name, row_pieces(ready.folder, name))
                 self._singles = tuple(self._single_reader(ready) for _ in range(self._num_readers(ready)))
             self._trainer = Trainer(
-                ready, self._reader, self._memory, self._singles, self.clock, graphs=sizes.graphs,
-                queue=options.queue, pipelined=options.pipeline,
-            )  # fmt: skip
+                ready,
+                self._reader,
+                self._memory,
+                self._singles,
+                self.clock,
+                graphs=sizes.graphs,
+                queue=options.queue,
+                pipelined=options.pipeline,
+            )
 
     def _num_readers(self, ready: Ready) -> int:
         if self.options.packing == "off":
@@ -124,8 +134,10 @@ class DiskGnn(System):
             dataset.file("features") if from_table else ready.folder / f"{DISK}.rows",
             data_offset=dataset.data_offset("features") if from_table else 0,
             num_rows=dataset.num_nodes if from_table else ready.facts["shared_rows"],
-            row_bytes=row_bytes(self.workload), depth=options.io_depth, granularity=options.io_granularity,
-        )  # fmt: skip
+            row_bytes=row_bytes(self.workload),
+            depth=options.io_depth,
+            granularity=options.io_granularity,
+        )
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """The mini-batches of epoch `k` in the seed plan's order; an episode is prepared first if need be."""
@@ -141,9 +153,12 @@ class DiskGnn(System):
         assert trainer is not None and reader is not None
         depth = self.options.request_depth + len(self._singles) * self.options.io_depth
         self._tally = Tally(
-            ready.fit.levels, on_device=self._sizes.on_device, cached_singles=self.options.packing != "off",
-            row_bytes=row_bytes(self.workload), depth=depth,
-        )  # fmt: skip
+            ready.fit.levels,
+            on_device=self._sizes.on_device,
+            cached_singles=self.options.packing != "off",
+            row_bytes=row_bytes(self.workload),
+            depth=depth,
+        )
         reader.reset_counters()
         yield from trainer.epoch(k, self._drawn(k), self._tally)
 

@@ -216,9 +216,16 @@ class _Aggregation:
             first = piece * piece_rows
             weights = none if self._scale is None else self._scale[first : first + len(rows)]
             sound = _native.add_rows(
-                edges[begins[piece] : begins[piece + 1]], rows.reshape(-1), sums.reshape(-1), dataset.dim,
-                weights, first, current.first, self._gcn, self._threads,
-            )  # fmt: skip
+                edges[begins[piece] : begins[piece + 1]],
+                rows.reshape(-1),
+                sums.reshape(-1),
+                dataset.dim,
+                weights,
+                first,
+                current.first,
+                self._gcn,
+                self._threads,
+            )
             if not sound:
                 raise self._damaged()
 
@@ -265,9 +272,12 @@ class _Aggregation:
         data = dataset.data_offset("indices")
         start = begin * item // 4096 * 4096  # a block's beginning, for direct reads
         for at, piece in ordered_stream(
-            dataset.file("indices"), data + start, end * item - start, piece_bytes=self._piece_bytes,
+            dataset.file("indices"),
+            data + start,
+            end * item - start,
+            piece_bytes=self._piece_bytes,
             reads=self._facts.reads,
-        ):  # fmt: skip
+        ):
             first, ids = (at - data) // item, piece.view(dataset.index_dtype)
             skipped = max(0, begin - first)
             yield first + skipped, ids[skipped:]

@@ -98,9 +98,15 @@ class BatchWriter:
         wide = len(batch.nodes) > 0 and int(batch.nodes.max()) >= _NARROW
         nodes = batch.nodes if wide else batch.nodes.astype(np.uint32)
         fields = [
-            batch.epoch, batch.index, batch.num_seeds, batch.edge_reads, batch.list_reads,
-            batch.list_hits, nodes.itemsize, len(batch.blocks),
-        ]  # fmt: skip
+            batch.epoch,
+            batch.index,
+            batch.num_seeds,
+            batch.edge_reads,
+            batch.list_reads,
+            batch.list_hits,
+            nodes.itemsize,
+            len(batch.blocks),
+        ]
         arrays: list[npt.NDArray[Any]] = [batch.labels.astype(np.int64, copy=False)]
         for block in batch.blocks:
             indptr = block.indptr if block.num_edges >= _NARROW else block.indptr.astype(np.uint32)

@@ -48,9 +48,13 @@ def batch_bounds(workload: Workload) -> Bounds:
     or three standard deviations, whichever is more, but never more than the graph has nodes.
     """
     key = (
-        workload.dataset.fingerprint, workload.sampler, workload.seed, workload.rank, workload.world,
+        workload.dataset.fingerprint,
+        workload.sampler,
+        workload.seed,
+        workload.rank,
+        workload.world,
         workload.partition,
-    )  # fmt: skip
+    )
     with _LOCK:
         if key not in _FOUND:
             _FOUND[key] = _find(workload)

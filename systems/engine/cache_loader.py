@@ -81,9 +81,16 @@ class HostGatherer(Gatherer):
     """
 
     def __init__(
-        self, features: HostFeatures, cache: DeviceCache, runtime: Runtime, clock: StageClock, *, threads: int,
-        staging: int, rows: int,
-    ) -> None:  # fmt: skip
+        self,
+        features: HostFeatures,
+        cache: DeviceCache,
+        runtime: Runtime,
+        clock: StageClock,
+        *,
+        threads: int,
+        staging: int,
+        rows: int,
+    ) -> None:
         self._features = features
         self._cache = cache
         self._clock = clock
@@ -150,10 +157,23 @@ class CacheLoader:
     """
 
     def __init__(
-        self, name: str, runtime: Runtime, clock: StageClock, sample: Sample, cache: DeviceCache | None,
-        gatherer: Gatherer | None, features: HostFeatures | None, *, ahead: int, largest: int, workers: int,
-        waiting: int, threads: int, tier: str, aggregated: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        runtime: Runtime,
+        clock: StageClock,
+        sample: Sample,
+        cache: DeviceCache | None,
+        gatherer: Gatherer | None,
+        features: HostFeatures | None,
+        *,
+        ahead: int,
+        largest: int,
+        workers: int,
+        waiting: int,
+        threads: int,
+        tier: str,
+        aggregated: bool = False,
+    ) -> None:
         self._name = name
         self._runtime = runtime
         self._clock = clock
@@ -264,10 +284,7 @@ class CacheLoader:
         if self._tier:
             hits[self._tier] = self._loaded
         counters = Counters(
-            rows=self._rows,
-            hits=hits,
-            misses=0 if self._tier else self._loaded,
-            bytes_loaded=self._loaded * row_bytes,
+            rows=self._rows, hits=hits, misses=0 if self._tier else self._loaded, bytes_loaded=self._loaded * row_bytes
         )
         if self._gatherer is not None:
             self._gatherer.counts(counters)

@@ -97,9 +97,13 @@ def ranked(system: System, method: RankingName, budget_bytes: int | None = None)
     def make(folder: Path) -> dict[str, str]:
         runtime = system.runtime
         scores = ranking.scores(
-            workload, method, budget_bytes=budget_bytes, threads=runtime.cores, scratch=runtime.scratch,
+            workload,
+            method,
+            budget_bytes=budget_bytes,
+            threads=runtime.cores,
+            scratch=runtime.scratch,
             progress=runtime.progress,
-        )  # fmt: skip
+        )
         order = ranking.top(scores, len(scores))
         np.save(folder / "order.npy", order.astype(np.int32 if len(order) < 2**31 else np.int64))
         return {"method": method}
@@ -191,14 +195,16 @@ class CachedSystem(System):
     def _topology_items(self) -> tuple[PlanItem, ...]:
         dataset = self.workload.dataset
         loaded: tuple[PlanItem, ...] = (
-            PlanItem("indices", self._index_bytes), PlanItem("labels", 8 * dataset.num_nodes),
-        )  # fmt: skip
+            PlanItem("indices", self._index_bytes),
+            PlanItem("labels", 8 * dataset.num_nodes),
+        )
         if self._mapped:
             loaded = (map_item(self.workload, features=isinstance(self.options, LoaderOptions)),)
         return (
-            indptr_item(self.workload), *loaded,
+            indptr_item(self.workload),
+            *loaded,
             *sampling_items(self._bounds, workers=self._workers, waiting=self._waiting + self._ahead),
-        )  # fmt: skip
+        )
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
         """Host memory between the features and the device."""
@@ -232,11 +238,17 @@ class CachedSystem(System):
             left = max(0, host - sum(item.bytes for item in self._host_items)) // (2 if self._mapped else 1)
         options = self.options
         return plan_cache(
-            self.info.name, self.runtime.accelerator, self._rows, self.budget, host_left=left,
-            largest=self._largest_on_device, buffers=self._buffers,
+            self.info.name,
+            self.runtime.accelerator,
+            self._rows,
+            self.budget,
+            host_left=left,
+            largest=self._largest_on_device,
+            buffers=self._buffers,
             wanted=options.cache if isinstance(options, CacheOptions) else "0x",
-            reserve=options.reserve if isinstance(options, CacheOptions) else "auto", keeps_map=self._keeps_map,
-        )  # fmt: skip
+            reserve=options.reserve if isinstance(options, CacheOptions) else "auto",
+            keeps_map=self._keeps_map,
+        )
 
     def plan(self) -> Plan:
         """Graph and features where they are loaded, mini-batches under way, the device table at its largest."""
@@ -332,9 +344,14 @@ class CachedSystem(System):
     def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
         assert features is not None
         return HostGatherer(
-            features, cache, self.runtime, self.clock, threads=self._threads, staging=self._staging,
+            features,
+            cache,
+            self.runtime,
+            self.clock,
+            threads=self._threads,
+            staging=self._staging,
             rows=self._bounds.max_nodes,
-        )  # fmt: skip
+        )
 
     def _make_loader(self, sample: Sample, gatherer: Gatherer | None) -> CacheLoader:
         def checked(epoch: int, index: int, nodes: Ids) -> SampledBatch:
@@ -343,11 +360,21 @@ class CachedSystem(System):
             return sample(epoch, index, nodes)
 
         return self.loader(
-            self.info.name, self.runtime, self.clock, checked, self._cache, gatherer, self._features,
-            ahead=self._ahead, largest=self._bounds.max_nodes, workers=self._workers, waiting=self._waiting,
-            threads=self._threads, tier=self._features.tier() if self._features else "",
+            self.info.name,
+            self.runtime,
+            self.clock,
+            checked,
+            self._cache,
+            gatherer,
+            self._features,
+            ahead=self._ahead,
+            largest=self._bounds.max_nodes,
+            workers=self._workers,
+            waiting=self._waiting,
+            threads=self._threads,
+            tier=self._features.tier() if self._features else "",
             aggregated=self.aggregated,
-        )  # fmt: skip
+        )
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """The mini-batches of epoch `k`, in the seed plan's order."""

@@ -126,9 +126,15 @@ def from_dgl_blocks(
     edges = sum(block.num_edges for block in ours)
     lists = sum(block.num_dst for block in ours)
     return SampledBatch(
-        epoch=epoch, index=index, nodes=ids, num_seeds=seeds, blocks=tuple(ours),
-        labels=np.asarray(labels[ids[:seeds]], dtype=np.int64), edge_reads=edges, list_reads=lists,
-    )  # fmt: skip
+        epoch=epoch,
+        index=index,
+        nodes=ids,
+        num_seeds=seeds,
+        blocks=tuple(ours),
+        labels=np.asarray(labels[ids[:seeds]], dtype=np.int64),
+        edge_reads=edges,
+        list_reads=lists,
+    )
 
 
 class TakesSampled:
@@ -180,9 +186,16 @@ class DglSampled:
     """
 
     def __init__(
-        self, dgl: Any, workload: Workload, labels: npt.NDArray[np.int64], hops: int, epoch: int, start: int,
-        wanted: Callable[[SampledBatch], Ids], clock: StageClock,
-    ) -> None:  # fmt: skip
+        self,
+        dgl: Any,
+        workload: Workload,
+        labels: npt.NDArray[np.int64],
+        hops: int,
+        epoch: int,
+        start: int,
+        wanted: Callable[[SampledBatch], Ids],
+        clock: StageClock,
+    ) -> None:
         spec = workload.sampler
         # DGL lists fan-outs input layer first.
         self._sampler = dgl.dataloading.NeighborSampler(list(reversed(spec.fanout[:hops])), replace=spec.replace)
@@ -220,9 +233,15 @@ def data_loader(
     if not seeds:
         return
     loader = dgl.dataloading.DataLoader(
-        graph, torch.from_numpy(np.concatenate(seeds)), sampler, device="cpu", batch_size=len(seeds[0]), shuffle=False,
-        drop_last=False, num_workers=0,
-    )  # fmt: skip
+        graph,
+        torch.from_numpy(np.concatenate(seeds)),
+        sampler,
+        device="cpu",
+        batch_size=len(seeds[0]),
+        shuffle=False,
+        drop_last=False,
+        num_workers=0,
+    )
     loader.attach_data("rows", rows if isinstance(rows, torch.Tensor) else _storage(dgl, rows))
     # There is nothing to bind to cores: no worker process is started. DGL would warn in every epoch otherwise.
     loader.cpu_affinity_enabled = True

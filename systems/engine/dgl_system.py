@@ -76,9 +76,18 @@ class DglGatherer(Gatherer):
     """
 
     def __init__(
-        self, system: str, workload: Workload, cache: DeviceCache, clock: StageClock, graph: Any,
-        rows: torch.Tensor | RowStorage, *, labels: npt.NDArray[np.int64] | None, hops: int, max_nodes: int,
-    ) -> None:  # fmt: skip
+        self,
+        system: str,
+        workload: Workload,
+        cache: DeviceCache,
+        clock: StageClock,
+        graph: Any,
+        rows: torch.Tensor | RowStorage,
+        *,
+        labels: npt.NDArray[np.int64] | None,
+        hops: int,
+        max_nodes: int,
+    ) -> None:
         self._system = system
         self._dgl = require_dgl(system)
         self._workload = workload
@@ -231,9 +240,16 @@ class DglSystem(CachedSystem):
 
     def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
         return DglGatherer(
-            self.info.name, self.workload, cache, self.clock, self._graph, self._storage(features),
-            labels=self._labels, hops=self._hops, max_nodes=self._bounds.max_nodes,
-        )  # fmt: skip
+            self.info.name,
+            self.workload,
+            cache,
+            self.clock,
+            self._graph,
+            self._storage(features),
+            labels=self._labels,
+            hops=self._hops,
+            max_nodes=self._bounds.max_nodes,
+        )
 
     def _storage(self, features: HostFeatures | None) -> torch.Tensor | RowStorage:
         assert features is not None

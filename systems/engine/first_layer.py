@@ -87,9 +87,14 @@ class FirstLayerSystem(CachedSystem):
         def make(folder: Path) -> dict[str, Any]:
             facts = AggregateFacts()
             aggregate_first_layer(
-                workload, folder / _FILE, threads=self.runtime.cores, dtype=workload.dataset.feature_dtype.name,
-                budget_bytes=budget.host, facts=facts, progress=self.runtime.progress,
-            )  # fmt: skip
+                workload,
+                folder / _FILE,
+                threads=self.runtime.cores,
+                dtype=workload.dataset.feature_dtype.name,
+                budget_bytes=budget.host,
+                facts=facts,
+                progress=self.runtime.progress,
+            )
             return asdict(facts)
 
         key = identity(workload, layer=workload.model.name, dtype=workload.dataset.feature_dtype.name)

@@ -85,11 +85,7 @@ class HostFeatures:
     """
 
     def __init__(
-        self,
-        source: RowFile,
-        store: HostStore,
-        reads_itself: Accelerator | None = None,
-        group: RankGroup | None = None,
+        self, source: RowFile, store: HostStore, reads_itself: Accelerator | None = None, group: RankGroup | None = None
     ) -> None:
         source.check()
         self.source = source

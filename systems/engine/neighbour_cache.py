@@ -101,9 +101,12 @@ class NeighbourCache:
         """
         key = identity(self._workload, list_bytes=plan.list_bytes, metric="out-degree / in-degree")
         self._prepared = prepare(
-            self._artefacts, "neighbour-cache", key, lambda folder: self._make(folder, plan),
+            self._artefacts,
+            "neighbour-cache",
+            key,
+            lambda folder: self._make(folder, plan),
             disk_budget=self._disk_budget,
-        )  # fmt: skip
+        )
         return self._prepared
 
     def load(self) -> tuple[Address, Lists]:
@@ -169,9 +172,14 @@ class NeighbourCache:
         offset = dataset.data_offset("indices")
         with path.open("wb") as file:
             for piece in stream(
-                dataset.file("indices"), offset, dataset.topology_bytes, buffer,
-                request_bytes=_PIECE, depth=_PIECES // 2, only=wanted,
-            ):  # fmt: skip
+                dataset.file("indices"),
+                offset,
+                dataset.topology_bytes,
+                buffer,
+                request_bytes=_PIECE,
+                depth=_PIECES // 2,
+                only=wanted,
+            ):
                 number = (piece.offset - offset) // _PIECE
                 low = number * per_piece
                 high = min(low + per_piece, dataset.num_edges)
@@ -262,8 +270,15 @@ def _read(path: Path, nbytes: int) -> npt.NDArray[np.uint8]:
     memory = aligned_empty(nbytes)
     if nbytes:
         with RowReader(
-            path, data_offset=0, num_rows=nbytes, row_bytes=1, depth=8, max_request_bytes=1 << 20,
-            register_buffers=False, threads=8, buffer_bytes=8 << 20,
-        ) as reader:  # fmt: skip
+            path,
+            data_offset=0,
+            num_rows=nbytes,
+            row_bytes=1,
+            depth=8,
+            max_request_bytes=1 << 20,
+            register_buffers=False,
+            threads=8,
+            buffer_bytes=8 << 20,
+        ) as reader:
             reader.read_range(0, nbytes, memory)
     return memory

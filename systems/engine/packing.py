@@ -251,9 +251,10 @@ def _holding(groups: list[list[int]], row_bytes: int, num_rows: Sequence[int], o
         return PackPlan(groups, max(1, partition // row_bytes), _MOST_BUFFERS, pages * PAGE, hold=True)
 
     fitting = bisect_right(
-        range(1, _LONGEST_WRITE // PAGE + 1), options.memory_bytes,
+        range(1, _LONGEST_WRITE // PAGE + 1),
+        options.memory_bytes,
         key=lambda pages: plan(pages).memory_bytes(row_bytes, num_rows, options.threads),
-    )  # fmt: skip
+    )
     return plan(fitting) if fitting else None
 
 

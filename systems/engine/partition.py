@@ -83,9 +83,12 @@ class Partitioning:
     def save(self, path: Path) -> None:
         """Write it to one `.npz` file."""
         np.savez(
-            path, train=self.train, partition_of=self.partition_of, members=self.members,
+            path,
+            train=self.train,
+            partition_of=self.partition_of,
+            members=self.members,
             sizes=np.array([self.num_nodes, self.hops]),
-        )  # fmt: skip
+        )
 
     @classmethod
     def load(cls, path: Path) -> Partitioning:
@@ -159,10 +162,14 @@ def cross_partition_accesses(
     indptr, indices = _graph(workload)
     try:
         every, outside = _native.count_accesses(
-            indptr, indices, partitioning.train, partitioning.partition_of,
-            partitioning.hops if hops is None else hops, partitioning.members,
+            indptr,
+            indices,
+            partitioning.train,
+            partitioning.partition_of,
+            partitioning.hops if hops is None else hops,
+            partitioning.members,
             threads or len(os.sched_getaffinity(0)),
-        )  # fmt: skip
+        )
     except ValueError as error:
         raise _damaged(workload, error) from None
     return outside, every

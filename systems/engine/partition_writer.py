@@ -46,9 +46,15 @@ class Moved:
 
 
 def write_partitions(
-    workload: Workload, layout: Layout, partition_of: Bytes, folder: Path, *, memory_bytes: int, threads: int = 1,
+    workload: Workload,
+    layout: Layout,
+    partition_of: Bytes,
+    folder: Path,
+    *,
+    memory_bytes: int,
+    threads: int = 1,
     progress: Progress = silent,
-) -> Moved:  # fmt: skip
+) -> Moved:
     """Write both files within `memory_bytes` (at least `LEAST_BYTES`) beside `indptr`.
 
     Args:
@@ -70,9 +76,15 @@ class _Writer:
     """One cutting of a graph: what it holds, and one method a pass."""
 
     def __init__(
-        self, workload: Workload, layout: Layout, partition_of: Bytes, folder: Path, memory_bytes: int, threads: int,
+        self,
+        workload: Workload,
+        layout: Layout,
+        partition_of: Bytes,
+        folder: Path,
+        memory_bytes: int,
+        threads: int,
         progress: Progress,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.moved = Moved()
         self._progress = progress
         self._workload, self._layout, self._folder, self._threads = workload, layout, folder, threads
@@ -167,9 +179,8 @@ class _Writer:
             self._write_finer(out, k, _groups(columns, sizes, self._memory // 2), edges)
 
     def _write_finer(
-        self, out: _native.Spread, k: int, groups: list[Ids],
-        edges: Iterator[tuple[npt.NDArray[np.integer], Bytes]],
-    ) -> None:  # fmt: skip
+        self, out: _native.Spread, k: int, groups: list[Ids], edges: Iterator[tuple[npt.NDArray[np.integer], Bytes]]
+    ) -> None:
         """The buckets of a row that memory cannot hold: spread by groups of columns, then group after group."""
         parts = self._layout.parts
         group_of = np.empty(parts.count, dtype=np.uint8)

@@ -80,9 +80,13 @@ class Partitions:
         size = -(-math.ceil(dataset.num_nodes / wanted) // unit) * unit
         train = int(dataset.memmap("train").shape[0])
         return cls(
-            dataset.num_nodes, size, -(-dataset.num_nodes // size), -(-train // size), row_bytes(workload),
+            dataset.num_nodes,
+            size,
+            -(-dataset.num_nodes // size),
+            -(-train // size),
+            row_bytes(workload),
             dataset.index_dtype,
-        )  # fmt: skip
+        )
 
     def nodes_of(self, partition: int) -> int:
         """Nodes of a partition."""
@@ -164,9 +168,14 @@ def read_part(workload: Workload, part: Part) -> npt.NDArray[Any]:
     count = int(np.prod(entry.shape, dtype=np.int64))
     out = aligned_empty(count * np.dtype(entry.dtype).itemsize)
     with RowReader(
-        dataset.file(part), data_offset=0, num_rows=0, row_bytes=4096, depth=16, max_request_bytes=1 << 20,
+        dataset.file(part),
+        data_offset=0,
+        num_rows=0,
+        row_bytes=4096,
+        depth=16,
+        max_request_bytes=1 << 20,
         register_buffers=False,
-    ) as reader:  # fmt: skip
+    ) as reader:
         reader.read_range(entry.data_offset, out.nbytes, out)
     return out.view(entry.dtype)[:count]
 

@@ -90,9 +90,13 @@ def scores(
     if method in ("weighted-reverse-pagerank", "reverse-pagerank"):
         weighted = method == "weighted-reverse-pagerank"
         return reverse_pagerank(
-            workload, weighted=weighted, iterations=5 if weighted else None, budget_bytes=budget_bytes,
-            threads=threads, progress=progress,
-        )  # fmt: skip
+            workload,
+            weighted=weighted,
+            iterations=5 if weighted else None,
+            budget_bytes=budget_bytes,
+            threads=threads,
+            progress=progress,
+        )
     raise InputError(f"ranking is {method!r}, which is not known", f"use {', '.join(METHODS)}")
 
 

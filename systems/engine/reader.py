@@ -202,10 +202,7 @@ class RowReader:
         return buffer + _native.plan_bytes(num_ids)
 
     def read(
-        self,
-        ids: Array | torch.Tensor,
-        out: Array | torch.Tensor,
-        out_rows: Array | torch.Tensor | None = None,
+        self, ids: Array | torch.Tensor, out: Array | torch.Tensor, out_rows: Array | torch.Tensor | None = None
     ) -> ReadStats:
         """Read row `ids[i]` into `out[out_rows[i]]`, or `out[i]`. The GIL is released.
 

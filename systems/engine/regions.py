@@ -27,9 +27,15 @@ Bytes = NDArray[np.uint8]
 Index = NDArray[Any]
 #: One region in the index. A region is its head, padded to 8 bytes, then its body; `count` is the writer's own.
 ENTRY = np.dtype(
-    [("offset", "<i8"), ("head_bytes", "<i8"), ("body_bytes", "<i8"), ("count", "<i8"), ("head_xxh3", "<u8"),
-     ("body_xxh3", "<u8")]
-)  # fmt: skip
+    [
+        ("offset", "<i8"),
+        ("head_bytes", "<i8"),
+        ("body_bytes", "<i8"),
+        ("count", "<i8"),
+        ("head_xxh3", "<u8"),
+        ("body_xxh3", "<u8"),
+    ]
+)
 _MAGIC = b"outcore regions 1"
 
 

@@ -81,9 +81,13 @@ class StaticCache:
             raise ValueError("a node is to be cached twice")
         stats, filled = ReadStats(), 0
         with RowReader(
-            dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
-            row_bytes=size, depth=_DEPTH, max_request_bytes=_MAX_REQUEST,
-        ) as reader:  # fmt: skip
+            dataset.file("features"),
+            data_offset=dataset.data_offset("features"),
+            num_rows=dataset.num_nodes,
+            row_bytes=size,
+            depth=_DEPTH,
+            max_request_bytes=_MAX_REQUEST,
+        ) as reader:
             # In pieces of the node range: sorted without sorting, and no list of all cached nodes beside the map.
             for begin in range(0, dataset.num_nodes, _CHUNK_ROWS):
                 nodes = begin + np.flatnonzero(slot_of[begin : begin + _CHUNK_ROWS] == _WANTED)
@@ -119,9 +123,13 @@ class StaticCache:
         """Bytes that filling takes beside the cache."""
         dataset = workload.dataset
         reader = RowReader.plan_bytes(
-            row_bytes=row_bytes(workload), data_offset=dataset.data_offset("features"), num_ids=_CHUNK_ROWS,
-            path=dataset.file("features"), depth=_DEPTH, max_request_bytes=_MAX_REQUEST,
-        )  # fmt: skip
+            row_bytes=row_bytes(workload),
+            data_offset=dataset.data_offset("features"),
+            num_ids=_CHUNK_ROWS,
+            path=dataset.file("features"),
+            depth=_DEPTH,
+            max_request_bytes=_MAX_REQUEST,
+        )
         return reader + 24 * _CHUNK_ROWS + dataset.num_nodes
 
     def lookup(self, nodes: Ids) -> Found:

@@ -41,11 +41,7 @@ def map_item(workload: Workload, *, features: bool = False) -> PlanItem:
 
 
 def mapped_sampler(
-    workload: Workload,
-    *,
-    read_ahead: bool = False,
-    indptr: npt.NDArray[np.int64] | None = None,
-    threads: int = 1,
+    workload: Workload, *, read_ahead: bool = False, indptr: npt.NDArray[np.int64] | None = None, threads: int = 1
 ) -> NeighborSampler:
     """A sampler with `indptr` in memory and `indices` and labels memory-mapped, without read-ahead unless asked for.
 

@@ -81,9 +81,15 @@ class MainLoop:
     """
 
     def __init__(
-        self, name: str, accelerator: Accelerator, clock: StageClock, readers: Readers, input_rows: int, tables: Tables,
+        self,
+        name: str,
+        accelerator: Accelerator,
+        clock: StageClock,
+        readers: Readers,
+        input_rows: int,
+        tables: Tables,
         copy_threads: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._name = name
         self._accelerator = accelerator
         self._clock = clock

@@ -226,9 +226,15 @@ class _Planner:
         if self.sampling_only:
             return Tables(self.bounds.max_nodes, dataset.dim, dataset.feature_dtype, 0, 0)
         return plan_tables(
-            self.name, self.runtime.accelerator, rows=self.bounds.max_nodes, dim=dataset.dim,
-            dtype=dataset.feature_dtype, host=1, device=self.options.device_buffers, device_budget=self.budget.device,
-        )  # fmt: skip
+            self.name,
+            self.runtime.accelerator,
+            rows=self.bounds.max_nodes,
+            dim=dataset.dim,
+            dtype=dataset.feature_dtype,
+            host=1,
+            device=self.options.device_buffers,
+            device_budget=self.budget.device,
+        )
 
     def _inputs(self) -> tuple[int, int]:
         """Rows of batch inputs, and readers: as many as wanted, fewer where the cache would have less than they."""
@@ -247,9 +253,10 @@ class _Planner:
 
     def _reader_bytes(self) -> int:
         return RowReader.plan_bytes(
-            **reader_arguments(self.workload, self.options), num_ids=self.bounds.max_nodes,
+            **reader_arguments(self.workload, self.options),
+            num_ids=self.bounds.max_nodes,
             path=self.workload.dataset.file("features"),
-        )  # fmt: skip
+        )
 
     def _loop_items(self, readers: int) -> list[PlanItem]:
         """Mini-batches between the runtime files and the end of their training, with their changesets."""

@@ -61,9 +61,14 @@ class Belady(Policy):
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
         """Three passes over the superbatch's ids; initial cache and changesets go to its runtime files."""
         plan = ChangesetPlan(
-            superbatch.nodes, superbatch.sizes, num_nodes=self.workload.dataset.num_nodes, capacity=self.capacity,
-            threads=threads, resident=self._there, prefill=self.prefill,
-        )  # fmt: skip
+            superbatch.nodes,
+            superbatch.sizes,
+            num_nodes=self.workload.dataset.num_nodes,
+            capacity=self.capacity,
+            threads=threads,
+            resident=self._there,
+            prefill=self.prefill,
+        )
         plan.look_ahead(stop)
         found = superbatch.planned
 

@@ -97,10 +97,14 @@ class Ginex(System):
         self._mode = self._readers.mode
         self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
         self._loop = MainLoop(
-            self.info.name, self.runtime.accelerator, self.clock, self._readers, sizes.input_rows,
+            self.info.name,
+            self.runtime.accelerator,
+            self.clock,
+            self._readers,
+            sizes.input_rows,
             sizes.tables,
             options.gather_threads or self.runtime.cores,
-        )  # fmt: skip
+        )
 
     def _make_reader(self) -> RowReader:
         return RowReader(self.workload.dataset.file("features"), **reader_arguments(self.workload, self.options))
@@ -247,9 +251,13 @@ class Ginex(System):
         advise_random(labels)
         cached = self._neighbours.load() if self._neighbours is not None else None
         return make_sampler(
-            self.workload, indptr=self._indptr, indices=indices, labels=labels, cached=cached,
+            self.workload,
+            indptr=self._indptr,
+            indices=indices,
+            labels=labels,
+            cached=cached,
             threads=self._sizes.list_threads,
-        )  # fmt: skip
+        )
 
     def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         """The superbatch's next `count` mini-batches."""

@@ -129,9 +129,13 @@ class CachedExtractor(Extractor):
     THREADS = 32
 
     def __init__(
-        self, features: npt.NDArray[np.generic], files: DatasetFiles, table: torch.Tensor, staging: Staging,
+        self,
+        features: npt.NDArray[np.generic],
+        files: DatasetFiles,
+        table: torch.Tensor,
+        staging: Staging,
         accelerator: Accelerator,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._features = features
         self._files = files
         self._table = table

@@ -17,10 +17,7 @@ class GnnDriveOptions(Options):
     training_queue: int = auto(4, most=1024, description="extracted mini-batches that wait for training")
     samplers: int = auto(4, most=256, description="threads that sample, a mini-batch each")
     io_depth: int = Field(
-        128,
-        ge=1,
-        le=4096,
-        description="reads in flight for each extractor; more only makes sampling wait behind them",
+        128, ge=1, le=4096, description="reads in flight for each extractor; more only makes sampling wait behind them"
     )
     extractors: int = auto(4, most=256, description="threads that extract, a mini-batch each")
     list_threads: int = Field(
@@ -44,8 +41,7 @@ class GnnDriveOptions(Options):
         0, ge=0, description="staging buffer of each extractor on a device with its own memory; 0: 2 MiB or one batch"
     )
     borrow_staging: bool = Field(
-        True,
-        description="several processes share a staging buffer: take idle parts of others' portions (Section 4.4)",
+        True, description="several processes share a staging buffer: take idle parts of others' portions (Section 4.4)"
     )
     share_staged_rows: bool = Field(
         True, description="and take rows that any of them has there already instead of reading them again (Section 4.4)"

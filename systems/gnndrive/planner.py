@@ -65,10 +65,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     if runtime.stages == "sample":
         return Sizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(topology)).require(NAME, budget))
     staging = _staging_bytes(workload, bounds, options, on_device)
-    host = [
-        *topology,
-        PlanItem("reader buffers", options.extractors * _reader_bytes(workload, options, bounds)),
-    ]
+    host = [*topology, PlanItem("reader buffers", options.extractors * _reader_bytes(workload, options, bounds))]
     portion, segment_rows = 0, 0
     if staging and runtime.group is not None:
         rows = staging // row_bytes(workload)

@@ -58,10 +58,15 @@ class InMemory(System):
     def _tables(self) -> Tables:
         dataset = self.workload.dataset
         return plan_tables(
-            self.info.name, self.runtime.accelerator,
-            rows=batch_bounds(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
-            host=2, device=2, device_budget=self.budget.device,
-        )  # fmt: skip
+            self.info.name,
+            self.runtime.accelerator,
+            rows=batch_bounds(self.workload).max_nodes,
+            dim=dataset.dim,
+            dtype=dataset.feature_dtype,
+            host=2,
+            device=2,
+            device_budget=self.budget.device,
+        )
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:
@@ -95,9 +100,15 @@ class InMemory(System):
         if self.runtime.stages != "sample":
             self._features = dataset.load("features")
         self._loader = GatherLoader(
-            self.info.name, sampler, self.runtime, self.clock, self._tables, fill_by(self._gather),
-            workers=self._workers, waiting=self._waiting,
-        )  # fmt: skip
+            self.info.name,
+            sampler,
+            self.runtime,
+            self.clock,
+            self._tables,
+            fill_by(self._gather),
+            workers=self._workers,
+            waiting=self._waiting,
+        )
 
     def _gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[np.generic]) -> None:
         assert self._features is not None

@@ -37,9 +37,20 @@ class Epoch(Iterator[Any]):
     """
 
     def __init__(
-        self, owner: Owner, system: System, number: int, accelerator: Accelerator, clock: StageClock, *, form: Form,
-        edges: Edges, copy: bool, shadow: bool, largest: int, count: int,
-    ) -> None:  # fmt: skip
+        self,
+        owner: Owner,
+        system: System,
+        number: int,
+        accelerator: Accelerator,
+        clock: StageClock,
+        *,
+        form: Form,
+        edges: Edges,
+        copy: bool,
+        shadow: bool,
+        largest: int,
+        count: int,
+    ) -> None:
         self._owner: Owner | None = owner  # keeps the loader, which closes the system when it goes
         self._accelerator = accelerator
         self._clock = clock

@@ -89,14 +89,36 @@ class Loader:
     """
 
     def __init__(
-        self, dataset: Dataset | Path | str, *, system: str = "gnndrive", memory: str | int | None = None,
-        fanout: Sequence[int] = (10, 10, 10), batch_size: int = 1000, device: str = "cpu",
-        device_memory: str | int | None = None, options: Mapping[str, Any] | None = None, split: str = "train",
-        nodes: npt.ArrayLike | None = None, epochs: int = 0, seed: int = 0, sampler: SamplerName = "neighbor",
-        replace: bool = False, layers: int = 0, shuffle: bool | None = None, max_batches: int = 0, form: Form = "auto",
-        edges: Edges = "hops", copy: bool = False, faithful: bool = True, keep_order: bool = True, cores: int = 0,
-        artefacts: Path | str | None = None, disk: DiskProfile | None = None, rank: int = 0, world: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        dataset: Dataset | Path | str,
+        *,
+        system: str = "gnndrive",
+        memory: str | int | None = None,
+        fanout: Sequence[int] = (10, 10, 10),
+        batch_size: int = 1000,
+        device: str = "cpu",
+        device_memory: str | int | None = None,
+        options: Mapping[str, Any] | None = None,
+        split: str = "train",
+        nodes: npt.ArrayLike | None = None,
+        epochs: int = 0,
+        seed: int = 0,
+        sampler: SamplerName = "neighbor",
+        replace: bool = False,
+        layers: int = 0,
+        shuffle: bool | None = None,
+        max_batches: int = 0,
+        form: Form = "auto",
+        edges: Edges = "hops",
+        copy: bool = False,
+        faithful: bool = True,
+        keep_order: bool = True,
+        cores: int = 0,
+        artefacts: Path | str | None = None,
+        disk: DiskProfile | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
         self._class = load(system)
         chosen = check_options(self._class, options or {})
         check_usable(self._class, chosen, device, faithful)
@@ -127,9 +149,15 @@ class Loader:
             raise
 
     def _open(
-        self, options: Options, device: str, device_memory: str | int | None, artefacts: Path | str | None,
-        disk: DiskProfile, cores: int, keep_order: bool,
-    ) -> None:  # fmt: skip
+        self,
+        options: Options,
+        device: str,
+        device_memory: str | int | None,
+        artefacts: Path | str | None,
+        disk: DiskProfile,
+        cores: int,
+        keep_order: bool,
+    ) -> None:
         """Folders, device, bounds, then the system and its plan."""
         dataset = self.workload.dataset
         self._private = artefacts is None
@@ -152,9 +180,14 @@ class Loader:
         self._clock = StageClock()
         accelerator = self._held.accelerator = make_accelerator(device, memory_bytes=budget.device)
         runtime = Runtime(
-            accelerator=accelerator, disk=disk, artefacts=kept, scratch=scratch / "run",
-            cores=cores or len(os.sched_getaffinity(0)), keep_order=keep_order, epochs=self._epochs,
-        )  # fmt: skip
+            accelerator=accelerator,
+            disk=disk,
+            artefacts=kept,
+            scratch=scratch / "run",
+            cores=cores or len(os.sched_getaffinity(0)),
+            keep_order=keep_order,
+            epochs=self._epochs,
+        )
         runtime.scratch.mkdir()
         self._system = self._held.system = self._class(self.workload, runtime, budget, options, self._clock)
         plan = self._system.plan()
@@ -200,9 +233,18 @@ class Loader:
         accelerator = self._held.accelerator
         assert accelerator is not None
         found = Epoch(
-            self, self._system, number, accelerator, self._clock, form=self._form, edges=self._edges, copy=self._copy,
-            shadow=self.workload.sampler.name == "shadow", largest=self._bounds.max_nodes, count=len(self),
-        )  # fmt: skip
+            self,
+            self._system,
+            number,
+            accelerator,
+            self._clock,
+            form=self._form,
+            edges=self._edges,
+            copy=self._copy,
+            shadow=self.workload.sampler.name == "shadow",
+            largest=self._bounds.max_nodes,
+            count=len(self),
+        )
         self._running = weakref.ref(found)
         return found
 

@@ -102,9 +102,12 @@ class PartitionBuffer:
             group = np.array(slots[first : first + together], dtype=np.int64)
             partitions = np.array([self._slots[slot] for slot in group], dtype=np.int64)
             stats = self._rows.read_ranges(
-                layout.feature_at[partitions], layout.feature_bytes[partitions], self._memory,
-                group * parts.slot_bytes, request_bytes=self._request_bytes,
-            )  # fmt: skip
+                layout.feature_at[partitions],
+                layout.feature_bytes[partitions],
+                self._memory,
+                group * parts.slot_bytes,
+                request_bytes=self._request_bytes,
+            )
             stats.bytes_useful = sum(parts.nodes_of(int(k)) for k in partitions) * parts.row_bytes
             yield stats
 

@@ -155,16 +155,22 @@ def _fits(plan: Plan, budget: MemoryBudget) -> bool:
 
 def _sizes(
     workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout, capacity: int
-) -> Sizes:  # fmt: skip
+) -> Sizes:
     dataset, parts = workload.dataset, layout.parts
     nodes = min(parts.num_nodes, capacity * parts.size)
     bounds = _bounds(workload, options, nodes, whole=capacity >= parts.count)
     edges = max_edges(layout.counts, parts.pinned, capacity - parts.pinned)
     unit = unit_bytes(layout, capacity, budget.host)
     tables = plan_tables(
-        NAME, runtime.accelerator, rows=bounds.max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
-        host=0, device=2, device_budget=budget.device,
-    )  # fmt: skip
+        NAME,
+        runtime.accelerator,
+        rows=bounds.max_nodes,
+        dim=dataset.dim,
+        dtype=dataset.feature_dtype,
+        host=0,
+        device=2,
+        device_budget=budget.device,
+    )
     workers = options.sampling_workers or runtime.cores
     items = [
         indptr_item(workload),

@@ -77,9 +77,11 @@ class MariusGnn(System):
     def _key(self) -> dict[str, Any]:
         # Not of the sampler: the same partitions serve any.
         return {
-            "dataset": self.workload.dataset.fingerprint, "seed": self.workload.seed, "size": self._parts.size,
+            "dataset": self.workload.dataset.fingerprint,
+            "seed": self.workload.seed,
+            "size": self._parts.size,
             "format": 2,
-        }  # fmt: skip
+        }
 
     @cached_property
     def _layout(self) -> Layout:
@@ -120,22 +122,36 @@ class MariusGnn(System):
         self._sampler = _BufferSampler()
         workers = self.options.sampling_workers or self.runtime.cores
         self._loader = GatherLoader(
-            NAME, cast(NeighborSampler, self._sampler), self.runtime, self.clock, sizes.tables, fill_by(self._gather),
-            workers=workers, waiting=self.options.prefetch * workers, around_sample=self._sample,
-        )  # fmt: skip
+            NAME,
+            cast(NeighborSampler, self._sampler),
+            self.runtime,
+            self.clock,
+            sizes.tables,
+            fill_by(self._gather),
+            workers=workers,
+            waiting=self.options.prefetch * workers,
+            around_sample=self._sample,
+        )
 
     def _write(self, folder: Path) -> dict[str, int]:
         # The buffers are not there yet: what the plan gives them can be worked with.
         nodes = self.workload.dataset.num_nodes
         memory = self._sizes.plan.total("host") - HELD_BYTES * nodes
         moved = write_partitions(
-            self.workload, self._layout, self._assign(), folder, memory_bytes=min(memory, _WRITE_BYTES),
-            threads=self.runtime.cores, progress=self.runtime.progress,
-        )  # fmt: skip
+            self.workload,
+            self._layout,
+            self._assign(),
+            folder,
+            memory_bytes=min(memory, _WRITE_BYTES),
+            threads=self.runtime.cores,
+            progress=self.runtime.progress,
+        )
         return {
-            "reads": moved.reads.requests, "bytes_read": moved.reads.bytes_read,
-            "writes": moved.writes, "bytes_written": moved.bytes_written,
-        }  # fmt: skip
+            "reads": moved.reads.requests,
+            "bytes_read": moved.reads.bytes_read,
+            "writes": moved.writes,
+            "bytes_written": moved.bytes_written,
+        }
 
     def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
         self._label_file.check()
@@ -157,9 +173,13 @@ class MariusGnn(System):
     def partitions_of(self, epoch: int) -> list[int]:
         """Partitions in memory during an epoch, ascending."""
         return buffered(
-            self._parts.count, self._parts.pinned, self._sizes.capacity, self.options.ordering,
-            seed=self.workload.seed, epoch=epoch,
-        )  # fmt: skip
+            self._parts.count,
+            self._parts.pinned,
+            self._sizes.capacity,
+            self.options.ordering,
+            seed=self.workload.seed,
+            epoch=epoch,
+        )
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Data preparation, then the mini-batches of epoch `k` in the seed plan's order."""

@@ -166,8 +166,10 @@ class Chunks:
         raise DataIOError(
             f"the {part} of chunk {batch} in {self._path}, at offset {offset}, are corrupted: their XXH3 is not that "
             f"of what was written",
-            path=str(self._path), offset=offset, fix="check the device of the results folder",
-        )  # fmt: skip
+            path=str(self._path),
+            offset=offset,
+            fix="check the device of the results folder",
+        )
 
     def close(self) -> None:
         """Wait for what is in flight, end the thread, close the file. May be called more than once."""

@@ -105,10 +105,18 @@ def passes_of(sampled: Sample, misses: int, row_bytes: int) -> Iterator[TablePas
 
 
 def predict(
-    profile: DiskProfile, *, uses: int, misses: int, row_bytes: int, table_bytes: int, block_bytes: int = _BLOCK,
-    sampled: Sample | None = None, beside: Mapping[int, float] | None = None, planned_s: float = 0.0,
+    profile: DiskProfile,
+    *,
+    uses: int,
+    misses: int,
+    row_bytes: int,
+    table_bytes: int,
+    block_bytes: int = _BLOCK,
+    sampled: Sample | None = None,
+    beside: Mapping[int, float] | None = None,
+    planned_s: float = 0.0,
     written_s: float = 0.0,
-) -> Prediction | None:  # fmt: skip
+) -> Prediction | None:
     """Seconds that it takes to bring the rows of a group; None: the profile does not say.
 
     Args:

@@ -33,9 +33,13 @@ _LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 256 << 10
 # Shortest write, bytes of a region, regions in flight: what comes first drives a device better. A request for rows ends
 # with its region, so short regions cost requests, and few of them leave the device waiting.
 _SHAPES = (
-    (64 << 10, 1 << 20, 4), (32 << 10, 1 << 20, 4), (_LEAST_WRITE, 1 << 20, 4), (_LEAST_WRITE, 256 << 10, 8),
-    (_LEAST_WRITE, 128 << 10, 8), (_LEAST_WRITE, 64 << 10, 4),
-)  # fmt: skip
+    (64 << 10, 1 << 20, 4),
+    (32 << 10, 1 << 20, 4),
+    (_LEAST_WRITE, 1 << 20, 4),
+    (_LEAST_WRITE, 256 << 10, 8),
+    (_LEAST_WRITE, 128 << 10, 8),
+    (_LEAST_WRITE, 64 << 10, 4),
+)
 _DEPTH = 64
 
 
@@ -88,9 +92,13 @@ class PassPlan:
     def memory_bytes(self, row_bytes: int, chunks: int) -> int:
         """Host memory of a pass over so many chunks, beside their ids."""
         return _native.distribute_bytes(
-            row_bytes=row_bytes, chunks=chunks, region_bytes=self.region_bytes, regions=self.regions,
-            buffer_bytes=self.buffer_bytes, writers=WRITERS,
-        )  # fmt: skip
+            row_bytes=row_bytes,
+            chunks=chunks,
+            region_bytes=self.region_bytes,
+            regions=self.regions,
+            buffer_bytes=self.buffer_bytes,
+            writers=WRITERS,
+        )
 
 
 def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
@@ -145,7 +153,7 @@ class ChunkWriter:
 
     def __init__(
         self, path: Path, table: RowTable, *, misses: int, memory_bytes: int, gap_bytes: int, stop: _native.StopFlag
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._path, self._table = path, table
         self._memory, self._gap, self._stop = memory_bytes, gap_bytes, stop
         self._handle = open_direct(path, os.O_RDWR | os.O_CREAT)
@@ -234,9 +242,13 @@ class ChunkWriter:
                 digests[part] = self._pass(part, offsets, plan, stats)
         self.close()
         index = ChunkIndex(
-            self._path, self._table.row_bytes, np.array(self._lists, dtype=np.int64).reshape(-1, 2),
-            np.stack([offsets[:-1], counts], axis=1), np.array(self._digests, dtype=np.uint64), digests,
-        )  # fmt: skip
+            self._path,
+            self._table.row_bytes,
+            np.array(self._lists, dtype=np.int64).reshape(-1, 2),
+            np.stack([offsets[:-1], counts], axis=1),
+            np.array(self._digests, dtype=np.uint64),
+            digests,
+        )
         return index, stats
 
     def _pass(self, part: Ids, offsets: Ids, plan: PassPlan, stats: PassStats) -> npt.NDArray[np.uint64]:
@@ -245,11 +257,22 @@ class ChunkWriter:
         chunks = np.stack([offsets[part], ends[part], ends[part + 1]], axis=1)
         try:
             reads, writes, written, digests, failure = _native.distribute(
-                path=str(table.path), data_offset=table.data_offset, num_rows=table.num_rows, row_bytes=table.row_bytes,
-                file=str(self._path), chunks=np.ascontiguousarray(chunks), ids=self._wanted,
-                region_bytes=plan.region_bytes, regions=plan.regions, depth=_DEPTH, gap_bytes=self._gap,
-                buffer_bytes=plan.buffer_bytes, writers=WRITERS, mode="auto", stop=self._stop,
-            )  # fmt: skip
+                path=str(table.path),
+                data_offset=table.data_offset,
+                num_rows=table.num_rows,
+                row_bytes=table.row_bytes,
+                file=str(self._path),
+                chunks=np.ascontiguousarray(chunks),
+                ids=self._wanted,
+                region_bytes=plan.region_bytes,
+                regions=plan.regions,
+                depth=_DEPTH,
+                gap_bytes=self._gap,
+                buffer_bytes=plan.buffer_bytes,
+                writers=WRITERS,
+                mode="auto",
+                stop=self._stop,
+            )
         except OSError as error:
             raise io_failed(table.path, 0, error.errno or 0) from error
         except IndexError as error:

@@ -117,9 +117,14 @@ class Preparer:
     """
 
     def __init__(
-        self, workload: Workload, runtime: Runtime, options: OutcoreOptions, sizes: Sizes, clock: StageClock,
+        self,
+        workload: Workload,
+        runtime: Runtime,
+        options: OutcoreOptions,
+        sizes: Sizes,
+        clock: StageClock,
         block_bytes: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._workload, self._runtime, self._options = workload, runtime, options
         self._sizes, self._clock, self._block_bytes = sizes, clock, block_bytes
         self._seeds = make_seed_plan(workload)
@@ -130,9 +135,13 @@ class Preparer:
         self._sampler: ExternalSampler | None = None
         if sizes.external:
             self._sampler = ExternalSampler(
-                workload, gap_bytes=options.gap_bytes or gap_bytes(runtime.disk), piece_bytes=sizes.graph_piece_bytes,
-                pieces=sizes.graph_pieces, group_nodes=sizes.graph_nodes, threads=sizes.threads,
-            )  # fmt: skip
+                workload,
+                gap_bytes=options.gap_bytes or gap_bytes(runtime.disk),
+                piece_bytes=sizes.graph_piece_bytes,
+                pieces=sizes.graph_pieces,
+                group_nodes=sizes.graph_nodes,
+                threads=sizes.threads,
+            )
         else:
             self._online = mapped_sampler(workload)
         self._pipe: Pipeline | None = None
@@ -296,10 +305,17 @@ class Preparer:
         group.gap_bytes = gap_bytes(disk)
         with self._clock.stage("inspect", group.job.first):
             group.prediction = predict(
-                disk, uses=group.uses, misses=group.misses, row_bytes=row_bytes(self._workload),
-                table_bytes=dataset.feature_bytes, block_bytes=self._single_block, sampled=planner.sampled_misses,
-                beside=sampled.reads.requests_by_size, planned_s=planned_s, written_s=sampled.written_s,
-            )  # fmt: skip
+                disk,
+                uses=group.uses,
+                misses=group.misses,
+                row_bytes=row_bytes(self._workload),
+                table_bytes=dataset.feature_bytes,
+                block_bytes=self._single_block,
+                sampled=planner.sampled_misses,
+                beside=sampled.reads.requests_by_size,
+                planned_s=planned_s,
+                written_s=sampled.written_s,
+            )
         if group.prediction is not None:
             group.gap_bytes = group.prediction.table_pass.gap_bytes
         if self._options.packing == "off":
@@ -316,9 +332,13 @@ class Preparer:
     def _writer(self, group: Group, path: Path) -> ChunkWriter:
         misses = group.misses + group.pinned if group.strategy == "distribute" else 0
         return ChunkWriter(
-            path, RowTable.of(self._workload.dataset), misses=misses,
-            memory_bytes=self._sizes.packing_bytes, gap_bytes=group.gap_bytes, stop=self._stop,
-        )  # fmt: skip
+            path,
+            RowTable.of(self._workload.dataset),
+            misses=misses,
+            memory_bytes=self._sizes.packing_bytes,
+            gap_bytes=group.gap_bytes,
+            stop=self._stop,
+        )
 
     def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter, uses: Uses) -> None:
         """Address lists of all mini-batches, and which rows each chunk is to have."""
@@ -381,7 +401,11 @@ def difference(after: ReadStats, before: ReadStats) -> ReadStats:
         if count > before.requests_by_size.get(size, 0)
     }
     return ReadStats(
-        after.requests - before.requests, after.bytes_read - before.bytes_read,
-        after.bytes_useful - before.bytes_useful, sizes, after.rows - before.rows,
-        after.unique_rows - before.unique_rows, after.seconds - before.seconds,
-    )  # fmt: skip
+        after.requests - before.requests,
+        after.bytes_read - before.bytes_read,
+        after.bytes_useful - before.bytes_useful,
+        sizes,
+        after.rows - before.rows,
+        after.unique_rows - before.unique_rows,
+        after.seconds - before.seconds,
+    )

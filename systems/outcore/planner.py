@@ -162,9 +162,23 @@ class _Planner:
         hops = len(self.workload.sampler.fanout)
         room = (self.threads + 1) * BatchWriter.bound_bytes(self.bounds.sampled_bytes, hops)
         return Sizes(
-            self.external, group, self.uses(group), window, slots, self.device_slots, self.piece, self.pieces, packing,
-            self.graph_piece, self.graph_pieces, self.graph_nodes, self.threads, room, self.bounds, plan,
-        )  # fmt: skip
+            self.external,
+            group,
+            self.uses(group),
+            window,
+            slots,
+            self.device_slots,
+            self.piece,
+            self.pieces,
+            packing,
+            self.graph_piece,
+            self.graph_pieces,
+            self.graph_nodes,
+            self.threads,
+            room,
+            self.bounds,
+            plan,
+        )
 
     def uses(self, count: int) -> int:
         """Rows that `count` successive mini-batches ask for, at most; far fewer than so many times the largest."""
@@ -221,9 +235,11 @@ class _Planner:
             ]
             if options.packing != "on":
                 one = RowReader.plan_bytes(
-                    row_bytes=self.row, depth=options.io_depth, granularity=options.io_granularity,
+                    row_bytes=self.row,
+                    depth=options.io_depth,
+                    granularity=options.io_granularity,
                     num_ids=bounds.max_nodes,
-                )  # fmt: skip
+                )
                 items.append(PlanItem("reader of single rows", one))
             if self.device_slots:
                 items.append(PlanItem("staging", 2 * max(BOUNCE, self.row)))
@@ -302,9 +318,13 @@ class _Planner:
         """Whether that is likely; what misses is known when the mini-batches are."""
         dataset, uses = self.workload.dataset, self.uses(group)
         found = predict(
-            self.runtime.disk, uses=uses, misses=int(_LIKELY_MISS_SHARE * uses), row_bytes=self.row,
-            table_bytes=dataset.feature_bytes, block_bytes=_native.block_bytes(str(dataset.file("features"))),
-        )  # fmt: skip
+            self.runtime.disk,
+            uses=uses,
+            misses=int(_LIKELY_MISS_SHARE * uses),
+            row_bytes=self.row,
+            table_bytes=dataset.feature_bytes,
+            block_bytes=_native.block_bytes(str(dataset.file("features"))),
+        )
         if self.options.packing != "auto" or self.options.replay or found is None:
             return self.options.packing != "off"
         return found.distribute <= found.single

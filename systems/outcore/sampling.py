@@ -83,23 +83,40 @@ class ExternalSampler:
     """
 
     def __init__(
-        self, workload: Workload, *, gap_bytes: int, piece_bytes: int = _PIECE, pieces: int = _PIECES,
-        group_nodes: int = _GROUP_NODES, threads: int = 1, mode: Mode = "auto",
-    ) -> None:  # fmt: skip
+        self,
+        workload: Workload,
+        *,
+        gap_bytes: int,
+        piece_bytes: int = _PIECE,
+        pieces: int = _PIECES,
+        group_nodes: int = _GROUP_NODES,
+        threads: int = 1,
+        mode: Mode = "auto",
+    ) -> None:
         if not self.can_sample(workload):
             raise InputError("out-of-core sampling draws neighbours of graphs below 2^32 - 1 nodes", "sample online")
         dataset = workload.dataset
         self._files = {part: dataset.file(part) for part in ("indptr", "indices", "labels")}
         try:
             self._native = _native.ExternalSampler(
-                indptr=str(self._files["indptr"]), indptr_offset=dataset.data_offset("indptr"),
-                indices=str(self._files["indices"]), indices_offset=dataset.data_offset("indices"),
-                num_nodes=dataset.num_nodes, num_edges=dataset.num_edges,
-                index_bytes=dataset.topology_bytes // max(1, dataset.num_edges), fanout=list(workload.sampler.fanout),
-                seed=workload.seed, replace=workload.sampler.replace, gap_bytes=gap_bytes // PAGE * PAGE,
-                piece_bytes=piece_bytes, pieces=pieces, depth=_DEPTH, group_nodes=group_nodes,
-                threads=threads, mode=mode,
-            )  # fmt: skip
+                indptr=str(self._files["indptr"]),
+                indptr_offset=dataset.data_offset("indptr"),
+                indices=str(self._files["indices"]),
+                indices_offset=dataset.data_offset("indices"),
+                num_nodes=dataset.num_nodes,
+                num_edges=dataset.num_edges,
+                index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
+                fanout=list(workload.sampler.fanout),
+                seed=workload.seed,
+                replace=workload.sampler.replace,
+                gap_bytes=gap_bytes // PAGE * PAGE,
+                piece_bytes=piece_bytes,
+                pieces=pieces,
+                depth=_DEPTH,
+                group_nodes=group_nodes,
+                threads=threads,
+                mode=mode,
+            )
         except OSError as error:
             raise io_failed(self._files["indptr"], 0, error.errno or 0) from error
         self._labels = LabelReader(

@@ -40,9 +40,15 @@ class Slots:
     table: Table
 
     def __init__(
-        self, accelerator: Accelerator, count: int, device: int, dim: int, dtype: torch.dtype, threads: int,
+        self,
+        accelerator: Accelerator,
+        count: int,
+        device: int,
+        dim: int,
+        dtype: torch.dtype,
+        threads: int,
         clock: StageClock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._accelerator, self._threads, self._clock = accelerator, threads, clock
         self._row = dim * dtype.itemsize
         self._first = device  # of the host's

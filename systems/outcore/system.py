@@ -75,9 +75,13 @@ class Outcore(System):
         self._num_batches = make_seed_plan(self.workload).num_batches
         if self.runtime.stages != "sample" and options.packing != "on":
             self._singles = RowReader(
-                dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
-                row_bytes=row_bytes(self.workload), depth=options.io_depth, granularity=options.io_granularity,
-            )  # fmt: skip
+                dataset.file("features"),
+                data_offset=dataset.data_offset("features"),
+                num_rows=dataset.num_nodes,
+                row_bytes=row_bytes(self.workload),
+                depth=options.io_depth,
+                granularity=options.io_granularity,
+            )
         self._ready = True
         if not options.replay:  # whose slots take the memory of what is prepared before
             self._trainer = self._make_trainer()
@@ -104,9 +108,10 @@ class Outcore(System):
         self._files.check()
         dataset = self.workload.dataset
         self._tally = tally = Tally(
-            row_bytes=row_bytes(self.workload), index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
+            row_bytes=row_bytes(self.workload),
+            index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
             depth=self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
-        )  # fmt: skip
+        )
         started = time.monotonic()
         whole = False
         try:
@@ -168,9 +173,7 @@ class Outcore(System):
     def _ask(self, job: Job) -> None:
         """Have a group prepared by a thread of low priority."""
         if self._preparer is None:
-            self._preparer = Preparer(
-                self.workload, self.runtime, self.options, self._sizes, self.clock, self._block
-            )  # fmt: skip
+            self._preparer = Preparer(self.workload, self.runtime, self.options, self._sizes, self.clock, self._block)
             self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
         assert self._pool is not None
         upcoming, then = None, list[Job]()

@@ -73,9 +73,14 @@ class Trainer:
     """
 
     def __init__(
-        self, workload: Workload, runtime: Runtime, options: OutcoreOptions, sizes: Sizes, clock: StageClock,
+        self,
+        workload: Workload,
+        runtime: Runtime,
+        options: OutcoreOptions,
+        sizes: Sizes,
+        clock: StageClock,
         singles: RowReader | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._workload, self._runtime, self._options = workload, runtime, options
         self._sizes, self._clock, self._singles = sizes, clock, singles
         self._row = row_bytes(workload)
@@ -90,7 +95,7 @@ class Trainer:
         if sizes.slots:
             self._slots = Slots(
                 accelerator, sizes.slots, sizes.device_slots, dataset.dim, dtype, options.copy_threads, clock
-            )  # fmt: skip
+            )
 
     def restart(self) -> None:
         """Forget mini-batches that were handed out before an epoch was left."""
@@ -123,7 +128,7 @@ class Trainer:
                 assert slots is not None
                 pipe.stage(
                     "extract", 1, lambda _, work: self._fill(pipe, group, found, slots, work, tally), graphs, ready
-                )  # fmt: skip
+                )
                 yield from pipe.results(ready)
                 tally.read(chunks.reads)
         finally:
@@ -157,7 +162,7 @@ class Trainer:
 
     def _bring(
         self, group: Group, chunks: Chunks, slots: Slots, addresses: Addresses, index: int, tally: Tally
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The rows of an address list to their slots."""
         with self._clock.stage("extract", index):
             if group.strategy == "distribute":

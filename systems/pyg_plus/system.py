@@ -85,10 +85,15 @@ class PygPlus(System):
     def _tables(self) -> Tables:
         dataset = self.workload.dataset
         return plan_tables(
-            self.info.name, self.runtime.accelerator,
-            rows=batch_bounds(self.workload).max_nodes, dim=dataset.dim, dtype=dataset.feature_dtype,
-            host=self.options.host_buffers, device=self.options.device_buffers, device_budget=self.budget.device,
-        )  # fmt: skip
+            self.info.name,
+            self.runtime.accelerator,
+            rows=batch_bounds(self.workload).max_nodes,
+            dim=dataset.dim,
+            dtype=dataset.feature_dtype,
+            host=self.options.host_buffers,
+            device=self.options.device_buffers,
+            device_budget=self.budget.device,
+        )
 
     def plan(self) -> Plan:
         """`indptr`, mini-batches under way and their tables; what is left of the budget is page cache."""
@@ -121,9 +126,16 @@ class PygPlus(System):
                 madvise(self._features, "random")
         self._meter = FaultMeter()
         self._loader = GatherLoader(
-            self.info.name, sampler, self.runtime, self.clock, self._tables, fill_by(self._gather),
-            workers=self._workers, waiting=self._waiting, around_sample=self._sample,
-        )  # fmt: skip
+            self.info.name,
+            sampler,
+            self.runtime,
+            self.clock,
+            self._tables,
+            fill_by(self._gather),
+            workers=self._workers,
+            waiting=self._waiting,
+            around_sample=self._sample,
+        )
 
     def _sample(self, work: Any) -> Any:
         self._files.check()

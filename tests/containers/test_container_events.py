@@ -15,9 +15,18 @@ from harness import protocol
 from harness.protocol import Event, EventReader, Gate, ProtocolError
 
 EPOCH: dict[str, Any] = {
-    "event": "epoch", "epoch": 0, "start": 1.0, "end": 2.0, "batches": 1, "digest": "x", "feature_digest": None,
-    "loss": 0.5, "accuracy": None, "counters": {}, "stages_s": {},
-}  # fmt: skip
+    "event": "epoch",
+    "epoch": 0,
+    "start": 1.0,
+    "end": 2.0,
+    "batches": 1,
+    "digest": "x",
+    "feature_digest": None,
+    "loss": 0.5,
+    "accuracy": None,
+    "counters": {},
+    "stages_s": {},
+}
 
 
 @pytest.fixture
@@ -85,6 +94,9 @@ def test_a_stream_without_end_is_cut_off(pipe: tuple[EventReader, int], monkeypa
 def test_the_schema_for_authors_lists_every_event() -> None:
     done = subprocess.run([sys.executable, "-m", "harness.protocol"], capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout)
-    kinds = {definition["properties"]["event"]["const"] for definition in printed["$defs"].values()
-             if "event" in definition.get("properties", {})}  # fmt: skip
+    kinds = {
+        definition["properties"]["event"]["const"]
+        for definition in printed["$defs"].values()
+        if "event" in definition.get("properties", {})
+    }
     assert kinds == {"gate", "plan", "prepared", "batches", "spans", "checks", "epoch", "calibrated", "done", "error"}

@@ -24,9 +24,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CONTAINERS = REPOSITORY / "containers"
 # Of the compose specification, what a service here may use, with the type of its value.
 SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
-    "image": str, "build": dict, "entrypoint": list, "command": list, "environment": dict, "volumes": list,
-    "tmpfs": list, "read_only": bool, "network_mode": str, "cgroup": str, "cap_add": list, "security_opt": list,
-}  # fmt: skip
+    "image": str,
+    "build": dict,
+    "entrypoint": list,
+    "command": list,
+    "environment": dict,
+    "volumes": list,
+    "tmpfs": list,
+    "read_only": bool,
+    "network_mode": str,
+    "cgroup": str,
+    "cap_add": list,
+    "security_opt": list,
+}
 
 # Of every Python that makes environments; or of torch with CUDA, whose packages pip finds by itself.
 _BEYOND_THE_LOCK = {"setuptools", "triton"}

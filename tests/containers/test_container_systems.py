@@ -49,9 +49,20 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 
 def run(series: Series, system: str, **changes: object) -> Record:
     settings = RunSettings.model_validate(
-        {"dataset": "tiny", "fanout": [5, 5], "batch_size": 100, "max_batches": 4, "epochs": 2, "warmup": 1,
-         "hidden": 16, "memory": "+64MiB", "timeout": 100.0, "verify": True, **changes},
-    )  # fmt: skip
+        {
+            "dataset": "tiny",
+            "fanout": [5, 5],
+            "batch_size": 100,
+            "max_batches": 4,
+            "epochs": 2,
+            "warmup": 1,
+            "hidden": 16,
+            "memory": "+64MiB",
+            "timeout": 100.0,
+            "verify": True,
+            **changes,
+        }
+    )
     wanted = resolve(PlannedRun(system, settings), series.data_root, series.isolation.name)
     record = execute(series, wanted, Dataset.open(series.data_root / "tiny"))
     assert left_behind(series) == []
@@ -88,18 +99,36 @@ def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path)
     make_tiny(tmp_path / "data" / "tiny")
     for option, said in (("extractor=2", "did you mean 'extractors'"), ("extractors=many", "valid integer")):
         done = outcore(
-            "run", example, "--dataset", "tiny", "-o", option, "--isolation", "docker",
-            data=tmp_path / "data", results=tmp_path / "results",
-        )  # fmt: skip
+            "run",
+            example,
+            "--dataset",
+            "tiny",
+            "-o",
+            option,
+            "--isolation",
+            "docker",
+            data=tmp_path / "data",
+            results=tmp_path / "results",
+        )
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
 def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> None:
     make_tiny(tmp_path / "data" / "tiny")
     done = outcore(
-        "run", example, "--dataset", "tiny", "--isolation", "none", "--fanout", "3", "--epochs", "2",
-        data=tmp_path / "data", results=tmp_path / "results",
-    )  # fmt: skip
+        "run",
+        example,
+        "--dataset",
+        "tiny",
+        "--isolation",
+        "none",
+        "--fanout",
+        "3",
+        "--epochs",
+        "2",
+        data=tmp_path / "data",
+        results=tmp_path / "results",
+    )
     assert "--isolation docker" in done.stderr + done.stdout and "Traceback" not in done.stderr
 
 

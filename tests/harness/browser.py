@@ -33,12 +33,21 @@ class Browser:
         # The browser reads commands from descriptor 3 and writes to 4.
         launch = f'exec "$@" 3<&{read_commands} 4>&{write_answers}'
         options = [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            "--disable-extensions", "--disable-background-networking", "--disable-component-update",
-            "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}",
+            CHROMIUM,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-extensions",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={self._profile.name}",
             # Every name leads nowhere: a page that fetches anything fails to.
-            "--host-resolver-rules=MAP * ~NOTFOUND", "about:blank",
-        ]  # fmt: skip
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "about:blank",
+        ]
         self._process = subprocess.Popen(
             ["bash", "-c", launch, "bash", *options],
             pass_fds=(read_commands, write_answers),

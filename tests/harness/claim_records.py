@@ -68,32 +68,55 @@ class MadeUp:
             params = study.params.model_validate(need.params).model_dump(mode="json")
             made.append(
                 StudyRecord(
-                    study=need.study, version=study.version, key=f"{number:016x}", params=params,
-                    started_at="2026-01-01T00:00:00+00:00", seconds=1.0, environment={}, result=results(params),
+                    study=need.study,
+                    version=study.version,
+                    key=f"{number:016x}",
+                    params=params,
+                    started_at="2026-01-01T00:00:00+00:00",
+                    seconds=1.0,
+                    environment={},
+                    result=results(params),
                 )
-            )  # fmt: skip
+            )
         return made
 
     def _record(self, number: int, cell: PlannedRun) -> Plain:
         settings, name = cell.settings, str(cell.settings.dataset)
         dim = int(self._recipes[name].get("dim", 128))
         dataset = {
-            "name": name, "fingerprint": name, "num_nodes": 2_000_000, "num_edges": 40_000_000, "dim": dim,
+            "name": name,
+            "fingerprint": name,
+            "num_nodes": 2_000_000,
+            "num_edges": 40_000_000,
+            "dim": dim,
             "dtype": "float32",
-        }  # fmt: skip
+        }
         shared = settings.model_dump(include=set(RunConfig.model_fields) - {"dataset", "options", "layers"})
         memory = None if settings.device_memory is None else parse_bytes(settings.device_memory)
         config = RunConfig.model_validate(
-            {**shared, "system": cell.system, "dataset": dataset, "device_memory_bytes": memory,
-             "options": check_options(cell.system, settings.options)}
-        )  # fmt: skip
+            {
+                **shared,
+                "system": cell.system,
+                "dataset": dataset,
+                "device_memory_bytes": memory,
+                "options": check_options(cell.system, settings.options),
+            }
+        )
         budget = parse_memory(settings.memory, 2_000_000 * dim * 4).budget_bytes
         record: Plain = {
-            "run_id": f"20260101-{number:06d}-{cell.system}", "system": cell.system, "status": "ok", "verdict": "VALID",
-            "config": config.model_dump(mode="json"), "memory": {"budget_bytes": budget, "cap_bytes": budget},
-            "summary": {"stages_s": {}}, "environment": {}, "disk": {}, "notes": {"reorder_s": 1.0, "pack_s": 1.0},
-            "preprocess": {"seconds": 1.0, "made_s": 0.0}, "epochs": [],
-        }  # fmt: skip
+            "run_id": f"20260101-{number:06d}-{cell.system}",
+            "system": cell.system,
+            "status": "ok",
+            "verdict": "VALID",
+            "config": config.model_dump(mode="json"),
+            "memory": {"budget_bytes": budget, "cap_bytes": budget},
+            "summary": {"stages_s": {}},
+            "environment": {},
+            "disk": {},
+            "notes": {"reorder_s": 1.0, "pack_s": 1.0},
+            "preprocess": {"seconds": 1.0, "made_s": 0.0},
+            "epochs": [],
+        }
         scale(record, 1.0)
         return record
 
@@ -102,12 +125,17 @@ def scale(record: Plain, seconds: float) -> None:
     """Make the record's epochs take so long, its stages, bytes and packing in proportion."""
     record["epochs"] = [
         {
-            "epoch": epoch, "warmup": epoch == 0, "seconds": seconds, "test_accuracy": 0.5,
-            "stages_s": dict.fromkeys(STAGES, 0.1 * seconds), "device_bytes": int(1e9 * seconds),
-            "device_requests": 1000, "counters": {"bytes_loaded": int(1e9 * seconds)},
+            "epoch": epoch,
+            "warmup": epoch == 0,
+            "seconds": seconds,
+            "test_accuracy": 0.5,
+            "stages_s": dict.fromkeys(STAGES, 0.1 * seconds),
+            "device_bytes": int(1e9 * seconds),
+            "device_requests": 1000,
+            "counters": {"bytes_loaded": int(1e9 * seconds)},
         }
         for epoch in range(4)
-    ]  # fmt: skip
+    ]
     record["notes"]["pack_s"] = seconds
 
 

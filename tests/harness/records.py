@@ -29,10 +29,16 @@ def make_record(
     """A record with one warm-up epoch and one measured epoch for each of `seconds`."""
     number = next(_COUNT)
     settings: dict[str, Any] = {
-        "memory": "+67108864", "device": "emulated:a10g", "device_memory_bytes": 32 * 2**20, "batch_size": 50,
-        "isolation": "cgroup1", "disk_class": "aws-nvme/16", "epochs": 3,
-        "figure_tags": [], **config,
-    }  # fmt: skip
+        "memory": "+67108864",
+        "device": "emulated:a10g",
+        "device_memory_bytes": 32 * 2**20,
+        "batch_size": 50,
+        "isolation": "cgroup1",
+        "disk_class": "aws-nvme/16",
+        "epochs": 3,
+        "figure_tags": [],
+        **config,
+    }
     resolved = RunConfig(
         system=system,
         dataset=DatasetConfig(
@@ -48,26 +54,37 @@ def make_record(
     starts = np.cumsum([0.0, max(seconds, default=1.0), *seconds])
     epochs = [
         EpochRecord(
-            epoch=k, warmup=k == 0, seconds=value, start_s=float(starts[k]), batches=50, digest="xxh3:0",
+            epoch=k,
+            warmup=k == 0,
+            seconds=value,
+            start_s=float(starts[k]),
+            batches=50,
+            digest="xxh3:0",
             stages_s={"sample": sample_s, "extract": value * 0.9, "train": 0.4},
-            device_bytes=int(value * 150e6), device_requests=int(value * 30e3), counters={"rows": 10, "misses": 10},
+            device_bytes=int(value * 150e6),
+            device_requests=int(value * 30e3),
+            counters={"rows": 10, "misses": 10},
         )
         for k, value in enumerate([max(seconds), *seconds] if seconds else [])
-    ]  # fmt: skip
+    ]
     points = [
         {"block_bytes": b, "depth": 64, "iops": i, "bytes_per_s": b * i, "pattern": "random"}
         for b, i in ((512, 39_000.0), (4096, 39_000.0), (65536, 2_900.0))
     ]
     bare = [{**point, "bytes_per_s": 2 * point["bytes_per_s"]} for point in points]
     return Record(
-        run_id=f"20260101-{number:06d}-{system}", config_hash=resolved.config_hash, system=system, status=status,
-        verdict=verdict, config=resolved, epochs=epochs, disk={"limited": {"points": points}, "bare": {"points": bare}},
+        run_id=f"20260101-{number:06d}-{system}",
+        config_hash=resolved.config_hash,
+        system=system,
+        status=status,
+        verdict=verdict,
+        config=resolved,
+        epochs=epochs,
+        disk={"limited": {"points": points}, "bare": {"points": bare}},
         verdict_rules=[RuleOutcome(rule="10", name="disk_class_was_enforced", ok=verdict != "CAVEATS")],
-        summary=Summary(
-            epoch_s=spread(seconds) if seconds else None, engine_efficiency=0.9, distance_to_limit=0.4,
-        ),
+        summary=Summary(epoch_s=spread(seconds) if seconds else None, engine_efficiency=0.9, distance_to_limit=0.4),
         **{"class": "storage-bound"},
-    )  # fmt: skip
+    )
 
 
 def telemetry_of(record: Record) -> pd.DataFrame:

@@ -45,9 +45,12 @@ def full_telemetry(record: Record) -> pd.DataFrame:
     table = telemetry_of(record)
     wave = np.asarray(table["cpu_percent"])
     return table.assign(
-        mem_usage=wave * 2**20, mem_anon=wave * 2**19, mem_page_cache=wave * 2**18,
-        disk_read_bytes=wave * 1e5, disk_read_requests=wave * 10,
-    )  # fmt: skip
+        mem_usage=wave * 2**20,
+        mem_anon=wave * 2**19,
+        mem_page_cache=wave * 2**18,
+        disk_read_bytes=wave * 1e5,
+        disk_read_requests=wave * 10,
+    )
 
 
 def keep(root: Path, *records: Record, log: str = "") -> None:
@@ -66,18 +69,31 @@ def hostile() -> Record:
     record = make_record("gnndrive", [5.0, 6.0])
     config = record.config.model_copy(
         update={
-            "system": EVIL, "options": {EVIL: EVIL}, "model": EVIL, "memory": EVIL, "experiment": EVIL,
-            "device": EVIL, "disk_class": EVIL, "dataset": record.config.dataset.model_copy(update={"name": EVIL}),
+            "system": EVIL,
+            "options": {EVIL: EVIL},
+            "model": EVIL,
+            "memory": EVIL,
+            "experiment": EVIL,
+            "device": EVIL,
+            "disk_class": EVIL,
+            "dataset": record.config.dataset.model_copy(update={"name": EVIL}),
         }
-    )  # fmt: skip
+    )
     return changed(
-        record, run_id=f"20260202-{EVIL_NAME}", system=EVIL, config=config, reason=EVIL, caveats=[EVIL],
-        notes={EVIL: EVIL}, environment={EVIL: {EVIL: EVIL}, "cpu": {"model": EVIL}, "code": {"commit": EVIL}},
-        verdict_rules=[RuleOutcome(rule=EVIL, name=EVIL, ok=False, detail=EVIL)], started_at=EVIL,
+        record,
+        run_id=f"20260202-{EVIL_NAME}",
+        system=EVIL,
+        config=config,
+        reason=EVIL,
+        caveats=[EVIL],
+        notes={EVIL: EVIL},
+        environment={EVIL: {EVIL: EVIL}, "cpu": {"model": EVIL}, "code": {"commit": EVIL}},
+        verdict_rules=[RuleOutcome(rule=EVIL, name=EVIL, ok=False, detail=EVIL)],
+        started_at=EVIL,
         memory=record.memory.model_copy(update={"plan": [PlannedBuffer(name=EVIL, bytes=1)]}),
         epochs=[epoch.model_copy(update={"stages_s": {EVIL: 1.0}, "digest": EVIL}) for epoch in record.epochs],
         summary=record.summary.model_copy(update={"stages_s": {EVIL: 1.0}, "extra": {EVIL: EVIL}}),
-    )  # fmt: skip
+    )
 
 
 def fill(root: Path) -> None:

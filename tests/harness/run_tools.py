@@ -20,9 +20,17 @@ from harness.series import Series
 REPOSITORY = Path(__file__).resolve().parents[2]
 MISBEHAVING = "tests.harness.misbehaving:Misbehaving"
 SETTINGS: dict[str, Any] = {
-    "dataset": "tiny", "fanout": [3, 3], "batch_size": 40, "max_batches": 4, "epochs": 2, "warmup": 1, "hidden": 16,
-    "device": "emulated:null", "device_memory": "1MiB", "timeout": 60.0,
-}  # fmt: skip
+    "dataset": "tiny",
+    "fanout": [3, 3],
+    "batch_size": 40,
+    "max_batches": 4,
+    "epochs": 2,
+    "warmup": 1,
+    "hidden": 16,
+    "device": "emulated:null",
+    "device_memory": "1MiB",
+    "timeout": 60.0,
+}
 
 
 def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes: Any) -> RunConfig:
@@ -56,9 +64,14 @@ def _keep(profile: Path) -> None:
 def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subprocess.CompletedProcess[str]:
     """The command, as a user calls it."""
     return subprocess.run(
-        command(*arguments), env=environment(data, results), capture_output=True, text=True, timeout=120, check=False,
+        command(*arguments),
+        env=environment(data, results),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
         **more,
-    )  # fmt: skip
+    )
 
 
 def command(*arguments: str) -> list[str]:

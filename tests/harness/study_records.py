@@ -17,9 +17,16 @@ def put_study(root: Path, name: str, result: dict[str, Any], **params: Any) -> N
     full = study.params.model_validate(params).model_dump(mode="json")
     key = hashlib.sha256(json.dumps([name, full], sort_keys=True).encode()).hexdigest()[:16]
     record = StudyRecord(
-        study=name, version=study.version, key=key, params=full, dataset=None,
-        started_at="2026-01-01T00:00:00.000+00:00", seconds=1.0, environment={}, result=result,
-    )  # fmt: skip
+        study=name,
+        version=study.version,
+        key=key,
+        params=full,
+        dataset=None,
+        started_at="2026-01-01T00:00:00.000+00:00",
+        seconds=1.0,
+        environment={},
+        result=result,
+    )
     write_study(root, record)
 
 
@@ -30,10 +37,19 @@ def fio_grid(factor: float = 1.0) -> dict[str, Any]:
         flight = threads * depth
         iops = factor * (1.0 if direct else 0.8) * min(40_000.0, 9_000.0 * flight)
         return {
-            "pattern": "random", "engine": engine, "direct": direct, "block_bytes": block, "threads": threads,
-            "depth": depth, "iops": iops, "bytes_per_s": iops * block, "mean_latency_s": flight / iops,
-            "p99_latency_s": 3 * flight / iops, "cpu": 0.5, **more,
-        }  # fmt: skip
+            "pattern": "random",
+            "engine": engine,
+            "direct": direct,
+            "block_bytes": block,
+            "threads": threads,
+            "depth": depth,
+            "iops": iops,
+            "bytes_per_s": iops * block,
+            "mean_latency_s": flight / iops,
+            "p99_latency_s": 3 * flight / iops,
+            "cpu": 0.5,
+            **more,
+        }
 
     points = []
     for direct in (True, False):

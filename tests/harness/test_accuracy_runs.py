@@ -112,8 +112,10 @@ def test_one_budget_for_all_and_in_memory_without(tmp_path: Path) -> None:
     keep_profile(tmp_path)
     group = load_evidence(tmp_path).points(all_of_them, least=1)
     assert sorted((point.system, point.record["config"]["memory"]) for point in group.points) == [
-        ("gnndrive", "+56MiB"), ("in-memory", "none"), ("pyg+", "+56MiB"),
-    ]  # fmt: skip
+        ("gnndrive", "+56MiB"),
+        ("in-memory", "none"),
+        ("pyg+", "+56MiB"),
+    ]
 
 
 def all_of_them(profile: dict[str, Any]) -> Plan:

@@ -146,9 +146,23 @@ def test_advice_for_a_device_larger_than_this_hosts_memory(workload: Workload) -
 def test_the_command_prints_the_ranking_and_writes_json(workload: Workload, tmp_path: Path) -> None:
     data = workload.dataset.path.parent
     arguments = [
-        "advise", "tiny", "--memory", "+12MiB", "--fanout", "5,5", "--batch-size", "100", "--device", "emulated:null",
-        "--device-memory", "8MiB", "--batches", "4", "--epochs", "2",
-    ]  # fmt: skip
+        "advise",
+        "tiny",
+        "--memory",
+        "+12MiB",
+        "--fanout",
+        "5,5",
+        "--batch-size",
+        "100",
+        "--device",
+        "emulated:null",
+        "--device-memory",
+        "8MiB",
+        "--batches",
+        "4",
+        "--epochs",
+        "2",
+    ]
     done = outcore(*arguments, "--json", data=data, results=tmp_path)
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)

@@ -77,9 +77,15 @@ def test_published_accesses_rise_to_all_of_them() -> None:
 
 def test_systems_are_ranked_for_a_graph_of_which_only_statistics_are_known() -> None:
     settings = RunSettings(
-        memory="0.1x", fanout=list(FANOUT), batch_size=BATCH, hidden=16, device="emulated:null", device_memory="64MiB",
-        warmup=0, epochs=1,
-    )  # fmt: skip
+        memory="0.1x",
+        fanout=list(FANOUT),
+        batch_size=BATCH,
+        hidden=16,
+        device="emulated:null",
+        device_memory="64MiB",
+        warmup=0,
+        epochs=1,
+    )
     profile = device_of("aws-nvme", Path("nowhere")).profile
     found, host = advise_published(SMALL, settings, profile, epochs=10, batches=5, cores=2)
     assert host == round(0.1 * SMALL.num_nodes * 512)
@@ -90,9 +96,14 @@ def test_systems_are_ranked_for_a_graph_of_which_only_statistics_are_known() -> 
     rows = found.share.rows
     assert ranked["ginex"].reads[512] < 0.35 * rows < ranked["gnndrive"].reads[512] <= rows
     less, _ = advise_published(
-        SMALL, settings.model_copy(update={"memory": "0.05x"}), profile, epochs=10, batches=5, cores=2,
+        SMALL,
+        settings.model_copy(update={"memory": "0.05x"}),
+        profile,
+        epochs=10,
+        batches=5,
+        cores=2,
         systems=["ginex"],
-    )  # fmt: skip
+    )
     assert less.ranked[0].reads[512] > ranked["ginex"].reads[512]
 
 

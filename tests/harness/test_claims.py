@@ -34,9 +34,14 @@ def row(value: str, unit: str = "x", tolerance: str = "factor 2", bound: str = "
     """A published row with this value."""
     natural = "1" if unit == "x" and bound not in ("above", "below") else ""
     return replace(
-        MODEL, id="t-01", value=value, unit=unit, tolerance=tolerance, bound=bound,
+        MODEL,
+        id="t-01",
+        value=value,
+        unit=unit,
+        tolerance=tolerance,
+        bound=bound,
         neutral=natural if neutral is None else neutral,
-    )  # fmt: skip
+    )
 
 
 def made(system: str, seconds: list[float], **config: Any) -> Any:
@@ -204,8 +209,11 @@ def test_altered_records_change_the_verdict(tmp_path: Path) -> None:
         fill(tmp_path / name, pyg=pyg)
         verdicts[name] = judge_one("gd-01", load_evidence(tmp_path / name)).verdict
     assert verdicts == {
-        "as published": "reproduced", "less": "direction only", "little": "not reproduced", "turned": "not reproduced",
-    }  # fmt: skip
+        "as published": "reproduced",
+        "less": "direction only",
+        "little": "not reproduced",
+        "turned": "not reproduced",
+    }
 
 
 @pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])

@@ -151,10 +151,14 @@ def _policies(params: Plain, value: float) -> Plain:
 
 def _partitions(value: float, shared: float, redundant: float = 0.0) -> Callable[[Plain], Plain]:
     entries = [
-        {"count": count, "hit_ratio": 0.1 * (value if count == 4 else 1), "redundant": redundant / 100,
-         "hit_ratio_shared": 0.1 * (shared if count == 4 else 1)}
+        {
+            "count": count,
+            "hit_ratio": 0.1 * (value if count == 4 else 1),
+            "redundant": redundant / 100,
+            "hit_ratio_shared": 0.1 * (shared if count == 4 else 1),
+        }
         for count in (1, 4, 8)
-    ]  # fmt: skip
+    ]
     return lambda params: {"partitions": entries}
 
 
@@ -274,11 +278,22 @@ def _fill_fig4(root: Path, faults: float) -> Plain:
     # An epoch of 10 s is 100 samples of telemetry for ten mini-batches.
     save_run(root, record, faults=faults * 100)
     put_study(
-        root, "page-accesses",
-        {"epoch": [k for k in range(3) for _ in range(BATCHES)], "batch": [*range(BATCHES)] * 3,
-         "nodes": [1000] * pages, "feature_pages": [900] * pages, "topology_pages": [100] * pages},
-        dataset="kron-2m", model="sage", fanout=[10, 10, 10], batch_size=50, max_batches=BATCHES, epochs=3,
-    )  # fmt: skip
+        root,
+        "page-accesses",
+        {
+            "epoch": [k for k in range(3) for _ in range(BATCHES)],
+            "batch": [*range(BATCHES)] * 3,
+            "nodes": [1000] * pages,
+            "feature_pages": [900] * pages,
+            "topology_pages": [100] * pages,
+        },
+        dataset="kron-2m",
+        model="sage",
+        fanout=[10, 10, 10],
+        batch_size=50,
+        max_batches=BATCHES,
+        epochs=3,
+    )
     for path in (root / "studies").iterdir():
         text = path.read_text().replace('"dataset": null', f'"dataset": {record.config.dataset.model_dump_json()}')
         path.write_text(text)

@@ -113,9 +113,23 @@ def test_systems_lists_all_of_them_with_their_options(capsys: pytest.CaptureFixt
 def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> None:
     data, results = roots
     arguments = [
-        "run", MISBEHAVING, "--dataset", "tiny", "--fanout", "3,3", "--batch-size", "50", "--max-batches", "3",
-        "--epochs", "2", "--hidden", "8", "-o", "extract_seconds=0.01",
-    ]  # fmt: skip
+        "run",
+        MISBEHAVING,
+        "--dataset",
+        "tiny",
+        "--fanout",
+        "3,3",
+        "--batch-size",
+        "50",
+        "--max-batches",
+        "3",
+        "--epochs",
+        "2",
+        "--hidden",
+        "8",
+        "-o",
+        "extract_seconds=0.01",
+    ]
     done = outcore(*arguments, "--json", data=data, results=results)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
@@ -136,9 +150,25 @@ def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> 
 def test_a_failed_run_is_exit_code_1(roots: tuple[Path, Path]) -> None:
     data, results = roots
     done = outcore(
-        "run", MISBEHAVING, "--dataset", "tiny", "--fanout", "3,3", "--batch-size", "50", "--max-batches", "3",
-        "--epochs", "2", "--hidden", "8", "-o", "behaviour=sigkill", data=data, results=results,
-    )  # fmt: skip
+        "run",
+        MISBEHAVING,
+        "--dataset",
+        "tiny",
+        "--fanout",
+        "3,3",
+        "--batch-size",
+        "50",
+        "--max-batches",
+        "3",
+        "--epochs",
+        "2",
+        "--hidden",
+        "8",
+        "-o",
+        "behaviour=sigkill",
+        data=data,
+        results=results,
+    )
     assert done.returncode == 1
     assert "failed" in done.stdout and "SIGKILL" in done.stdout
 

@@ -50,9 +50,12 @@ def test_what_measures_is_in_the_harness_fingerprint_and_what_draws_is_not() -> 
 
 def test_runs_stand_beside_each_other_within_the_newest_code_of_each_host() -> None:
     runs = [
-        made("1", harness="old"), made("2", "a", "old"), made("3", "a", "new"), made("4", "b"),
+        made("1", harness="old"),
+        made("2", "a", "old"),
+        made("3", "a", "new"),
+        made("4", "b"),
         made("1", host="elsewhere", harness="old"),
-    ]  # fmt: skip
+    ]
     assert of_one_code(runs) == [False, False, True, True, True]
 
 

@@ -16,9 +16,20 @@ from harness.environment import code, describe, disk
 from tests.harness.cap_tools import CAPPING, REPOSITORY, needs_root, on_disk
 
 EXPECTED = {
-    "memory cap", "device limits", "swap", "io_uring", "engine", "locked memory", "direct I/O", "page cache", "fio",
-    "GPU", "Docker", "disk space", "pressure",
-}  # fmt: skip
+    "memory cap",
+    "device limits",
+    "swap",
+    "io_uring",
+    "engine",
+    "locked memory",
+    "direct I/O",
+    "page cache",
+    "fio",
+    "GPU",
+    "Docker",
+    "disk space",
+    "pressure",
+}
 
 
 def test_every_check_has_a_state_and_what_is_wrong_has_a_fix() -> None:
@@ -125,5 +136,8 @@ def _outcore(*arguments: str, user: int | None = None) -> subprocess.CompletedPr
     other = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
     return subprocess.run(
         [*other, sys.executable, "-B", "-c", program, *arguments],
-        capture_output=True, text=True, cwd=REPOSITORY, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
+    )

@@ -19,8 +19,15 @@ from tests.harness.records import make_record, save
 from workloads.errors import InputError
 
 # Those whose records `fill` makes; the other figures have tests of their own, a file a paper.
-IDS = ["gnndrive-fig10", "gnndrive-fig11", "gnndrive-fig2", "gnndrive-fig3", "gnndrive-fig8", "gnndrive-fig9",
-       "outcore-roofline"]  # fmt: skip
+IDS = [
+    "gnndrive-fig10",
+    "gnndrive-fig11",
+    "gnndrive-fig2",
+    "gnndrive-fig3",
+    "gnndrive-fig8",
+    "gnndrive-fig9",
+    "outcore-roofline",
+]
 
 # What no host with one device can honestly draw.
 SEVERAL_GPUS = {"tiering-fig11"}
@@ -229,9 +236,11 @@ def test_a_gallery_run_is_the_profile_s_with_its_own_settings_over_it() -> None:
     from harness.figures.base import gallery, values
 
     profile = {
-        "run": {"max_batches": 80, "memory": "+64MiB"}, "rounds": 2, "datasets": {},
+        "run": {"max_batches": 80, "memory": "+64MiB"},
+        "rounds": 2,
+        "datasets": {},
         "gallery": {"run": {"max_batches": 16}, "rounds": 1, "grid": {"dims": [64, 512]}},
-    }  # fmt: skip
+    }
     changed = gallery(profile)
     assert changed["run"] == {"max_batches": 16, "memory": "+64MiB"}
     assert changed["rounds"] == 1

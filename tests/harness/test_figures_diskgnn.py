@@ -34,9 +34,16 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 
 def run(
-    root: Path, system: str, seconds: list[float], *, prepared: float = 2.0, made: float = 0.0,
-    notes: dict[str, str] | None = None, accuracies: list[float] | None = None, **config: Any,
-) -> Record:  # fmt: skip
+    root: Path,
+    system: str,
+    seconds: list[float],
+    *,
+    prepared: float = 2.0,
+    made: float = 0.0,
+    notes: dict[str, str] | None = None,
+    accuracies: list[float] | None = None,
+    **config: Any,
+) -> Record:
     """A run with telemetry and, one after another in equal parts of each epoch, the stages of its system."""
     record = make_record(system, seconds, **config)
     record.preprocess = Preprocess(seconds=prepared, made_s=made, reused=made > 0)
@@ -60,14 +67,19 @@ def study(root: Path, name: str, params: dict[str, Any], result: dict[str, Any],
     write_study(
         root,
         StudyRecord(
-            study=name, version=1, key=f"{len(list((root / 'studies').glob('*'))):016x}",
+            study=name,
+            version=1,
+            key=f"{len(list((root / 'studies').glob('*'))):016x}",
             params={"dataset": dataset, "fanout": [10, 10, 10], "batch_size": 50, "max_batches": 0, **params},
             dataset=DatasetConfig(
                 name=dataset, fingerprint=dataset, num_nodes=2_000_000, num_edges=40_000_000, dim=128, dtype="float32"
             ),
-            started_at="2026-01-01T00:00:00+00:00", seconds=1.0, environment={"host_fingerprint": "h"}, result=result,
+            started_at="2026-01-01T00:00:00+00:00",
+            seconds=1.0,
+            environment={"host_fingerprint": "h"},
+            result=result,
         ),
-    )  # fmt: skip
+    )
 
 
 def fill_accuracy(root: Path, factor: float) -> None:
@@ -77,10 +89,23 @@ def fill_accuracy(root: Path, factor: float) -> None:
             if (system, sampler) != ("mariusgnn", "shadow"):
                 best = 0.6 / factor if system == "mariusgnn" else 0.7
                 run(
-                    root, system, [base * factor] * 3, device="cpu", device_memory_bytes=None, test_nodes=1000,
-                    accuracies=[0.3, 0.5, best - 0.05, best], model=model, sampler=sampler, epochs=4,
-                    dataset=GENERATED, fanout=[10, 5], layers=2, batch_size=100, hidden=64, memory="+56MiB",
-                )  # fmt: skip
+                    root,
+                    system,
+                    [base * factor] * 3,
+                    device="cpu",
+                    device_memory_bytes=None,
+                    test_nodes=1000,
+                    accuracies=[0.3, 0.5, best - 0.05, best],
+                    model=model,
+                    sampler=sampler,
+                    epochs=4,
+                    dataset=GENERATED,
+                    fanout=[10, 5],
+                    layers=2,
+                    batch_size=100,
+                    hidden=64,
+                    memory="+56MiB",
+                )
 
 
 def fill_tab1(root: Path, factor: float) -> None:
@@ -173,11 +198,20 @@ def fill_layouts(root: Path, factor: float) -> None:
         for reordered in (False, True):
             read = (6.0 if segment == 400 else 2.0 + segment / 100) * (0.5 * factor if reordered else 1.0)
             layouts.append(
-                {"segment": segment, "global": segment == 400, "reordered": reordered, "disk_bytes": 10**9 - segment,
-                 "read_bytes": int(read * 1e9), "useful_bytes": 10**9, "cache_read_bytes": 10**8,
-                 "cache_useful_bytes": 10**7, "amplification": read, "cache_amplification": 2 * read,
-                 "reduction": [number / 20 for number in range(21)]}
-            )  # fmt: skip
+                {
+                    "segment": segment,
+                    "global": segment == 400,
+                    "reordered": reordered,
+                    "disk_bytes": 10**9 - segment,
+                    "read_bytes": int(read * 1e9),
+                    "useful_bytes": 10**9,
+                    "cache_read_bytes": 10**8,
+                    "cache_useful_bytes": 10**7,
+                    "amplification": read,
+                    "cache_amplification": 2 * read,
+                    "reduction": [number / 20 for number in range(21)],
+                }
+            )
     result = {"layouts": layouts, "batches": 400, "packed_bytes": 10**9, "row_bytes": 512, "feature_bytes": 10**9}
     params = {"memory_share": 0.1, "granularity": 4096, "segments": [50, 100, 150]}
     for dataset in ("kron", "fractal"):
@@ -206,15 +240,32 @@ def fill_search(root: Path, factor: float) -> None:
 
 
 FILL: dict[str, Callable[[Path, float], None]] = {
-    "diskgnn-tab1": fill_tab1, "diskgnn-tab3": fill_tab3, "diskgnn-tab4": fill_tab4, "diskgnn-fig5": fill_layouts,
-    "diskgnn-fig8": fill_accuracy, "diskgnn-fig9": fill_fig9, "diskgnn-tab5": fill_accuracy,
-    "diskgnn-tab6": fill_accuracy, "diskgnn-fig10": fill_memory, "diskgnn-fig11": fill_memory,
-    "diskgnn-fig12": fill_fig12, "diskgnn-fig13": fill_space, "diskgnn-fig14": fill_space,
-    "diskgnn-fig15": fill_fig15, "diskgnn-fig16": fill_layouts, "diskgnn-tab7": fill_search,
-    "diskgnn-fig17": fill_fig17, "diskgnn-tab8": fill_tab8, "diskgnn-fig18": fill_fig18, "diskgnn-fig19": fill_fig19,
-}  # fmt: skip
-FROM_RUNS = sorted(name for name in FILL if FILL[name].__name__ not in
-                   ("fill_tab3", "fill_tab4", "fill_layouts", "fill_space", "fill_search"))  # fmt: skip
+    "diskgnn-tab1": fill_tab1,
+    "diskgnn-tab3": fill_tab3,
+    "diskgnn-tab4": fill_tab4,
+    "diskgnn-fig5": fill_layouts,
+    "diskgnn-fig8": fill_accuracy,
+    "diskgnn-fig9": fill_fig9,
+    "diskgnn-tab5": fill_accuracy,
+    "diskgnn-tab6": fill_accuracy,
+    "diskgnn-fig10": fill_memory,
+    "diskgnn-fig11": fill_memory,
+    "diskgnn-fig12": fill_fig12,
+    "diskgnn-fig13": fill_space,
+    "diskgnn-fig14": fill_space,
+    "diskgnn-fig15": fill_fig15,
+    "diskgnn-fig16": fill_layouts,
+    "diskgnn-tab7": fill_search,
+    "diskgnn-fig17": fill_fig17,
+    "diskgnn-tab8": fill_tab8,
+    "diskgnn-fig18": fill_fig18,
+    "diskgnn-fig19": fill_fig19,
+}
+FROM_RUNS = sorted(
+    name
+    for name in FILL
+    if FILL[name].__name__ not in ("fill_tab3", "fill_tab4", "fill_layouts", "fill_space", "fill_search")
+)
 
 
 def drawn(figure: str, root: Path) -> Drawing | Sheet:
@@ -320,9 +371,15 @@ def test_the_epoch_of_diskgnn_is_the_measure_and_preparation_is_shared_out(tmp_p
 def test_ablations_are_never_taken_for_the_plain_system(tmp_path: Path) -> None:
     fill_fig9(tmp_path, 1.0)
     changed: list[dict[str, Any]] = [
-        {"pipeline": False}, {"packing": "off"}, {"packing": "individual"}, {"host_cache": "off"},
-        {"device_cache": "off"}, {"disk_limit": "3x"}, {"io_granularity": "4096"}, {"resample_every": 0},
-    ]  # fmt: skip
+        {"pipeline": False},
+        {"packing": "off"},
+        {"packing": "individual"},
+        {"host_cache": "off"},
+        {"device_cache": "off"},
+        {"disk_limit": "3x"},
+        {"io_granularity": "4096"},
+        {"resample_every": 0},
+    ]
     for options in changed:
         run(tmp_path, "diskgnn", [999.0, 999.0], options=options)
     table = drawn("diskgnn-fig9", tmp_path).data
@@ -404,8 +461,18 @@ def test_shares_of_a_graph_are_in_percent_and_the_papers_follow(tmp_path: Path) 
     assert table.loc["Papers100M", "source"] == "paper"
 
 
-PAPER_BESIDE = ["diskgnn-tab1", "diskgnn-tab3", "diskgnn-tab4", "diskgnn-tab5", "diskgnn-tab7", "diskgnn-tab8",
-                "diskgnn-fig9", "diskgnn-fig12", "diskgnn-fig17", "diskgnn-fig18"]  # fmt: skip
+PAPER_BESIDE = [
+    "diskgnn-tab1",
+    "diskgnn-tab3",
+    "diskgnn-tab4",
+    "diskgnn-tab5",
+    "diskgnn-tab7",
+    "diskgnn-tab8",
+    "diskgnn-fig9",
+    "diskgnn-fig12",
+    "diskgnn-fig17",
+    "diskgnn-fig18",
+]
 
 
 @pytest.mark.parametrize("figure", PAPER_BESIDE)

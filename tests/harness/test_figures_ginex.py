@@ -24,9 +24,16 @@ from tests.harness.tier_records import BATCHES, run, study
 IDS = sorted(name for name in catalogue() if name.startswith("ginex-"))
 SECONDS = {"pyg+": 40.0, "ali+pg": 28.0, "ginex": 20.0, "ginex-pg": 26.0}
 PAGES_OF = {
-    "model": "sage", "sampler": "neighbor", "fanout": [10, 10, 10], "replace": False, "shuffle": True, "batch_size": 50,
-    "max_batches": BATCHES, "epochs": 3, "seed": 0,
-}  # fmt: skip
+    "model": "sage",
+    "sampler": "neighbor",
+    "fanout": [10, 10, 10],
+    "replace": False,
+    "shuffle": True,
+    "batch_size": 50,
+    "max_batches": BATCHES,
+    "epochs": 3,
+    "seed": 0,
+}
 MIB = 2**20
 
 
@@ -57,9 +64,13 @@ def fill_17(root: Path, factor: float) -> None:
             options = {} if system == "pyg+" else {"io_granularity": "4096"}
             slower = factor if system == "ginex" else 1.0
             run(
-                root, system, [SECONDS[system] * slower * dim / 128], dim=dim, options=options,
+                root,
+                system,
+                [SECONDS[system] * slower * dim / 128],
+                dim=dim,
+                options=options,
                 device_memory_bytes=32 * MIB * dim // 128,
-            )  # fmt: skip
+            )
 
 
 def fill_18(root: Path, factor: float) -> None:
@@ -84,10 +95,17 @@ def fill_4(root: Path, factor: float) -> None:
     batches = [*range(BATCHES)] * 3
     run(root, "pyg+", [10.0, 10.0], faults=1.0 * factor)
     study(
-        root, "page-accesses", PAGES_OF,
-        {"epoch": [k for k in range(3) for _ in range(BATCHES)], "batch": batches, "nodes": pages,
-         "feature_pages": pages, "topology_pages": [20] * (3 * BATCHES)},
-    )  # fmt: skip
+        root,
+        "page-accesses",
+        PAGES_OF,
+        {
+            "epoch": [k for k in range(3) for _ in range(BATCHES)],
+            "batch": batches,
+            "nodes": pages,
+            "feature_pages": pages,
+            "topology_pages": [20] * (3 * BATCHES),
+        },
+    )
 
 
 def fill_5(root: Path, factor: float) -> None:
@@ -113,17 +131,36 @@ def fill_6(root: Path, factor: float) -> None:
 def fill_tab2(root: Path, factor: float) -> None:
     measures = {"num_nodes": 1000, "num_edges": 9000, "top1_degree_share": 0.4, "homophily": 0.6}
     study(
-        root, "expansion", {},
-        {"kind": "fractal", "base_name": "", "num_nodes": 4000, "num_edges": round(90_000 * factor), "dim": 16,
-         "total_bytes": 12345, "copies": 4.0, "base": measures, "result": {**measures, "top1_degree_share": 0.2}},
-    )  # fmt: skip
+        root,
+        "expansion",
+        {},
+        {
+            "kind": "fractal",
+            "base_name": "",
+            "num_nodes": 4000,
+            "num_edges": round(90_000 * factor),
+            "dim": 16,
+            "total_bytes": 12345,
+            "copies": 4.0,
+            "base": measures,
+            "result": {**measures, "top1_degree_share": 0.2},
+        },
+    )
 
 
 FILL = {
-    "ginex-fig4": fill_4, "ginex-fig5": fill_5, "ginex-fig6": fill_6, "ginex-tab2": fill_tab2, "ginex-fig14": fill_14,
-    "ginex-fig15": fill_14, "ginex-fig16": fill_16, "ginex-fig17": fill_17, "ginex-fig18": fill_18,
-    "ginex-fig19": fill_19, "ginex-tab4": fill_14,
-}  # fmt: skip
+    "ginex-fig4": fill_4,
+    "ginex-fig5": fill_5,
+    "ginex-fig6": fill_6,
+    "ginex-tab2": fill_tab2,
+    "ginex-fig14": fill_14,
+    "ginex-fig15": fill_14,
+    "ginex-fig16": fill_16,
+    "ginex-fig17": fill_17,
+    "ginex-fig18": fill_18,
+    "ginex-fig19": fill_19,
+    "ginex-tab4": fill_14,
+}
 
 
 def drawn(figure: str, root: Path) -> Drawing | Sheet:
@@ -195,8 +232,11 @@ def test_the_paper_profile_has_the_full_grids() -> None:
     profile = load_experiment("paper").model_dump()
     (dims,) = catalogue()["ginex-fig17"].experiments(profile)
     assert {cell.settings.dataset for cell in union([dims])} == {
-        "kron-111m", "kron-111m-d256", "kron-111m-d512", "kron-111m-d768",
-    }  # fmt: skip
+        "kron-111m",
+        "kron-111m-d256",
+        "kron-111m-d512",
+        "kron-111m-d768",
+    }
     (sizes,) = catalogue()["ginex-fig19"].experiments(profile)
     assert {cell.settings.batch_size for cell in union([sizes])} == {250, 500, 1000, 2000}
     (superbatches,) = catalogue()["ginex-fig16"].experiments(profile)
@@ -302,12 +342,15 @@ def test_other_options_are_never_taken_for_the_plain_system(tmp_path: Path) -> N
 def test_gather_alone_is_what_began_after_sampling_was_over() -> None:
     stages = pd.DataFrame(
         [
-            (0, "sample", 0.0, 5.0), (0, "extract", 1.0, 9.0),
-            (1, "sample", 10.0, 12.0), (1, "extract", 11.0, 14.0), (1, "extract", 14.0, 16.0),
+            (0, "sample", 0.0, 5.0),
+            (0, "extract", 1.0, 9.0),
+            (1, "sample", 10.0, 12.0),
+            (1, "extract", 11.0, 14.0),
+            (1, "extract", 14.0, 16.0),
             (1, "extract", 16.0, 19.0),
         ],
         columns=["epoch", "stage", "start", "end"],
-    )  # fmt: skip
+    )
     epochs: list[dict[str, Any]] = [{"epoch": 0, "warmup": True}, {"epoch": 1, "warmup": False}]
     assert gather_alone(stages, epochs) == [2.0, 3.0]
 
@@ -335,9 +378,12 @@ def test_the_miss_ratio_counts_faults_over_pages_asked_for() -> None:
     t = np.arange(0.1, 10.05, 0.1)
     telemetry = pd.DataFrame({"t": t, "major_faults": np.where(t <= 5.01, 12.0, 6.0)})
     pages = {
-        "epoch": [0] * count, "batch": list(range(count)), "nodes": [1] * count, "feature_pages": [100] * count,
+        "epoch": [0] * count,
+        "batch": list(range(count)),
+        "nodes": [1] * count,
+        "feature_pages": [100] * count,
         "topology_pages": [20] * count,
-    }  # fmt: skip
+    }
     table = miss_ratio(stages, telemetry, pages, window=3)
     assert table["miss_percent"].iloc[4] == pytest.approx(100.0, rel=0.02)
     assert table["miss_percent"].iloc[-1] == pytest.approx(50.0, rel=0.02)

@@ -22,12 +22,17 @@ MIB = 2**20
 BASE = {"max_batches": 16}
 #: Values of the axes, as far as they are not the paper's own.
 AXES = {
-    "dims": [64, 128, 512], "models": ["sage", "gat"], "memory_factors": [2.0], "batch_factors": [0.5, 1.0, 2.0],
+    "dims": [64, 128, 512],
+    "models": ["sage", "gat"],
+    "memory_factors": [2.0],
+    "batch_factors": [0.5, 1.0, 2.0],
     "ranks": [1, 2, 4],
-}  # fmt: skip
+}
 ON_CPU = {"device": "cpu", "device_memory_bytes": None}
-IDS = [f"gnndrive-{name}" for name in ("fig2", "fig3", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14",
-                                       "tab2", "figB1")]  # fmt: skip
+IDS = [
+    f"gnndrive-{name}"
+    for name in ("fig2", "fig3", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14", "tab2", "figB1")
+]
 
 
 def of_dim(dim: int) -> dict[str, Any]:

@@ -36,17 +36,37 @@ def disk_record(system: str, seconds: list[float], iops: float = 39_000.0, **con
 
 def facts_of(root: Path, name: str = "kron-d128", fingerprint: str = "f128", degree: float = 20.0) -> None:
     data = DatasetConfig(
-        name=name, fingerprint=fingerprint, num_nodes=2_000_000, num_edges=40_000_000, dim=128, dtype="float32",
-        num_classes=16, train_nodes=20_000,
-    )  # fmt: skip
+        name=name,
+        fingerprint=fingerprint,
+        num_nodes=2_000_000,
+        num_edges=40_000_000,
+        dim=128,
+        dtype="float32",
+        num_classes=16,
+        train_nodes=20_000,
+    )
     result = {
-        "num_nodes": 2_000_000, "num_edges": 40_000_000, "dim": 128, "num_classes": 16, "mean_degree": degree,
-        "topology_bytes": 10**8, "feature_bytes": 10**9, "total_bytes": 11 * 10**8, "train_share": 0.01,
-    }  # fmt: skip
+        "num_nodes": 2_000_000,
+        "num_edges": 40_000_000,
+        "dim": 128,
+        "num_classes": 16,
+        "mean_degree": degree,
+        "topology_bytes": 10**8,
+        "feature_bytes": 10**9,
+        "total_bytes": 11 * 10**8,
+        "train_share": 0.01,
+    }
     record = StudyRecord(
-        study="dataset-facts", version=1, key=fingerprint, dataset=data, started_at="2026-01-01", seconds=0.1,
-        params={"dataset": name}, environment={}, result=result,
-    )  # fmt: skip
+        study="dataset-facts",
+        version=1,
+        key=fingerprint,
+        dataset=data,
+        started_at="2026-01-01",
+        seconds=0.1,
+        params={"dataset": name},
+        environment={},
+        result=result,
+    )
     write_study(root, record)
 
 

@@ -69,11 +69,21 @@ def paper_record(
     seconds = [BASE_SECONDS[system] * factor * noise for noise in (1.0, 1.1)] if status == "ok" else []
     ranks = config.get("ranks", 1)
     record = make_record(
-        system, seconds, status=status, model=model, hidden=HIDDEN[model], layers=2, sampler=sampler, memory="none",
-        fanout=[neighbours] * 2 if sampler == "neighbor" else [LAYER_NODES] * 2, disk_class="none", batch_size=6000,
-        max_batches=48, options=check_options(system, options or {}),
+        system,
+        seconds,
+        status=status,
+        model=model,
+        hidden=HIDDEN[model],
+        layers=2,
+        sampler=sampler,
+        memory="none",
+        fanout=[neighbours] * 2 if sampler == "neighbor" else [LAYER_NODES] * 2,
+        disk_class="none",
+        batch_size=6000,
+        max_batches=48,
+        options=check_options(system, options or {}),
         **{"device_memory_bytes": device_bytes(quick()), **config},
-    )  # fmt: skip
+    )
     data = record.config.dataset.model_copy(update={"train_nodes": TRAIN, "name": "kron-2m-t65", "num_classes": 16})
     record.config.dataset = data
     for epoch in record.epochs:
@@ -92,14 +102,26 @@ def save(root: Path, *records: Record, overlap: bool = False) -> None:
 
 def study_of(root: Path, name: str, result: dict[str, Any], number: int = 0, **params: Any) -> None:
     data = DatasetConfig(
-        name="kron-2m-t65", fingerprint="f", num_nodes=2_000_000, num_edges=40_000_000, dim=128, dtype="float32",
-        num_classes=16, train_nodes=TRAIN,
-    )  # fmt: skip
+        name="kron-2m-t65",
+        fingerprint="f",
+        num_nodes=2_000_000,
+        num_edges=40_000_000,
+        dim=128,
+        dtype="float32",
+        num_classes=16,
+        train_nodes=TRAIN,
+    )
     record = StudyRecord(
-        study=name, version=1, key=f"{number:016x}", dataset=data, started_at=f"2026-01-01T00:00:{number:02d}",
+        study=name,
+        version=1,
+        key=f"{number:016x}",
+        dataset=data,
+        started_at=f"2026-01-01T00:00:{number:02d}",
         params={"dataset": data.name, "fanout": [2, 2], "batch_size": 6000, "sampler": "neighbor", **params},
-        seconds=1.0, environment={}, result=result,
-    )  # fmt: skip
+        seconds=1.0,
+        environment={},
+        result=result,
+    )
     write_study(root, record)
 
 
@@ -108,11 +130,22 @@ def accuracy_record(system: str, factor: float, **config: Any) -> Record:
     options = check_options(system, {})
     ranks = config.get("ranks", 1)
     record = make_record(
-        system, [1.0 * factor] * 3, memory="none", device="cpu", device_memory_bytes=None, test_nodes=4000,
-        disk_class="none", fanout=[10, 5], layers=2, options=options, epochs=10, batch_size=100 // ranks, hidden=64,
+        system,
+        [1.0 * factor] * 3,
+        memory="none",
+        device="cpu",
+        device_memory_bytes=None,
+        test_nodes=4000,
+        disk_class="none",
+        fanout=[10, 5],
+        layers=2,
+        options=options,
+        epochs=10,
+        batch_size=100 // ranks,
+        hidden=64,
         dataset=GENERATED,
         **{key: value for key, value in config.items() if key != "best"},
-    )  # fmt: skip
+    )
     for epoch in record.epochs:
         epoch.test_accuracy = config.get("best", 0.9) - 0.5 / (1 + epoch.epoch)
     return record
@@ -158,15 +191,30 @@ def fill(root: Path, factor: float = 1.0) -> None:
     ratios = {name: [0.1 / factor, 0.5 / factor, 1.0] for name in ("PaGraph", "AliGraph", "random", "optimal")}
     study_of(root, "device-cache-hits", {"shares": [0.05, 0.2, 1.0], "hit_ratio": ratios}, 3)
     parts = [
-        {"count": k, "seconds": 5.0 * factor, "hit_ratio": (0.7 + 0.01 * k) / factor, "hit_ratio_shared": 0.7 / factor,
-         "share": 1 / k, "redundant": 0.1 / factor, "replication": 1.0 + k / 10, "balance": 1.0}
+        {
+            "count": k,
+            "seconds": 5.0 * factor,
+            "hit_ratio": (0.7 + 0.01 * k) / factor,
+            "hit_ratio_shared": 0.7 / factor,
+            "share": 1 / k,
+            "redundant": 0.1 / factor,
+            "replication": 1.0 + k / 10,
+            "balance": 1.0,
+        }
         for k in (1, 2, 4, 8)
-    ]  # fmt: skip
+    ]
     study_of(root, "partition-quality", {"partitions": parts, "cached_share": 0.2, "hops": 2}, 4)
     facts = {
-        "num_nodes": 2_000_000, "num_edges": 40_000_000, "dim": 128, "num_classes": 16, "mean_degree": 20.0 * factor,
-        "topology_bytes": 10**8, "feature_bytes": 10**9, "total_bytes": 11 * 10**8, "train_share": 0.65,
-    }  # fmt: skip
+        "num_nodes": 2_000_000,
+        "num_edges": 40_000_000,
+        "dim": 128,
+        "num_classes": 16,
+        "mean_degree": 20.0 * factor,
+        "topology_bytes": 10**8,
+        "feature_bytes": 10**9,
+        "total_bytes": 11 * 10**8,
+        "train_share": 0.65,
+    }
     study_of(root, "dataset-facts", facts, 5)
 
 

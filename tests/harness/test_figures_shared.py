@@ -87,10 +87,12 @@ def test_a_stack_adds_up_and_shares_are_of_a_hundred() -> None:
 def test_a_stack_of_nothing_says_why_and_parts_are_listed_from_the_bottom() -> None:
     rows = pd.DataFrame(
         {
-            "bar": ["a", "b", "b"], "part": ["sample", "train", "sample"], "value": [None, 3.0, 2.0],
+            "bar": ["a", "b", "b"],
+            "part": ["sample", "train", "sample"],
+            "value": [None, 3.0, 2.0],
             "status": ["oom", "ok", "ok"],
         }
-    )  # fmt: skip
+    )
     canvas, axes = draw_stacks(rows, title="t", ylabel="s", parts=["sample", "train"])
     assert words(axes) == ["OOM"]
     assert legend_of(canvas) == ["sample", "train"]
@@ -99,10 +101,12 @@ def test_a_stack_of_nothing_says_why_and_parts_are_listed_from_the_bottom() -> N
 def test_curves_join_what_was_measured_and_say_what_was_not() -> None:
     rows = pd.DataFrame(
         {
-            "series": ["x", "x", "x", "y"], "x": [3.0, 1.0, 2.0, 1.0], "y": [9.0, 1.0, None, 5.0],
+            "series": ["x", "x", "x", "y"],
+            "x": [3.0, 1.0, 2.0, 1.0],
+            "y": [9.0, 1.0, None, 5.0],
             "status": ["ok", "ok", "oom", "ok"],
         }
-    )  # fmt: skip
+    )
     canvas, axes = draw_curves(rows, title="t", xlabel="n", ylabel="s", ylog=True)
     line = next(line for line in axes.lines if line.get_label() == "x")
     assert list(line.get_xdata()) == [1.0, 3.0]
@@ -155,8 +159,10 @@ def test_a_sheet_shows_what_is_known_and_a_dash_for_what_is_not() -> None:
     )
     made = sheet(rows, {"system": "", "epoch (s)": ".1f", "bytes": lambda b: f"{b / 2**30:.0f} GiB"}, "c", runs=["r"])
     assert made.shown.to_dict("list") == {
-        "system": ["ginex", "in-memory"], "epoch (s)": ["1.2", "–"], "bytes": ["1 GiB", "–"],
-    }  # fmt: skip
+        "system": ["ginex", "in-memory"],
+        "epoch (s)": ["1.2", "–"],
+        "bytes": ["1 GiB", "–"],
+    }
     assert list(made.data["hidden"]) == [1, 2]
     assert made.runs == ["r"]
 

@@ -57,9 +57,13 @@ def fill_10(root: Path, factor: float) -> None:
     keep_profile(root)
     for share, seconds, loaded in ((0.0, 10.0, 1000), (0.05, 7.0, 400), (0.25, 5.0 * factor, round(30 * factor))):
         run(
-            root, "data-tiering", [seconds, seconds], options={"cache": f"{share:g}x"},
-            counters={"rows": 2, "bytes_loaded": loaded}, **HOST,
-        )  # fmt: skip
+            root,
+            "data-tiering",
+            [seconds, seconds],
+            options={"cache": f"{share:g}x"},
+            counters={"rows": 2, "bytes_loaded": loaded},
+            **HOST,
+        )
 
 
 FILL = {"tiering-fig7": fill_coverage, "tiering-fig9": fill_coverage, "tiering-fig8": fill_8, "tiering-fig10": fill_10}
@@ -215,9 +219,13 @@ def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -
             run(root, system, [seconds, seconds], **host(dim))
         for share, seconds in ((0.0, 10.0), (0.1, 5.0)):
             run(
-                root, "data-tiering", [seconds, seconds], options={"cache": f"{share:g}x"},
-                counters={"rows": 2, "bytes_loaded": round(100 * seconds)}, **host(dim),
-            )  # fmt: skip
+                root,
+                "data-tiering",
+                [seconds, seconds],
+                options={"cache": f"{share:g}x"},
+                counters={"rows": 2, "bytes_loaded": round(100 * seconds)},
+                **host(dim),
+            )
         told = "rows of 768 columns were chosen so that the bus shows" in drawn(figure, root).caption
         assert told == (dim == 768)
     for claim in ("dt-01", "dt-02", "dt-03", "dt-08", "dt-09", "dt-12"):

@@ -221,9 +221,15 @@ def test_a_class_is_divided_as_a_whole() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("aws-nvm/16", "did you mean aws-nvme"), ("aws-nvme/0", "above 0"), ("aws-nvme/x", "above 0"),
-     ("aws-nvme/-2", "above 0"), ("", "known: none"), ("samsung-pm833", "did you mean samsung-pm883")],
-)  # fmt: skip
+    [
+        ("aws-nvm/16", "did you mean aws-nvme"),
+        ("aws-nvme/0", "above 0"),
+        ("aws-nvme/x", "above 0"),
+        ("aws-nvme/-2", "above 0"),
+        ("", "known: none"),
+        ("samsung-pm833", "did you mean samsung-pm883"),
+    ],
+)
 def test_a_wrong_class_is_refused_with_the_nearest(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         parse_disk_class(text)

@@ -11,9 +11,13 @@ from harness.ssd.fio import fio_path
 from harness.studies.base import StudyNeed, find_record, make_study
 
 SMALL = {
-    "file_bytes": 8 << 20, "threads": [1, 4], "depths": [1, 16], "wide_blocks": [4096], "sequential_bytes": 1 << 20,
+    "file_bytes": 8 << 20,
+    "threads": [1, 4],
+    "depths": [1, 16],
+    "wide_blocks": [4096],
+    "sequential_bytes": 1 << 20,
     "seconds": 0.2,
-}  # fmt: skip
+}
 
 
 @pytest.fixture

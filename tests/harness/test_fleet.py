@@ -79,8 +79,15 @@ class Cluster:
         file = self.root / "fleet.yaml"
         file.write_text(yaml.safe_dump(experiment))
         arguments = (
-            "bench", str(file), "--figures", "none", "--json", "--hosts", f"ray://127.0.0.1:{self.port}", *more
-        )  # fmt: skip
+            "bench",
+            str(file),
+            "--figures",
+            "none",
+            "--json",
+            "--hosts",
+            f"ray://127.0.0.1:{self.port}",
+            *more,
+        )
         return subprocess.Popen(
             command(*arguments),
             env=environment(self.root / "nowhere", self.root / "collected"),
@@ -209,9 +216,12 @@ def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(EXPERIMENT))
     done = subprocess.run(
         command("bench", str(tmp_path / "fleet.yaml"), "--hosts", f"ray://127.0.0.1:{_free_port()}"),
-        env=environment(tmp_path / "data", tmp_path / "results"), capture_output=True, text=True, timeout=240,
+        env=environment(tmp_path / "data", tmp_path / "results"),
+        capture_output=True,
+        text=True,
+        timeout=240,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 3 and "no Ray cluster answers" in done.stderr
 
 

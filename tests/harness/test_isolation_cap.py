@@ -28,7 +28,7 @@ from tests.harness.cap_tools import (
     python,
     run_in,
     start_in,
-)  # fmt: skip
+)
 from workloads.errors import HostError
 
 pytestmark = needs_cap
@@ -98,8 +98,9 @@ def test_the_work_is_in_every_group_from_its_first_instruction(backend: Isolatio
     with backend.create("join", Limits(64 * MIB, _all_disks())) as cap:
         child = subprocess.Popen(
             cap.command(python("import os; print(os.getpid()); print(open('/proc/self/cgroup').read())")),
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         said, _ = child.communicate()
         # exec keeps the pid: signals and waits of the orchestrator reach the work itself.
         assert int(said.splitlines()[0]) == child.pid

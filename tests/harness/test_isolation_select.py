@@ -78,8 +78,12 @@ def _choose_as_nobody() -> subprocess.CompletedProcess[str]:
     )
     return subprocess.run(
         ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable, "-c", code],
-        capture_output=True, text=True, cwd=REPOSITORY, env={"PYTHONPATH": ":".join(sys.path)}, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=False,
+    )
 
 
 def test_without_a_cap_memory_is_measured_and_orphans_are_ended() -> None:

@@ -211,9 +211,7 @@ def test_a_full_disk_while_recording_leaves_nothing_half_written(series: Series,
 
 
 def test_a_second_orchestrator_is_refused(series: Series) -> None:
-    done = outcore(
-        "run", MISBEHAVING, "--dataset", "tiny", data=series.data_root, results=series.results_root
-    )  # fmt: skip
+    done = outcore("run", MISBEHAVING, "--dataset", "tiny", data=series.data_root, results=series.results_root)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "another outcore is running" in done.stderr
 

@@ -166,9 +166,13 @@ def test_rates_are_per_second_and_what_is_unknown_is_left_out() -> None:
 
 
 SPAN = st.tuples(
-    st.integers(0, 2), st.integers(-1, 4), st.sampled_from(["sample", "extract", "lane:copy"]),
-    st.sampled_from(["a-0", "a-1", "b"]), st.floats(-1, 1), st.floats(0, 0.5),
-)  # fmt: skip
+    st.integers(0, 2),
+    st.integers(-1, 4),
+    st.sampled_from(["sample", "extract", "lane:copy"]),
+    st.sampled_from(["a-0", "a-1", "b"]),
+    st.floats(-1, 1),
+    st.floats(0, 0.5),
+)
 
 
 @settings(max_examples=60, deadline=None)

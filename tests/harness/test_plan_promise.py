@@ -42,9 +42,10 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 @needs_cap
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("name", "shape"), [("dgl-ondisk", HUBS), ("gnndrive", HUBS), ("pyg+", TRAINED), ("pagraph+pp", STAR)],
+    ("name", "shape"),
+    [("dgl-ondisk", HUBS), ("gnndrive", HUBS), ("pyg+", TRAINED), ("pagraph+pp", STAR)],
     ids=["dgl-ondisk-hubs", "gnndrive-hubs", "pyg+-trained", "pagraph+pp-star"],
-)  # fmt: skip
+)
 def test_what_fits_in_the_plan_never_dies(series: Series, name: str, shape: Shape) -> None:
     if name.startswith("dgl"):
         pytest.importorskip("dgl", reason="DGL is not installed")

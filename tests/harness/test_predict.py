@@ -22,9 +22,13 @@ PROFILE = DiskProfile(
 
 def _epoch(device_bytes: int | None, device_requests: int | None, sizes: dict[str, int]) -> EpochRecord:
     return EpochRecord(
-        epoch=1, warmup=False, seconds=1.0, device_bytes=device_bytes, device_requests=device_requests,
+        epoch=1,
+        warmup=False,
+        seconds=1.0,
+        device_bytes=device_bytes,
+        device_requests=device_requests,
         counters={"requests_by_size": sizes},
-    )  # fmt: skip
+    )
 
 
 def test_own_reads_and_pages_share_the_device() -> None:

@@ -67,9 +67,11 @@ def test_a_board_is_seen_by_another_process_and_one_that_is_not_there_is_nobodys
     with Board.create(f"board-{os.getpid()}") as board:
         assert board.read("starting") == Reading("starting")
         child = subprocess.Popen(
-            [sys.executable, "-c", WRITING, str(board.name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-c", WRITING, str(board.name)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             cwd=REPOSITORY,
-        )  # fmt: skip
+        )
         assert child.stdout is not None
         child.stdout.readline()
         assert board.read("preparing") == Reading("preparing: packing rows", 0.25, 1.0)
@@ -200,14 +202,40 @@ def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_fa
     share_cache(tmp_path / "results", tmp_path_factory)
     make_tiny(tmp_path / "data" / "tiny", nodes=2000, edges=20_000, dim=16)
     arguments = (
-        "run", MISBEHAVING, "--dataset", "tiny", "--fanout", "3,3", "--batch-size", "1", "--max-batches", "6",
-        "--epochs", "1", "--warmup", "0", "--device", "emulated:null", "--device-memory", "1MiB", "--hidden", "16",
-        "--isolation", "none", "-o", "prepare_seconds=6", "-o", "extract_seconds=0.7",
-    )  # fmt: skip
+        "run",
+        MISBEHAVING,
+        "--dataset",
+        "tiny",
+        "--fanout",
+        "3,3",
+        "--batch-size",
+        "1",
+        "--max-batches",
+        "6",
+        "--epochs",
+        "1",
+        "--warmup",
+        "0",
+        "--device",
+        "emulated:null",
+        "--device-memory",
+        "1MiB",
+        "--hidden",
+        "16",
+        "--isolation",
+        "none",
+        "-o",
+        "prepare_seconds=6",
+        "-o",
+        "extract_seconds=0.7",
+    )
     run = subprocess.Popen(
-        command(*arguments), env=environment(tmp_path / "data", tmp_path / "results"), text=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        command(*arguments),
+        env=environment(tmp_path / "data", tmp_path / "results"),
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     assert run.stderr is not None
     heard, lines = [], []
     for line in run.stderr:

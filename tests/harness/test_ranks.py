@@ -42,9 +42,14 @@ def run(series: Series, system: str, **changes: Any) -> Record:
 
 
 REAL: dict[str, Any] = {
-    "device": "cpu", "device_memory": None, "memory": "+32MiB", "keep_order": True, "epochs": 3, "verify": True,
+    "device": "cpu",
+    "device_memory": None,
+    "memory": "+32MiB",
+    "keep_order": True,
+    "epochs": 3,
+    "verify": True,
     "options": {"extractors": 2, "samplers": 1},
-}  # fmt: skip
+}
 
 
 def test_two_ranks_learn_what_one_process_with_their_seed_nodes_does(series: Series) -> None:
@@ -81,9 +86,14 @@ def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: st
 
 
 STAGED: dict[str, Any] = {
-    "device": "emulated:a10g", "device_memory": "2MiB", "batch_size": 20, "max_batches": 8, "memory": "+48MiB",
-    "ranks": 2, "verify": True,
-}  # fmt: skip
+    "device": "emulated:a10g",
+    "device_memory": "2MiB",
+    "batch_size": 20,
+    "max_batches": 8,
+    "memory": "+48MiB",
+    "ranks": 2,
+    "verify": True,
+}
 
 
 def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
@@ -122,9 +132,11 @@ def test_a_rank_killed_while_others_wait_for_staging_ends_all(series: Series) ->
     for device in ("emulated:null", "cpu"):
         memory = None if device == "cpu" else "2MiB"
         record = run(
-            series, "tests.harness.killed_rank:KilledRank", **{**STAGED, "device": device, "device_memory": memory},
+            series,
+            "tests.harness.killed_rank:KilledRank",
+            **{**STAGED, "device": device, "device_memory": memory},
             options={"extractors": 2, "samplers": 1, "killed_at": 3},
-        )  # fmt: skip
+        )
         assert record.status == "failed"
         assert record.reason.startswith("rank 1 of 2 was ended by SIGKILL, and the others with it"), record.reason
         assert record.duration_s < 60
@@ -175,8 +187,11 @@ def test_plans_and_counters_of_ranks_add_up() -> None:
     first = {"rows": 3, "hits": {"host": 1}, "observed": {"a": 1.0}, "none": None}
     second = {"rows": 4, "hits": {"host": 2, "device": 7}, "observed": {}, "none": None}
     assert summed([first, second]) == {
-        "rows": 7, "hits": {"host": 3, "device": 7}, "observed": {"a": 1.0}, "none": None,
-    }  # fmt: skip
+        "rows": 7,
+        "hits": {"host": 3, "device": 7},
+        "observed": {"a": 1.0},
+        "none": None,
+    }
 
 
 def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:

@@ -315,8 +315,17 @@ def test_a_log_keeps_its_end_and_no_control_characters(tmp_path: Path) -> None:
 
 
 def test_a_claim_shows_what_there_is_and_a_dash_for_what_is_not() -> None:
-    claim = claim_of({"id": "x", "verdict": "reproduced", "paper_value": 16.9, "unit": "x", "measured": 12.345,
-                      "interval": [11.0, 13.0], "interval_kind": "bootstrap95"})  # fmt: skip
+    claim = claim_of(
+        {
+            "id": "x",
+            "verdict": "reproduced",
+            "paper_value": 16.9,
+            "unit": "x",
+            "measured": 12.345,
+            "interval": [11.0, 13.0],
+            "interval_kind": "bootstrap95",
+        }
+    )
     assert (claim.published, claim.measured) == ("16.9 x", "12.3 x [11–13, 95 %]")
     nothing = claim_of({"id": "y", "paper_value": None, "measured": None, "interval": None})
     assert (nothing.published, nothing.measured, nothing.verdict) == ("", "", "not run")

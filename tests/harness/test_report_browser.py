@@ -161,9 +161,17 @@ def test_the_page_of_a_run_shows_all_that_its_record_holds(page: Browser) -> Non
     assert page.run("document.getElementById('report').hidden") is True
     titles = page.run("[...document.querySelectorAll('#run h2')].map((title) => title.textContent)")
     assert titles == [
-        "Stages", "Over time", "Pipeline of one epoch", "Memory", "Verdict rules", "Counters", "Notes of the system",
-        "Configuration", "Environment", "Log",
-    ]  # fmt: skip
+        "Stages",
+        "Over time",
+        "Pipeline of one epoch",
+        "Memory",
+        "Verdict rules",
+        "Counters",
+        "Notes of the system",
+        "Configuration",
+        "Environment",
+        "Log",
+    ]
     text = page.run("document.getElementById('run').textContent")
     for part in ("feature buffer", "disk class was enforced", "worker of 20260101", "fanout", "cpu.model", "extract"):
         assert part in text, part

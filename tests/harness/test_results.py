@@ -20,9 +20,14 @@ def record(run_id: str = "20260101-000000-000-s-00000000-r0") -> Record:
     config = RunConfig(system="s", dataset=dataset, options={"a": 1})
     epochs = [EpochRecord(epoch=0, warmup=True, seconds=2.0), EpochRecord(epoch=1, warmup=False, seconds=1.0)]
     return Record(
-        run_id=run_id, config_hash=config.config_hash, system="s", status="ok", config=config, epochs=epochs,
+        run_id=run_id,
+        config_hash=config.config_hash,
+        system="s",
+        status="ok",
+        config=config,
+        epochs=epochs,
         class_="mixed",
-    )  # fmt: skip
+    )
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:

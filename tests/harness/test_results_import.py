@@ -30,9 +30,15 @@ KEY = "0123456789abcdef"
 
 def study(result: int = 1, key: str = KEY) -> StudyRecord:
     return StudyRecord(
-        study="device_classes", version=1, key=key, params={}, started_at="2026", seconds=1.0, environment={},
+        study="device_classes",
+        version=1,
+        key=key,
+        params={},
+        started_at="2026",
+        seconds=1.0,
+        environment={},
         result={"value": result},
-    )  # fmt: skip
+    )
 
 
 def host(root: Path, systems: tuple[str, ...] = ("gnndrive", "pyg+")) -> list[str]:
@@ -303,9 +309,13 @@ class Opaque(pa.ExtensionType):  # type: ignore[misc]
 
 def stage_columns(**changes: pa.Array) -> pa.Table:
     columns = {
-        "epoch": pa.array([0]), "batch": pa.array([0]), "stage": pa.array(["sample"]), "thread": pa.array(["t"]),
-        "start": pa.array([0.0]), "end": pa.array([1.0]),
-    }  # fmt: skip
+        "epoch": pa.array([0]),
+        "batch": pa.array([0]),
+        "stage": pa.array(["sample"]),
+        "thread": pa.array(["t"]),
+        "start": pa.array([0.0]),
+        "end": pa.array([1.0]),
+    }
     return pa.table({**columns, **changes})
 
 

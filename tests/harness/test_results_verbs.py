@@ -99,9 +99,10 @@ def test_show_has_the_stages_shares_and_the_plan(tmp_path: Path, capsys: pytest.
     record = make_record("gnndrive", [2.0, 4.0], sample_s=1.5)
     record.memory.budget_bytes = 64 * 2**20
     record.memory.plan = [
-        PlannedBuffer(name="small", bytes=2**20), PlannedBuffer(name="feature buffer", bytes=16 * 2**20, tier="device"),
+        PlannedBuffer(name="small", bytes=2**20),
+        PlannedBuffer(name="feature buffer", bytes=16 * 2**20, tier="device"),
         PlannedBuffer(name="staging", bytes=8 * 2**20),
-    ]  # fmt: skip
+    ]
     save(tmp_path, record)
     out = Said(tmp_path, capsys, "show", "latest").out
     rows = {line.split("│")[1].strip(): line for line in out.splitlines() if line.startswith("│")}

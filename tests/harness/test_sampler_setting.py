@@ -56,10 +56,28 @@ def test_runs_of_shadow_have_equal_digests(data: Path, tmp_path: Path) -> None:
     digests = set()
     for system in ("in-memory", "gnndrive"):
         done = outcore(
-            "run", system, "--dataset", "tiny", "--sampler", "shadow", "--fanout", "3,3", "--layers", "3",
-            "--batch-size", "40", "--hidden", "8", "--epochs", "2", "--isolation", "none", "--json",
-            data=data, results=tmp_path,
-        )  # fmt: skip
+            "run",
+            system,
+            "--dataset",
+            "tiny",
+            "--sampler",
+            "shadow",
+            "--fanout",
+            "3,3",
+            "--layers",
+            "3",
+            "--batch-size",
+            "40",
+            "--hidden",
+            "8",
+            "--epochs",
+            "2",
+            "--isolation",
+            "none",
+            "--json",
+            data=data,
+            results=tmp_path,
+        )
         record = json.loads(done.stdout)
         assert record["status"] == "ok", record
         digests.add(tuple((epoch["digest"], epoch["feature_digest"]) for epoch in record["epochs"]))

@@ -30,9 +30,16 @@ STAT = (
 
 def sample(at: float, **changed: object) -> Sample:
     plain: dict[str, object] = {
-        "monotonic": at, "cpu": np.zeros((3, 3), np.int64), "switches": 0, "memory": None, "psi_io": None,
-        "psi_memory": None, "disk": None, "gpu_percent": None, "gpu_memory": None,
-    }  # fmt: skip
+        "monotonic": at,
+        "cpu": np.zeros((3, 3), np.int64),
+        "switches": 0,
+        "memory": None,
+        "psi_io": None,
+        "psi_memory": None,
+        "disk": None,
+        "gpu_percent": None,
+        "gpu_memory": None,
+    }
     return Sample(**{**plain, **changed})  # type: ignore[arg-type]
 
 

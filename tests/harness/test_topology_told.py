@@ -25,11 +25,14 @@ def record_with(ratio: float | None, system: str = "ginex") -> Record:
     return record
 
 
-@pytest.mark.parametrize(("ratio", "ok", "said"), [
-    (2.6, True, "2.60 x the host budget and does not fit: not the papers' setting"),
-    (0.2, True, "0.20 x the host budget and fits: the papers' setting"),
-    (None, False, "could not be judged: the graph's size is not known"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ratio", "ok", "said"),
+    [
+        (2.6, True, "2.60 x the host budget and does not fit: not the papers' setting"),
+        (0.2, True, "0.20 x the host budget and fits: the papers' setting"),
+        (None, False, "could not be judged: the graph's size is not known"),
+    ],
+)
 def test_the_rule_names_the_graph_and_bends_only_where_nobody_knows_it(
     ratio: float | None, ok: bool, said: str
 ) -> None:

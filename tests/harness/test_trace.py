@@ -166,7 +166,7 @@ def test_the_bound_is_reached(batches: list[set[int]], capacity: int, least: int
 
 EPOCHS = st.lists(
     st.lists(st.frozensets(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=8), min_size=1, max_size=3
-)  # fmt: skip
+)
 
 
 @given(EPOCHS, st.integers(0, 20), st.randoms(use_true_random=False))

@@ -70,44 +70,100 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
     rows = 1000
     epochs = [
         EpochRecord(
-            epoch=k, warmup=k == 0, seconds=2.0, start_s=2.0 * k, batches=trace[k].steps, digest=trace[k].digest,
-            stages_s={"sample": 0.1, "extract": 0.05, "train": 0.5}, device_bytes=rows * 512, device_requests=rows,
-            diskstats_bytes=rows * 512 + MIB, diskstats_requests=rows + 10, user_s=1.0, host_user_s=1.1,
-            gate_s=2.001, reading_s=0.05,
-            counters={"rows": 2 * rows, "hits": {"device": rows}, "misses": rows, "io_requests": rows,
-                      "bytes_read": rows * 512, "bytes_useful": rows * 512, "requests_by_size": {"512": rows}},
+            epoch=k,
+            warmup=k == 0,
+            seconds=2.0,
+            start_s=2.0 * k,
+            batches=trace[k].steps,
+            digest=trace[k].digest,
+            stages_s={"sample": 0.1, "extract": 0.05, "train": 0.5},
+            device_bytes=rows * 512,
+            device_requests=rows,
+            diskstats_bytes=rows * 512 + MIB,
+            diskstats_requests=rows + 10,
+            user_s=1.0,
+            host_user_s=1.1,
+            gate_s=2.001,
+            reading_s=0.05,
+            counters={
+                "rows": 2 * rows,
+                "hits": {"device": rows},
+                "misses": rows,
+                "io_requests": rows,
+                "bytes_read": rows * 512,
+                "bytes_useful": rows * 512,
+                "requests_by_size": {"512": rows},
+            },
         )
         for k in range(2)
-    ]  # fmt: skip
+    ]
     config = RunConfig(
-        system="gnndrive", batch_size=64, fanout=[3, 3], layers=2, epochs=2, disk_class="aws-nvme/16",
-        device="emulated:a10g", device_memory_bytes=100_000,
-        dataset=DatasetConfig(name="tiny", fingerprint=dataset.fingerprint, num_nodes=2000, num_edges=20000, dim=128,
-                              dtype="float32"),
-    )  # fmt: skip
+        system="gnndrive",
+        batch_size=64,
+        fanout=[3, 3],
+        layers=2,
+        epochs=2,
+        disk_class="aws-nvme/16",
+        device="emulated:a10g",
+        device_memory_bytes=100_000,
+        dataset=DatasetConfig(
+            name="tiny", fingerprint=dataset.fingerprint, num_nodes=2000, num_edges=20000, dim=128, dtype="float32"
+        ),
+    )
     record = Record(
-        run_id="r", config_hash="c", system="gnndrive", status="ok", config=config, epochs=epochs,
-        environment={"code": {"commit": "abc", "dirty": False}, "versions": {"python": "3", "torch": "2"},
-                     "kernel": {"release": "6"}, "disk": {"file_system": "ext4"}, "cpu": {"usable": 2},
-                     "probe": {"page_cache_charged": True, "allocation_stopped": True, "escapes": []}},
-        memory=Memory(cap_bytes=300 * MIB, floor_bytes=200 * MIB, training_bytes=10 * MIB, budget_bytes=100_000,
-                      peak_bytes=290 * MIB, demand_peak_bytes=220 * MIB, plan=[PlannedBuffer(name="x", bytes=MIB)]),
-        notes={"io": "io_uring registered"}, preprocess=Preprocess(seconds=1.0, gate_s=1.1),
+        run_id="r",
+        config_hash="c",
+        system="gnndrive",
+        status="ok",
+        config=config,
+        epochs=epochs,
+        environment={
+            "code": {"commit": "abc", "dirty": False},
+            "versions": {"python": "3", "torch": "2"},
+            "kernel": {"release": "6"},
+            "disk": {"file_system": "ext4"},
+            "cpu": {"usable": 2},
+            "probe": {"page_cache_charged": True, "allocation_stopped": True, "escapes": []},
+        },
+        memory=Memory(
+            cap_bytes=300 * MIB,
+            floor_bytes=200 * MIB,
+            training_bytes=10 * MIB,
+            budget_bytes=100_000,
+            peak_bytes=290 * MIB,
+            demand_peak_bytes=220 * MIB,
+            plan=[PlannedBuffer(name="x", bytes=MIB)],
+        ),
+        notes={"io": "io_uring registered"},
+        preprocess=Preprocess(seconds=1.0, gate_s=1.1),
         code=Code(system="s", harness="h"),
         evidence=Evidence(
-            isolation="cgroup1", proves_memory=True, io_limited=True, samples=40, limits=[300 * MIB],
+            isolation="cgroup1",
+            proves_memory=True,
+            io_limited=True,
+            samples=40,
+            limits=[300 * MIB],
             evictions=[EvictionReading(when="before", files=3, total_bytes=1000 * MIB, resident_bytes=0)],
-            gates=[gate(at, k) for k, at in enumerate(GATES)], batches=trace[0].steps,
-            digests={entry.epoch: entry.digest for entry in trace}, least_bytes={0: 1000, 1: 1000},
+            gates=[gate(at, k) for k, at in enumerate(GATES)],
+            batches=trace[0].steps,
+            digests={entry.epoch: entry.digest for entry in trace},
+            least_bytes={0: 1000, 1: 1000},
             features=[FeatureCheck(epoch=k, batch=3, rows=128, ok=True) for k in range(2)],
         ),
-    )  # fmt: skip
+    )
     probe = record.environment["probe"]
     context = RunContext(
-        workload=workload, profile=PROFILE, bare_profile=PROFILE, limits=(IoLimit("1:0", 40_000),),
-        io_limited=True, probe=probe, calibration=Calibration(1, 1, {1: 0.5}, {1: 0.6}), isolation="cgroup1",
-        isolation_caveats=[], proves_memory=True,
-    )  # fmt: skip
+        workload=workload,
+        profile=PROFILE,
+        bare_profile=PROFILE,
+        limits=(IoLimit("1:0", 40_000),),
+        io_limited=True,
+        probe=probe,
+        calibration=Calibration(1, 1, {1: 0.5}, {1: 0.6}),
+        isolation="cgroup1",
+        isolation_caveats=[],
+        proves_memory=True,
+    )
     record.summary, record.class_ = summarise(record, context)
     return record, context
 
@@ -117,11 +173,17 @@ GATES = ("prepared", "epoch 0 start", "epoch 0 end", "epoch 1 start", "epoch 1 e
 
 def gate(at: str, k: int) -> GateReading:
     return GateReading(
-        at=at, reached_s=2.0 * (k // 2), opened_s=2.0 * (k // 2),
-        io_bytes=512_000 * (k // 2), io_requests=1000 * (k // 2),
-        disk_bytes=512_000 * (k // 2), disk_requests=1000 * (k // 2), page_cache_bytes=30 * MIB,
-        resident_bytes=20 * MIB, limit_bytes=300 * MIB,
-    )  # fmt: skip
+        at=at,
+        reached_s=2.0 * (k // 2),
+        opened_s=2.0 * (k // 2),
+        io_bytes=512_000 * (k // 2),
+        io_requests=1000 * (k // 2),
+        disk_bytes=512_000 * (k // 2),
+        disk_requests=1000 * (k // 2),
+        page_cache_bytes=30 * MIB,
+        resident_bytes=20 * MIB,
+        limit_bytes=300 * MIB,
+    )
 
 
 def evidence(run: Run) -> Evidence:
@@ -471,9 +533,10 @@ def test_a_rule_that_cannot_be_judged_is_a_caveat_by_its_name(name: str, sound: 
 def test_a_record_is_judged_by_what_it_holds_alone(sound: Run) -> None:
     record, context = sound
     record.disk = {
-        "limited": dataclasses.asdict(PROFILE), "bare": dataclasses.asdict(PROFILE),
+        "limited": dataclasses.asdict(PROFILE),
+        "bare": dataclasses.asdict(PROFILE),
         "limits": [dataclasses.asdict(limit) for limit in context.limits],
-    }  # fmt: skip
+    }
     assert context.calibration is not None
     record.compute = dataclasses.asdict(context.calibration)
     again = Record.model_validate_json(record.model_dump_json(by_alias=True))
@@ -566,8 +629,13 @@ def test_a_limiter_counts_requests_and_bytes_each_by_itself(sound: Run, longer: 
 
 def test_the_class_follows_working_set_over_memory() -> None:
     assert [storage_class(ratio) for ratio in (None, 0.9, 1.0, 1.5, 2.0, 10.0)] == [
-        "cached", "cached", "cached", "mixed", "storage-bound", "storage-bound",
-    ]  # fmt: skip
+        "cached",
+        "cached",
+        "cached",
+        "mixed",
+        "storage-bound",
+        "storage-bound",
+    ]
 
 
 def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_the_series(sound: Run) -> None:

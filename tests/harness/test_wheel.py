@@ -13,10 +13,24 @@ KINDS = (".csv", ".yaml", ".toml", ".html", ".css", ".js")
 
 def test_a_wheel_holds_published_values_and_all_other_data_of_the_package(tmp_path: Path) -> None:
     built = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", str(CHECKOUT), "-q", "--no-build-isolation", "--no-deps",
-         "-C", "wheel.cmake=false", "-w", str(tmp_path)],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            str(CHECKOUT),
+            "-q",
+            "--no-build-isolation",
+            "--no-deps",
+            "-C",
+            "wheel.cmake=false",
+            "-w",
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -46,7 +46,11 @@ def run_child(code: str, *arguments: object, env: dict[str, str] | None = None) 
     """Run Python code in a process of its own; its stdout. The code sees `sys.argv[1:]`."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **(env or {})},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **(env or {})},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

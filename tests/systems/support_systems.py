@@ -45,9 +45,15 @@ def running(
     accelerator = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
     with tempfile.TemporaryDirectory() as folder:
         runtime = Runtime(
-            accelerator, DiskProfile(), Path(folder) / "artefacts", Path(folder) / "scratch", cores, "all", keep_order,
+            accelerator,
+            DiskProfile(),
+            Path(folder) / "artefacts",
+            Path(folder) / "scratch",
+            cores,
+            "all",
+            keep_order,
             progress=progress,
-        )  # fmt: skip
+        )
         system_class = load(name)
         chosen = system_class.info.options(**options)
         system = system_class(workload, runtime, budget or MemoryBudget(None), chosen, StageClock())

@@ -26,9 +26,12 @@ def of_model(dataset: Dataset, name: ModelName) -> Workload:
 def expected_rows(workload: Workload) -> np.ndarray:
     dataset = workload.dataset
     return first_layer_rows(
-        workload.model, dataset.load("indptr"), dataset.load("indices"), dataset.load("features"),
+        workload.model,
+        dataset.load("indptr"),
+        dataset.load("indices"),
+        dataset.load("features"),
         np.arange(dataset.num_nodes),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn"])

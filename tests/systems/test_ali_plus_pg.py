@@ -50,9 +50,14 @@ def simulated(workload: Workload, cache_bytes: int, **options: Any) -> list[Fore
         dataset.file("features"), **reader_arguments(workload, AliPlusPgOptions.model_validate(options))
     ) as reader:
         return forecast(
-            workload, candidates, batches,
-            indptr=dataset.load("indptr"), degrees=out_degrees(workload), reader=reader, disk=DiskProfile(),
-        )  # fmt: skip
+            workload,
+            candidates,
+            batches,
+            indptr=dataset.load("indptr"),
+            degrees=out_degrees(workload),
+            reader=reader,
+            disk=DiskProfile(),
+        )
 
 
 @pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
@@ -167,14 +172,24 @@ def test_a_larger_page_cache_misses_fewer_pages(dataset: Dataset) -> None:
         dataset.file("features"), **reader_arguments(workload, AliPlusPgOptions.model_validate({}))
     ) as reader:
         found = forecast(
-            workload, [Candidate(str(size), 0, 0, size) for size in (0, 1 << 17, 1 << 20)], batches,
-            indptr=dataset.load("indptr"), degrees=out_degrees(workload), reader=reader, disk=DiskProfile(),
-        )  # fmt: skip
+            workload,
+            [Candidate(str(size), 0, 0, size) for size in (0, 1 << 17, 1 << 20)],
+            batches,
+            indptr=dataset.load("indptr"),
+            degrees=out_degrees(workload),
+            reader=reader,
+            disk=DiskProfile(),
+        )
         with pytest.raises(InputError, match="0 candidates"):
             forecast(
-                workload, [], batches, indptr=dataset.load("indptr"), degrees=out_degrees(workload), reader=reader,
+                workload,
+                [],
+                batches,
+                indptr=dataset.load("indptr"),
+                degrees=out_degrees(workload),
+                reader=reader,
                 disk=DiskProfile(),
-            )  # fmt: skip
+            )
     assert found[0].page_misses == found[0].page_accesses > found[1].page_misses > found[2].page_misses == 0
 
 

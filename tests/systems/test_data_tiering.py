@@ -129,6 +129,10 @@ def test_the_reordered_graph_needs_no_map_and_is_kept_on_disk(tiny_dataset: Data
 
 def test_more_hot_rows_than_the_device_holds_are_refused(tiny_dataset: Dataset) -> None:
     assert_refused(
-        "device cache of 1x needs", "data-tiering", workload_of(tiny_dataset), device="emulated:instant",
-        device_bytes=1 << 16, cache="1x",
-    )  # fmt: skip
+        "device cache of 1x needs",
+        "data-tiering",
+        workload_of(tiny_dataset),
+        device="emulated:instant",
+        device_bytes=1 << 16,
+        cache="1x",
+    )

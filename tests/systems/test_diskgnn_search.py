@@ -170,9 +170,15 @@ def test_the_cache_leaves_room_for_the_buffers(lists: Lists, ranked: int, buffer
 @example([[]], 33, 40, 60, 3, 5, None, None)
 @example([[]], 40, 40, 60, 3, 5, None, None)
 @given(
-    LISTS, st.integers(0, NODES), st.integers(40, 300), st.integers(60, 300), st.integers(1, 3), st.integers(1, 5),
-    st.none() | st.integers(0, 20), st.none() | st.integers(0, 20),
-)  # fmt: skip
+    LISTS,
+    st.integers(0, NODES),
+    st.integers(40, 300),
+    st.integers(60, 300),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.none() | st.integers(0, 20),
+    st.none() | st.integers(0, 20),
+)
 def test_what_lies_on_a_device_and_beside_it_fits_both(
     lists: Lists, ranked: int, table: int, host: int, buffers: int, staging: int, direct: int | None, cache: int | None
 ) -> None:
@@ -182,9 +188,23 @@ def test_what_lies_on_a_device_and_beside_it_fits_both(
     # As the planner bounds them: at least the largest mini-batch has room beside what the user wants cached.
     table, host = max(table, most + (direct or 0)), max(host, most + 2 + (cache or 0))
     sizes = Sizes(
-        True, table, direct, host, cache, buffers, staging, 0, buffers + staging, 0, 2, 1, 0, False,
-        Bounds(most, 0, 0, 0, 0), Plan(()),
-    )  # fmt: skip
+        True,
+        table,
+        direct,
+        host,
+        cache,
+        buffers,
+        staging,
+        0,
+        buffers + staging,
+        0,
+        2,
+        1,
+        0,
+        False,
+        Bounds(most, 0, 0, 0, 0),
+        Plan(()),
+    )
     found = fit(sizes, curve)
     assert found.levels.direct + found.buffers * found.buffer_rows <= table
     assert found.levels.host + found.staging * found.staging_rows <= host

@@ -33,8 +33,11 @@ def sampled(dataset: Dataset, **arguments: object) -> list[SampledBatch]:
 def assert_same(one: SampledBatch, other: SampledBatch) -> None:
     assert structure_digest(one) == structure_digest(other)
     assert (one.epoch, one.index, one.edge_reads, one.list_reads) == (
-        other.epoch, other.index, other.edge_reads, other.list_reads,
-    )  # fmt: skip
+        other.epoch,
+        other.index,
+        other.edge_reads,
+        other.list_reads,
+    )
     assert np.array_equal(one.labels, other.labels)
     for mine, theirs in zip(one.blocks, other.blocks, strict=True):
         assert (mine.indptr.dtype, mine.indices.dtype) == (np.int64, np.int32)

@@ -22,8 +22,12 @@ def plan_of(batches: list[Ids], num_nodes: int, capacity: int, **options: object
     """Initial cache by slot, and all changesets."""
     sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
     plan = ChangesetPlan(
-        lambda i: batches[i], sizes, num_nodes=num_nodes, capacity=capacity, **options  # type: ignore[arg-type]
-    )  # fmt: skip
+        lambda i: batches[i],
+        sizes,
+        num_nodes=num_nodes,
+        capacity=capacity,
+        **options,  # type: ignore[arg-type]
+    )
     plan.look_ahead()
     read = [pair for nodes, slots in plan.initial(3) for pair in zip(nodes.tolist(), slots.tolist(), strict=True)]
     assert [slot for _, slot in read] == list(range(plan.filled))

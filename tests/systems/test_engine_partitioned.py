@@ -36,16 +36,18 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def written(
-    dataset: Dataset, folder: Path, memory_bytes: int, partitions: int = 9, moved: list[Moved] | None = None,
+    dataset: Dataset,
+    folder: Path,
+    memory_bytes: int,
+    partitions: int = 9,
+    moved: list[Moved] | None = None,
     progress: Progress = silent,
-) -> tuple[Layout, np.ndarray]:  # fmt: skip
+) -> tuple[Layout, np.ndarray]:
     workload = workload_of(dataset)
     parts = Partitions.of(workload, partitions)
     partition_of = parts.assign(dataset.load("train"), 0)
     layout = Layout(parts, count_buckets(workload, parts, partition_of, memory_bytes=memory_bytes))
-    asked = write_partitions(
-        workload, layout, partition_of, folder, memory_bytes=memory_bytes, progress=progress
-    )  # fmt: skip
+    asked = write_partitions(workload, layout, partition_of, folder, memory_bytes=memory_bytes, progress=progress)
     if moved is not None:
         moved.append(asked)
     return layout, partition_of
@@ -91,9 +93,7 @@ def test_every_row_and_every_edge_is_written_once_in_its_place(
 def test_each_pass_tells_its_share_up_to_its_end(graph: Dataset, tmp_path: Path) -> None:
     told: dict[str, list[float]] = {}
     written(graph, tmp_path, 1, progress=lambda text, share: told.setdefault(text, []).append(share))
-    assert list(told) == [
-        "spreading lists by partition", "writing edge buckets", "spreading feature rows by partition",
-    ]  # fmt: skip
+    assert list(told) == ["spreading lists by partition", "writing edge buckets", "spreading feature rows by partition"]
     for shares in told.values():
         assert len(shares) > 3 and shares == sorted(shares) and 0 <= shares[0] < 0.5
     lists, buckets, rows = told.values()
@@ -131,10 +131,12 @@ def shaped(path: Path, shape: str, nodes: int, dim: int, index_dtype: str) -> Da
 
 @settings(max_examples=25, deadline=None)
 @given(
-    shape=st.sampled_from(["star", "hub", "loops", "chain", "isolated"]), nodes=st.integers(1, 700),
-    dim=st.sampled_from([1, 3, 127, 128, 1024]), partitions=st.sampled_from([1, 2, 9, 256]),
+    shape=st.sampled_from(["star", "hub", "loops", "chain", "isolated"]),
+    nodes=st.integers(1, 700),
+    dim=st.sampled_from([1, 3, 127, 128, 1024]),
+    partitions=st.sampled_from([1, 2, 9, 256]),
     index_dtype=st.sampled_from(["int32", "int64"]),
-)  # fmt: skip
+)
 def test_odd_graphs_are_cut_as_by_hand(shape: str, nodes: int, dim: int, partitions: int, index_dtype: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         dataset = shaped(Path(name) / "d", shape, nodes, dim, index_dtype)
@@ -206,9 +208,7 @@ def _calls() -> int:
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    nodes=st.integers(1, 300), size=st.integers(1, 400), seed=st.integers(0, 2**64 - 1), share=st.floats(0, 1),
-)  # fmt: skip
+@given(nodes=st.integers(1, 300), size=st.integers(1, 400), seed=st.integers(0, 2**64 - 1), share=st.floats(0, 1))
 def test_nodes_are_dealt_out_whole(nodes: int, size: int, seed: int, share: float) -> None:
     size = max(size, -(-nodes // 256))
     first = np.sort(np.random.default_rng(seed % 1000).permutation(nodes)[: int(share * nodes)]).astype(np.int64)
@@ -291,9 +291,12 @@ with running("mariusgnn", workload_of(Dataset.open(sys.argv[1])), prepare=False,
 def test_a_preparation_that_is_killed_half_way_starts_anew(graph: Dataset, tmp_path: Path) -> None:
     artefacts = tmp_path / "artefacts"
     child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(graph.path), str(artefacts)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+        [sys.executable, "-c", _CHILD, str(graph.path), str(artefacts)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
     assert child.stdin is not None and child.stdout is not None
     for _ in range(5):
         assert child.stdout.readline() == b"wrote\n"

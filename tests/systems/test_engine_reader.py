@@ -173,8 +173,12 @@ def test_each_thread_reads_with_its_own_reader(tmp_path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(offset=st.integers(0, 70000), nbytes=st.integers(0, 70000), request=st.sampled_from([512, 4096, 5000, 1 << 20]),
-       shift=st.sampled_from([0, 1, 512]))  # fmt: skip
+@given(
+    offset=st.integers(0, 70000),
+    nbytes=st.integers(0, 70000),
+    request=st.sampled_from([512, 4096, 5000, 1 << 20]),
+    shift=st.sampled_from([0, 1, 512]),
+)
 def test_ranges_equal_the_file(tmp_path: Path, offset: int, nbytes: int, request: int, shift: int) -> None:
     path = tmp_path / "t"
     content = np.random.default_rng(0).integers(0, 256, 140001, dtype=np.uint8)

@@ -346,9 +346,13 @@ if sys.argv[3] == "raise":
 
 def program(graph: Dataset, system: str, how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", RUNNING, str(graph.path), system, how], cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", RUNNING, str(graph.path), system, how],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_a_program_that_ends_amid_an_epoch_ends_at_once_and_leaves_nothing(graph: Dataset) -> None:

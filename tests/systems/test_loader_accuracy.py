@@ -35,9 +35,11 @@ def disk() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def shop(disk: Path) -> Dataset:
     """A real labelled graph expanded eightfold, 215 MiB of features; a generated one where it is not at hand."""
-    shape = {"kind": "kronecker", "base": str(REAL), "expand": 8} if REAL.is_file() else {
-        "kind": "rmat", "nodes": 110_000, "edges": 1_500_000,
-    }  # fmt: skip
+    shape = (
+        {"kind": "kronecker", "base": str(REAL), "expand": 8}
+        if REAL.is_file()
+        else {"kind": "rmat", "nodes": 110_000, "edges": 1_500_000}
+    )
     return make_dataset(disk / "shop", MakeSpec(**shape, dim=512, fractions=(0.04, 0.01, 0.04)))
 
 
@@ -46,9 +48,14 @@ def run(cap: Cap, dataset: Dataset, *arguments: str) -> subprocess.CompletedProc
         evict(dataset.file(part))  # resident pages would be somebody else's, and free
     command = [sys.executable, "examples/train.py", str(dataset.path), *SETTINGS, *arguments]
     return subprocess.run(
-        cap.command(command), cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True,
-        timeout=240, check=False,
-    )  # fmt: skip
+        cap.command(command),
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
 
 
 def trained(cap: Cap, dataset: Dataset, *arguments: str) -> dict[str, Any]:

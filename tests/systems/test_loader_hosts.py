@@ -54,24 +54,52 @@ def hosts() -> Iterator[tuple[str, str]]:
 
 def _start(hosts: tuple[str, str], number: int, dataset: Path, *more: str) -> subprocess.Popen[str]:
     torchrun = [
-        sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
-        "--node-rank", str(number), "--master-addr", ADDRESSES[0], "--master-port", "29517",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        "2",
+        "--nproc-per-node",
+        "1",
+        "--node-rank",
+        str(number),
+        "--master-addr",
+        ADDRESSES[0],
+        "--master-port",
+        "29517",
+    ]
     return subprocess.Popen(
         [
-            "ip", "netns", "exec", hosts[number], *torchrun, "examples/train.py", str(dataset), *SETTINGS,
-            "--batch-size", "40", *more,
+            "ip",
+            "netns",
+            "exec",
+            hosts[number],
+            *torchrun,
+            "examples/train.py",
+            str(dataset),
+            *SETTINGS,
+            "--batch-size",
+            "40",
+            *more,
         ],
-        cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=REPOSITORY,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": ".", "GLOO_SOCKET_IFNAME": CABLES[number], "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
 
 
 def _alone(dataset: Path) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "examples/train.py", str(dataset), *SETTINGS, "--batch-size", "80"], cwd=REPOSITORY, text=True,
-        env={**os.environ, "PYTHONPATH": "."}, capture_output=True, timeout=240, check=True,
-    )  # fmt: skip
+        [sys.executable, "examples/train.py", str(dataset), *SETTINGS, "--batch-size", "80"],
+        cwd=REPOSITORY,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        timeout=240,
+        check=True,
+    )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -143,11 +143,24 @@ def test_a_staged_read_keeps_its_reader_and_its_staging_buffer(table: tuple[Path
     kept = weakref.ref(staging)
     read = _native.GroupRead(
         _native.Reader(
-            str(path), data_offset=0, num_rows=512, row_bytes=4096, depth=8, granularity=0, merge=True,
-            max_request_bytes=1 << 16, merge_gap_bytes=0, mode="auto", threads=2, register_buffers=True, buffer_bytes=0,
+            str(path),
+            data_offset=0,
+            num_rows=512,
+            row_bytes=4096,
+            depth=8,
+            granularity=0,
+            merge=True,
+            max_request_bytes=1 << 16,
+            merge_gap_bytes=0,
+            mode="auto",
+            threads=2,
+            register_buffers=True,
+            buffer_bytes=0,
         ),
-        np.arange(512)[::-1].copy(), staging, 4,
-    )  # fmt: skip
+        np.arange(512)[::-1].copy(),
+        staging,
+        4,
+    )
     del staging
     write_over(16 * 4096)
     seen = 0
@@ -279,10 +292,24 @@ def test_what_is_only_read_by_a_call_may_go_after_it(tmp_path: Path) -> None:
 
     def sampled(lend: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         sampler = _native.ExternalSampler(
-            indptr=str(tmp_path / "indptr"), indptr_offset=0, indices=str(tmp_path / "indices"), indices_offset=0,
-            num_nodes=3000, num_edges=len(sources), index_bytes=4, fanout=[3, 3], seed=1, replace=False, gap_bytes=0,
-            piece_bytes=1 << 14, pieces=2, depth=4, group_nodes=100, threads=2, mode="auto",
-        )  # fmt: skip
+            indptr=str(tmp_path / "indptr"),
+            indptr_offset=0,
+            indices=str(tmp_path / "indices"),
+            indices_offset=0,
+            num_nodes=3000,
+            num_edges=len(sources),
+            index_bytes=4,
+            fanout=[3, 3],
+            seed=1,
+            replace=False,
+            gap_bytes=0,
+            piece_bytes=1 << 14,
+            pieces=2,
+            depth=4,
+            group_nodes=100,
+            threads=2,
+            mode="auto",
+        )
         seeds, offsets = np.arange(0, 2000, 2), np.array([0, 400, 1000])
         sampler.begin(0, lend(np.arange(2)), lend(seeds), lend(offsets))
         write_over(8 * len(seeds))

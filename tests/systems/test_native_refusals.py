@@ -27,9 +27,20 @@ def folder(tmp_path: Path) -> Path:
 def sampler(folder: Path, **changed: int) -> _native.ExternalSampler:
     settings = {"indptr_offset": 0, "indices_offset": 0, "num_nodes": 100, "num_edges": 500, "piece_bytes": 4096}
     return _native.ExternalSampler(
-        indptr=str(folder / "indptr"), indices=str(folder / "indices"), index_bytes=4, fanout=[2], replace=False,
-        seed=1, gap_bytes=0, pieces=2, depth=4, group_nodes=100, threads=1, mode="auto", **{**settings, **changed},
-    )  # fmt: skip
+        indptr=str(folder / "indptr"),
+        indices=str(folder / "indices"),
+        index_bytes=4,
+        fanout=[2],
+        replace=False,
+        seed=1,
+        gap_bytes=0,
+        pieces=2,
+        depth=4,
+        group_nodes=100,
+        threads=1,
+        mode="auto",
+        **{**settings, **changed},
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,31 +116,65 @@ def planned(offsets: list[int], seeds: list[int], window: int = 1) -> None:
 
 def packed(folder: Path, **changed: object) -> None:
     settings: dict[str, object] = {
-        "data_offset": 0, "num_rows": 100, "row_bytes": 512, "partition_rows": 10, "buffers": 2, "write_bytes": 4096,
-        "hold": False, "chunks": np.array([[0, 0, 0, 50]]),
-    }  # fmt: skip
+        "data_offset": 0,
+        "num_rows": 100,
+        "row_bytes": 512,
+        "partition_rows": 10,
+        "buffers": 2,
+        "write_bytes": 4096,
+        "hold": False,
+        "chunks": np.array([[0, 0, 0, 50]]),
+    }
     _native.pack_pass(  # type: ignore[call-arg]
-        str(folder / "rows"), files=[str(folder / "out")], ids=np.arange(50, dtype=np.uint32), threads=2, depth=4,
-        request_bytes=4096, mode="auto", **{**settings, **changed},
-    )  # fmt: skip
+        str(folder / "rows"),
+        files=[str(folder / "out")],
+        ids=np.arange(50, dtype=np.uint32),
+        threads=2,
+        depth=4,
+        request_bytes=4096,
+        mode="auto",
+        **{**settings, **changed},
+    )
 
 
 def distributed(folder: Path, **changed: object) -> None:
     settings: dict[str, object] = {
-        "data_offset": 0, "num_rows": 100, "row_bytes": 512, "region_bytes": 4096, "chunks": np.array([[0, 0, 50]]),
-    }  # fmt: skip
+        "data_offset": 0,
+        "num_rows": 100,
+        "row_bytes": 512,
+        "region_bytes": 4096,
+        "chunks": np.array([[0, 0, 50]]),
+    }
     _native.distribute(  # type: ignore[call-arg]
-        path=str(folder / "rows"), file=str(folder / "out"), ids=np.arange(50, dtype=np.uint32), regions=2, depth=4,
-        gap_bytes=0, buffer_bytes=4096, writers=2, mode="auto", stop=_native.StopFlag(), **{**settings, **changed},
-    )  # fmt: skip
+        path=str(folder / "rows"),
+        file=str(folder / "out"),
+        ids=np.arange(50, dtype=np.uint32),
+        regions=2,
+        depth=4,
+        gap_bytes=0,
+        buffer_bytes=4096,
+        writers=2,
+        mode="auto",
+        stop=_native.StopFlag(),
+        **{**settings, **changed},
+    )
 
 
 def reader(folder: Path, **changed: int) -> _native.Reader:
     settings = {"data_offset": 0, "num_rows": 100, "row_bytes": 512}
     return _native.Reader(
-        str(folder / "rows"), depth=4, granularity=0, merge=True, max_request_bytes=4096, merge_gap_bytes=0,
-        mode="auto", threads=2, register_buffers=False, buffer_bytes=0, **{**settings, **changed},
-    )  # fmt: skip
+        str(folder / "rows"),
+        depth=4,
+        granularity=0,
+        merge=True,
+        max_request_bytes=4096,
+        merge_gap_bytes=0,
+        mode="auto",
+        threads=2,
+        register_buffers=False,
+        buffer_bytes=0,
+        **{**settings, **changed},
+    )
 
 
 def queued(folder: Path, need: int) -> None:
@@ -201,12 +246,17 @@ def crossing(partition: int) -> None:
         (lambda f: spread(f, [0, 4, 0, 4], [0, 1, 1]), IndexError, "indptr descends"),
         (lambda f: spread(f, [0, 2, 4], [0, 200]), IndexError, "a region that is not there"),
         (lambda _: crossing(-1), ValueError, "a partition does not exist"),
-        (lambda _: _native.distribute_bytes(
-            row_bytes=0, chunks=1, region_bytes=1, regions=1, buffer_bytes=1, writers=1), ValueError, "row_bytes"),
+        (
+            lambda _: _native.distribute_bytes(
+                row_bytes=0, chunks=1, region_bytes=1, regions=1, buffer_bytes=1, writers=1
+            ),
+            ValueError,
+            "row_bytes",
+        ),
         (lambda _: _native.reader_buffer_bytes(0, 512, 0, 4096, 4), ValueError, "block_bytes must be positive"),
         (lambda _: _native.BinnedEdges(100, 2**62), MemoryError, None),
     ],
-)  # fmt: skip
+)
 def test_what_contradicts_itself_is_named(
     folder: Path, call: Callable[[Path], object], error: type[Exception], wanted: str | None
 ) -> None:

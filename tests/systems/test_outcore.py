@@ -105,9 +105,13 @@ def test_a_device_of_its_own_holds_rows_too(tiny_dataset: Dataset) -> None:
 
 def test_device_slots_that_the_device_cannot_hold_are_refused(tiny_dataset: Dataset) -> None:
     assert_refused(
-        "device_slots of 1MiB", "outcore", workload_of(tiny_dataset), device="emulated:instant",
-        budget=MemoryBudget(16 << 20, 256 * ROW), device_slots="1MiB",
-    )  # fmt: skip
+        "device_slots of 1MiB",
+        "outcore",
+        workload_of(tiny_dataset),
+        device="emulated:instant",
+        budget=MemoryBudget(16 << 20, 256 * ROW),
+        device_slots="1MiB",
+    )
 
 
 @pytest.fixture(scope="module", params=[(400_000, 2), (40_000, 128)])

@@ -32,9 +32,13 @@ def distribute(
     folder: Path, dataset: Dataset, ids: list[np.ndarray], memory: int, gap: int = 4096
 ) -> tuple[ChunkIndex, PassStats]:
     writer = ChunkWriter(
-        folder / "chunks", RowTable.of(dataset), misses=sum(map(len, ids)), memory_bytes=memory, gap_bytes=gap,
+        folder / "chunks",
+        RowTable.of(dataset),
+        misses=sum(map(len, ids)),
+        memory_bytes=memory,
+        gap_bytes=gap,
         stop=_native.StopFlag(),
-    )  # fmt: skip
+    )
     try:
         for rows in ids:
             to = np.arange(len(rows), dtype=np.int32)[::-1].copy()
@@ -94,9 +98,13 @@ def test_a_plan_is_written_as_its_mini_batches_one_by_one(
     found = []
     for name in ("all", "each"):
         writer = ChunkWriter(
-            tmp_path / name, RowTable.of(tiny_dataset), misses=int(offsets[-1]) - planner.hits, memory_bytes=16 << 20,
-            gap_bytes=4096, stop=_native.StopFlag(),
-        )  # fmt: skip
+            tmp_path / name,
+            RowTable.of(tiny_dataset),
+            misses=int(offsets[-1]) - planner.hits,
+            memory_bytes=16 << 20,
+            gap_bytes=4096,
+            stop=_native.StopFlag(),
+        )
         if name == "all":
             writer.append_planned(planner, len(ids))
         else:

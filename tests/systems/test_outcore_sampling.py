@@ -65,9 +65,13 @@ def test_mini_batches_are_the_in_memory_sampler_s(
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"piece_bytes": 4096, "group_nodes": 1}, {"gap_bytes": 1 << 20, "group_nodes": 7}, {"threads": 3},
-     {"threads": 3, "piece_bytes": 4096}],
-)  # fmt: skip
+    [
+        {"piece_bytes": 4096, "group_nodes": 1},
+        {"gap_bytes": 1 << 20, "group_nodes": 7},
+        {"threads": 3},
+        {"threads": 3, "piece_bytes": 4096},
+    ],
+)
 @pytest.mark.parametrize("fanout", [(10, 10), (10, -1)])
 def test_pieces_groups_and_threads_change_nothing(
     tiny_dataset: Dataset, arguments: dict[str, int], fanout: tuple[int, ...]

@@ -30,8 +30,13 @@ def plan(
     return [planner.slots(i) for i in range(len(batches))], [planner.misses(i) for i in range(len(batches))]
 
 
-def replay(table: np.ndarray, batches: Batches, planned: tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]],
-           window: int, recent: list[tuple[np.ndarray, np.ndarray]]) -> None:  # fmt: skip
+def replay(
+    table: np.ndarray,
+    batches: Batches,
+    planned: tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]],
+    window: int,
+    recent: list[tuple[np.ndarray, np.ndarray]],
+) -> None:
     """Carry the plan out: rows of a mini-batch that may not be released yet must not be touched."""
     for nodes, slots, (ids, to) in zip(batches, *planned, strict=True):
         in_use = [used for _, used in recent[len(recent) - window + 1 :]] if window > 1 else []

@@ -109,9 +109,13 @@ def test_rankings_cache_different_rows_and_degree_beats_chance(tiny_dataset: Dat
 def test_the_cache_takes_what_the_device_has_left_after_the_first_mini_batch(tiny_dataset: Dataset) -> None:
     size = 1 << 17
     with running(
-        "pagraph", workload_of(tiny_dataset), device="emulated:instant", device_bytes=size, reserve="16KiB",
+        "pagraph",
+        workload_of(tiny_dataset),
+        device="emulated:instant",
+        device_bytes=size,
+        reserve="16KiB",
         device_buffers=1,
-    ) as system:  # fmt: skip
+    ) as system:
         accelerator = system.runtime.accelerator
         assert isinstance(accelerator, EmulatedAccelerator)
         batches = system.epoch(0)

@@ -69,9 +69,12 @@ def test_rows_are_the_aggregates_over_all_in_neighbours(tiny_dataset: Dataset, n
     skip_without_dgl(name)
     workload = whole_lists(tiny_dataset, model)
     wanted = first_layer_rows(
-        workload.model, tiny_dataset.load("indptr"), tiny_dataset.load("indices"), tiny_dataset.load("features"),
+        workload.model,
+        tiny_dataset.load("indptr"),
+        tiny_dataset.load("indices"),
+        tiny_dataset.load("features"),
         np.arange(tiny_dataset.num_nodes),
-    )  # fmt: skip
+    )
     with running(name, workload, device="emulated:instant") as system:
         for epoch in range(2):
             for batch in system.epoch(epoch):

@@ -12,22 +12,30 @@ from tests.systems.support_systems import running, workload_of
 from workloads.dataset import Dataset
 
 
-@pytest.mark.parametrize(("name", "options", "parts"), [
-    ("diskgnn", {}, ["sampling", "searching a layout", "laying out chunks", "packing"]),
-    ("diskgnn", {"packing": "individual"}, ["sampling", "searching a layout", "laying out chunks", "packing"]),
-    ("data-tiering", {}, [f"PageRank, pass {number}" for number in range(1, 6)]),
-    ("pagraph", {}, ["counting out-degrees"]),
-    ("pagraph+pp", {}, ["counting out-degrees", "aggregating"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options", "parts"),
+    [
+        ("diskgnn", {}, ["sampling", "searching a layout", "laying out chunks", "packing"]),
+        ("diskgnn", {"packing": "individual"}, ["sampling", "searching a layout", "laying out chunks", "packing"]),
+        ("data-tiering", {}, [f"PageRank, pass {number}" for number in range(1, 6)]),
+        ("pagraph", {}, ["counting out-degrees"]),
+        ("pagraph+pp", {}, ["counting out-degrees", "aggregating"]),
+    ],
+)
 def test_preparation_tells_its_parts_in_order_and_their_shares(
     tiny_dataset: Dataset, name: str, options: dict[str, str], parts: list[str]
 ) -> None:
     told: list[tuple[str, float]] = []
     budget = MemoryBudget(12_000_000)
     with running(
-        name, workload_of(tiny_dataset), device="emulated:instant", device_bytes=64 << 10, budget=budget,
-        progress=lambda what, share: told.append((what, share)), **options,
-    ):  # fmt: skip
+        name,
+        workload_of(tiny_dataset),
+        device="emulated:instant",
+        device_bytes=64 << 10,
+        budget=budget,
+        progress=lambda what, share: told.append((what, share)),
+        **options,
+    ):
         pass
     groups = [(what, [share for _, share in group]) for what, group in itertools.groupby(told, lambda entry: entry[0])]
     assert [what for what, _ in groups] == parts

@@ -225,8 +225,9 @@ def test_verify_finds_them_by_ranges_of_nodes_and_pieces_of_files_too(
     assert said("shared", train=[0, 1], valid=[1]) == ["names a node twice, or one of another split"]
     assert said("unlabelled", valid=[2, 1]) == ["names a node without a label"]
     assert said("both", train=[1, 0, 2], valid=[], test=[1]) == [
-        "names a node without a label", "names a node twice, or one of another split",
-    ]  # fmt: skip
+        "names a node without a label",
+        "names a node twice, or one of another split",
+    ]
 
 
 def test_a_missing_dataset_is_one_sentence_with_the_nearest_name(tiny_dataset: Dataset, tmp_path: Path) -> None:

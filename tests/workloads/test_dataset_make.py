@@ -239,10 +239,11 @@ def test_amazon_computers_is_imported_as_published(real_root: Path) -> None:
     with np.load(real("labelled/amazon-computers.npz"), allow_pickle=False) as file:
         wanted = set(
             zip(
-                np.repeat(np.arange(13_752), np.diff(file["adj_indptr"])).tolist(), file["adj_indices"].tolist(),
+                np.repeat(np.arange(13_752), np.diff(file["adj_indptr"])).tolist(),
+                file["adj_indices"].tolist(),
                 strict=True,
             )
-        )  # fmt: skip
+        )
         np.testing.assert_array_equal(dataset.load("labels"), file["labels"])
         assert dataset.load("features").sum(dtype=np.float64) == pytest.approx(file["attr_data"].sum(dtype=np.float64))
     target = np.repeat(np.arange(13_752), np.diff(dataset.load("indptr")))

@@ -226,8 +226,11 @@ def test_peak_memory_stays_under_the_bound(tmp_path: Path, kind: str, edges: int
     """The graph itself is larger than the bound, or near it; the interpreter is not counted."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path), kind, str(edges), str(bound)],
-        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
     peak = int(done.stdout)
     assert 0 < peak <= bound, f"{peak / 2**20:.0f} MiB"
 

@@ -47,15 +47,19 @@ def write_npz(path: Path, *, attributes: bool = True, labelled: bool = True, **c
     pairs = np.unique(EDGES, axis=0)
     adjacency = sp.csr_matrix((np.ones(len(pairs), np.float32), (pairs[:, 0], pairs[:, 1])), shape=(5, 5))
     arrays: dict[str, Any] = {
-        "adj_data": adjacency.data, "adj_indices": adjacency.indices, "adj_indptr": adjacency.indptr,
+        "adj_data": adjacency.data,
+        "adj_indices": adjacency.indices,
+        "adj_indptr": adjacency.indptr,
         "adj_shape": np.array(adjacency.shape),
-    }  # fmt: skip
+    }
     if attributes:
         table = sp.csr_matrix(FEATURES)
         arrays |= {
-            "attr_data": table.data, "attr_indices": table.indices, "attr_indptr": table.indptr,
+            "attr_data": table.data,
+            "attr_indices": table.indices,
+            "attr_indptr": table.indptr,
             "attr_shape": np.array(table.shape),
-        }  # fmt: skip
+        }
     if labelled:
         arrays["labels"] = LABELS
     np.savez(path, **(arrays | changed))
@@ -252,9 +256,13 @@ def test_ogb_binary_layout_of_papers100m(tmp_path: Path, compressed: bool) -> No
     (folder / "raw").mkdir(parents=True)
     save = np.savez_compressed if compressed else np.savez
     save(
-        folder / "raw" / "data.npz", edge_index=EDGES.T.copy(), num_nodes_list=np.array([5]),
-        num_edges_list=np.array([len(EDGES)]), node_feat=FEATURES, node_year=np.full((5, 1), 2019),
-    )  # fmt: skip
+        folder / "raw" / "data.npz",
+        edge_index=EDGES.T.copy(),
+        num_nodes_list=np.array([5]),
+        num_edges_list=np.array([len(EDGES)]),
+        node_feat=FEATURES,
+        node_year=np.full((5, 1), 2019),
+    )
     labels = LABELS.astype(np.float32).reshape(-1, 1)
     labels[4] = np.nan  # most of its papers have no label
     save(folder / "raw" / "node-label.npz", node_label=labels)
@@ -382,10 +390,13 @@ def test_igb_layout_with_and_without_npy_headers(tmp_path: Path, headers: bool, 
     assert many.load("labels").tolist() == (LABELS + 1000).tolist() and many.num_classes == 2983
 
 
-@pytest.mark.parametrize(("options", "labelled", "said"), [
-    ({}, 3, "the first 3 papers are labelled, as IGB's author says (its loader counts 4, padding of class 0"),
-    ({"labelled": "loader"}, 4, "the first 4 papers are labelled, as IGB's loader counts, 1 of them padding"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "labelled", "said"),
+    [
+        ({}, 3, "the first 3 papers are labelled, as IGB's author says (its loader counts 4, padding of class 0"),
+        ({"labelled": "loader"}, 4, "the first 4 papers are labelled, as IGB's loader counts, 1 of them padding"),
+    ],
+)
 def test_igb_labels_that_are_padding_are_in_no_split_unless_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], labelled: int, said: str
 ) -> None:

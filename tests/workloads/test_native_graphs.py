@@ -52,9 +52,16 @@ def test_a_sampler_keeps_its_graph(lend: Lend, kind: str, index: type[np.signedi
         # Index arrays are taken as they are, so that a large graph is never copied.
         like = np.copy if lend is strided else lend
         sampler = _native.NeighborSampler(
-            lend(indptr), like(indices), [4, 4], 1, threads=2, kind=kind, address=np.copy(address), lists=like(indices),
+            lend(indptr),
+            like(indices),
+            [4, 4],
+            1,
+            threads=2,
+            kind=kind,
+            address=np.copy(address),
+            lists=like(indices),
             names=like(names),
-        )  # fmt: skip
+        )
         write_over(8 * NODES)
         write_over(indices.nbytes)
         nodes, blocks, *_, local = sampler.sample(0, 0, np.arange(0, 200))

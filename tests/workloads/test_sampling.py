@@ -60,9 +60,17 @@ def star(degrees: list[int]) -> tuple[Ints, Ints]:
     data=st.data(),
 )
 def test_batches_are_those_of_the_plain_reference(
-    num_nodes: int, mean: float, graph_seed: int, fanout: list[int], seed: int, epoch: int, batch: int,
-    replace: bool, threads: int, data: st.DataObject,
-) -> None:  # fmt: skip
+    num_nodes: int,
+    mean: float,
+    graph_seed: int,
+    fanout: list[int],
+    seed: int,
+    epoch: int,
+    batch: int,
+    replace: bool,
+    threads: int,
+    data: st.DataObject,
+) -> None:
     indptr, indices = make_graph(num_nodes, graph_seed, mean)
     seeds = data.draw(st.lists(st.integers(0, num_nodes - 1), unique=True, max_size=20))
     sampler = NeighborSampler(indptr, indices, fanout, seed=seed, replace=replace, threads=threads)
@@ -236,11 +244,17 @@ def test_numbers_beyond_the_counter_are_refused(epoch: int, batch: int) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"fanout": []}, {"fanout": [-2]}, {"fanout": [1] * 63}, {"seed": -1}, {"seed": 1 << 64}, {"threads": 0},
-        {"indptr": GRAPH[0].astype(np.int32)}, {"indices": GRAPH[1].astype(np.float64)},
+        {"fanout": []},
+        {"fanout": [-2]},
+        {"fanout": [1] * 63},
+        {"seed": -1},
+        {"seed": 1 << 64},
+        {"threads": 0},
+        {"indptr": GRAPH[0].astype(np.int32)},
+        {"indices": GRAPH[1].astype(np.float64)},
         {"indptr": GRAPH[0].reshape(1, -1)},
     ],
-)  # fmt: skip
+)
 def test_impossible_samplers_are_refused(change: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"indptr": GRAPH[0], "indices": GRAPH[1], "fanout": [5], "seed": 0, **change}
     with pytest.raises(InputError):

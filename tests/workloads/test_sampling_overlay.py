@@ -85,9 +85,10 @@ def test_a_cache_of_another_graph_is_refused(fault: str) -> None:
     indptr, indices = GRAPH
     address, lists = cache_of(indptr, indices, np.arange(10))
     given = {
-        "length": (address[:-1], lists), "dtype": (address.astype(np.int32), lists),
+        "length": (address[:-1], lists),
+        "dtype": (address.astype(np.int32), lists),
         "lists": (address, lists.astype(np.int32)),
-    }[fault]  # fmt: skip
+    }[fault]
     with pytest.raises(InputError, match="neighbour cache"):
         NeighborSampler(indptr, indices, (5,), seed=0, cached=given)
 

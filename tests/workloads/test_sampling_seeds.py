@@ -90,10 +90,16 @@ def test_a_callers_change_of_a_batch_changes_no_other() -> None:
 @pytest.mark.parametrize(
     ("change", "epoch"),
     [
-        ({"batch_size": 0}, 0), ({"max_batches": -1}, 0), ({"rank": 2, "world": 2}, 0), ({"train": TRAIN[:0]}, 0),
-        ({"train": TRAIN[:3], "world": 4}, 0), ({"seed": -1}, 0), ({}, 1 << 16), ({}, -1),
+        ({"batch_size": 0}, 0),
+        ({"max_batches": -1}, 0),
+        ({"rank": 2, "world": 2}, 0),
+        ({"train": TRAIN[:0]}, 0),
+        ({"train": TRAIN[:3], "world": 4}, 0),
+        ({"seed": -1}, 0),
+        ({}, 1 << 16),
+        ({}, -1),
     ],
-)  # fmt: skip
+)
 def test_impossible_plans_are_refused(change: dict[str, object], epoch: int) -> None:
     arguments = {"train": TRAIN, "batch_size": 10, "seed": 0, **change}
     with pytest.raises(InputError):

@@ -49,9 +49,16 @@ def make(kind: str, indptr: Ints, indices: Ints, fanout: Any = (40, 30), **other
     data=st.data(),
 )
 def test_batches_are_those_of_the_plain_reference(
-    num_nodes: int, mean: float, graph_seed: int, fanout: list[int], seed: int, epoch: int, threads: int, kind: str,
+    num_nodes: int,
+    mean: float,
+    graph_seed: int,
+    fanout: list[int],
+    seed: int,
+    epoch: int,
+    threads: int,
+    kind: str,
     data: st.DataObject,
-) -> None:  # fmt: skip
+) -> None:
     graph = make_graph(num_nodes, graph_seed, mean)
     seeds = data.draw(st.lists(st.integers(0, num_nodes - 1), unique=True, max_size=20))
     names: dict[str, Any] = {"seed": seed, "epoch": epoch, "batch": 5}
@@ -93,9 +100,11 @@ def test_threads_dtypes_caches_and_numbering_do_not_change_a_batch(kind: str) ->
 @pytest.mark.parametrize("kind", ["layerwise", "shadow"])
 def test_every_part_of_the_name_changes_the_draws(kind: str) -> None:
     batches = [
-        make(kind, *GRAPH).sample(0, 0, SEEDS), make(kind, *GRAPH).sample(1, 0, SEEDS),
-        make(kind, *GRAPH).sample(0, 1, SEEDS), make(kind, *GRAPH, seed=5).sample(0, 0, SEEDS),
-    ]  # fmt: skip
+        make(kind, *GRAPH).sample(0, 0, SEEDS),
+        make(kind, *GRAPH).sample(1, 0, SEEDS),
+        make(kind, *GRAPH).sample(0, 1, SEEDS),
+        make(kind, *GRAPH, seed=5).sample(0, 0, SEEDS),
+    ]
     assert len({batch.nodes.tobytes() for batch in batches}) == 4
 
 
@@ -132,9 +141,9 @@ def test_one_node_is_drawn_with_the_probability_of_its_weight() -> None:
     assert weight[3] == pytest.approx(1 / 4 + 1 / 16 + 2 / 64)
     w = np.array([weight[node] for node in range(3, 9)])
     u = (np.arange(400_000) + 0.5) / 400_000
-    exact = np.array([
-        np.prod([1 - np.minimum(1, u * w[k] / w[j]) for k in range(6) if k != j], axis=0).mean() for j in range(6)
-    ])  # fmt: skip
+    exact = np.array(
+        [np.prod([1 - np.minimum(1, u * w[k] / w[j]) for k in range(6) if k != j], axis=0).mean() for j in range(6)]
+    )
     assert exact.sum() == pytest.approx(1, abs=1e-4)
     assert exact[0] > 5 * exact[4]  # so a uniform draw could not pass
     counts = drawn(1, 20_000).sum(0)

@@ -142,10 +142,7 @@ def sampled_shape(sizes: list[tuple[int, int, int]], seed: int = 0) -> SampledBa
     rng = np.random.default_rng(seed)
     blocks = [
         Block(
-            np.arange(dst + 1, dtype=np.int64) * degree,
-            rng.integers(0, src, dst * degree).astype(np.int32),
-            src,
-            dst,
+            np.arange(dst + 1, dtype=np.int64) * degree, rng.integers(0, src, dst * degree).astype(np.int32), src, dst
         )
         for src, dst, degree in sizes
     ]

@@ -67,9 +67,17 @@ def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
             text = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
             try:
                 reader = pd.read_csv(
-                    text, sep=separator, comment=comment, header=None, usecols=[0, 1], names=["u", "v"],
-                    dtype=np.int64, chunksize=EDGES_A_CHUNK, engine="c", compression=None,
-                )  # fmt: skip
+                    text,
+                    sep=separator,
+                    comment=comment,
+                    header=None,
+                    usecols=[0, 1],
+                    names=["u", "v"],
+                    dtype=np.int64,
+                    chunksize=EDGES_A_CHUNK,
+                    engine="c",
+                    compression=None,
+                )
                 for frame in reader:
                     part = np.ascontiguousarray(frame.to_numpy())
                     if part.shape[0] and int(part.min()) < 0:

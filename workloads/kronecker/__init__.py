@@ -9,15 +9,7 @@ from __future__ import annotations
 from workloads.kronecker.fractal import plan_fractal
 from workloads.kronecker.kronecker import plan_kronecker
 from workloads.kronecker.rmat import plan_rmat
-from workloads.kronecker.spec import (
-    BaseGraph,
-    GenerateSpec,
-    Kind,
-    Progress,
-    TopologyPlan,
-    TopologyResult,
-    TopologySink,
-)
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, TopologyResult, TopologySink
 
 __all__ = [
     "BaseGraph",

@@ -76,9 +76,15 @@ def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
         with np.load(workload.partition) as file:
             partition_of = file["partition_of"]
         return PartitionPlan(
-            workload.dataset.load("train"), partition_of, sampler.batch_size, seed=workload.seed, rank=workload.rank,
-            world=workload.world, shuffle=sampler.shuffle, max_batches=sampler.max_batches,
-        )  # fmt: skip
+            workload.dataset.load("train"),
+            partition_of,
+            sampler.batch_size,
+            seed=workload.seed,
+            rank=workload.rank,
+            world=workload.world,
+            shuffle=sampler.shuffle,
+            max_batches=sampler.max_batches,
+        )
     return SeedPlan(
         workload.dataset.load("train"),
         sampler.batch_size,

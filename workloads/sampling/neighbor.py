@@ -92,20 +92,22 @@ class NeighborSampler:
         self._names = names
         try:
             self._native = _native.NeighborSampler(
-                _contiguous(indptr), _contiguous(indices), list(self.fanout), seed, replace, threads,
-                address=address, lists=lists, names=None if names is None else _contiguous(names),
+                _contiguous(indptr),
+                _contiguous(indices),
+                list(self.fanout),
+                seed,
+                replace,
+                threads,
+                address=address,
+                lists=lists,
+                names=None if names is None else _contiguous(names),
                 kind=self.kind,
-            )  # fmt: skip
+            )
         except ValueError as error:
             raise InputError(str(error), "give each node its original id, from 0 to 2^48 - 1") from None
 
     def sample(
-        self,
-        epoch: int,
-        batch: int,
-        seeds: npt.NDArray[np.int64],
-        *,
-        local_seeds: npt.NDArray[np.int64] | None = None,
+        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
     ) -> SampledBatch:
         """Sample one mini-batch; any number of threads may call at once, and the GIL is free meanwhile.
 

@@ -82,12 +82,7 @@ class ShadowSampler(NeighborSampler):
         self._layers = layers
 
     def sample(
-        self,
-        epoch: int,
-        batch: int,
-        seeds: npt.NDArray[np.int64],
-        *,
-        local_seeds: npt.NDArray[np.int64] | None = None,
+        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
     ) -> SampledBatch:
         """Sample one mini-batch, as `NeighborSampler.sample`; its blocks are one and the same."""
         sampled = super().sample(epoch, batch, seeds, local_seeds=local_seeds)

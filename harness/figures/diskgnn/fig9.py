@@ -83,23 +83,9 @@ def draw(evidence: Evidence) -> Drawing:
     if rows.empty:
         raise NotDrawn("diskgnn has no measured epoch to compare with")
     canvas, panels = many_panels(2, sharey=True)
-    draw_bars(
-        rows,
-        title="Epoch",
-        ylabel="over diskgnn's (x)",
-        log=True,
-        numbers=".2g",
-        axes=panels[0],
-    )
+    draw_bars(rows, title="Epoch", ylabel="over diskgnn's (x)", log=True, numbers=".2g", axes=panels[0])
     whole = rows.assign(value=rows.get("amortised"), low=None, high=None)
-    draw_bars(
-        whole,
-        title="With amortised preprocessing",
-        ylabel="",
-        log=True,
-        numbers=".2g",
-        axes=panels[1],
-    )
+    draw_bars(whole, title="With amortised preprocessing", ylabel="", log=True, numbers=".2g", axes=panels[1])
     known = pd.concat([rows["value"], whole["value"]]).dropna().astype(float)
     panels[0].set_ylim(float(known.min()) / 2, float(known.max()) * 2)
     for axes in panels:

@@ -54,13 +54,7 @@ def draw(evidence: Evidence) -> Sheet:
                 **{header: known.get(measure) for measure, header in MEASURES.items()},
             }
         )
-    columns = {
-        "storage": "",
-        "IOPS (4 KiB)": ",.0f",
-        "bandwidth (GB/s)": ".2f",
-        "price ($/GB)": ".3f",
-        "source": "",
-    }
+    columns = {"storage": "", "IOPS (4 KiB)": ",.0f", "bandwidth (GB/s)": ".2f", "price ($/GB)": ".3f", "source": ""}
     return sheet(pd.DataFrame(rows), columns, text)
 
 

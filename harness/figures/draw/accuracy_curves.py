@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
-XLABELS = {
-    "epoch": "epoch",
-    "seconds": "training time (s)",
-    "end_to_end": "time, preprocessing included (s)",
-}
+XLABELS = {"epoch": "epoch", "seconds": "training time (s)", "end_to_end": "time, preprocessing included (s)"}
 
 
 def curves_of(points: Sequence[Point], name: Callable[[Point], str] = lambda point: point.system) -> pd.DataFrame:

@@ -96,14 +96,7 @@ def bars(
             table[name] = [of(point) for point in group.points]
         rows = table.rename(columns={"x": "group", "system": "series"})
         canvas, _ = draw_bars(
-            rows,
-            title=title,
-            ylabel=ylabel,
-            xlabel=axis.label,
-            log=log,
-            tick=axis.tick,
-            numbers=numbers,
-            looks=looks,
+            rows, title=title, ylabel=ylabel, xlabel=axis.label, log=log, tick=axis.tick, numbers=numbers, looks=looks
         )
         text = caption(group, extra="; ".join(part for part in (note(group), axis.missing(group)) if part))
         add_caption(canvas, text)

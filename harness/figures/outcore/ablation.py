@@ -41,13 +41,7 @@ def draw(evidence: Evidence) -> Drawing:
     if whole is None or whole.value is None or len(found) < 2:
         raise NotDrawn("outcore was not measured whole and with a part switched off, in one setting (outcore-ablation)")
     rows = pd.DataFrame([_row(name, found.get(name), float(whole.value)) for name in VARIANTS])
-    canvas, _ = draw_bars(
-        rows,
-        title="What each part is worth",
-        ylabel="epoch time (s)",
-        log=True,
-        numbers=".2f",
-    )
+    canvas, _ = draw_bars(rows, title="What each part is worth", ylabel="epoch time (s)", log=True, numbers=".2f")
     said = ", ".join(
         f"{row['group']} {row['times']:.2f}x"
         for row in rows.to_dict("records")

@@ -73,8 +73,7 @@ def coverage_studies(evidence: Evidence, fanouts: Sequence[Sequence[int]], score
     """
     wanted = [list(fanout) for fanout in fanouts]
     found = evidence.all_studies(
-        "access-coverage",
-        where=lambda params: params["fanout"] in wanted and set(scores) <= set(params["scores"]),
+        "access-coverage", where=lambda params: params["fanout"] in wanted and set(scores) <= set(params["scores"])
     )
     newest = max(found, key=lambda record: record.started_at).dataset
     if newest is None:

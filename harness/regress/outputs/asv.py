@@ -17,9 +17,20 @@ from workloads.errors import InputError
 
 ENVIRONMENT = "existing-outcore"
 _COLUMNS = [
-    "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
-    "stats_q_75", "stats_number", "stats_repeat", "samples", "profile",
-]  # fmt: skip
+    "result",
+    "params",
+    "version",
+    "started_at",
+    "duration",
+    "stats_ci_99_a",
+    "stats_ci_99_b",
+    "stats_q_25",
+    "stats_q_75",
+    "stats_number",
+    "stats_repeat",
+    "samples",
+    "profile",
+]
 
 
 def files(found: Comparison) -> dict[str, str]:
@@ -37,17 +48,30 @@ def files(found: Comparison) -> dict[str, str]:
     made = {
         "benchmarks.json": {**benchmarks, "version": 2},
         f"{machine}/machine.json": {
-            "arch": "", "cpu": "", "machine": machine, "num_cpu": "", "os": "", "ram": "", "version": 1,
+            "arch": "",
+            "cpu": "",
+            "machine": machine,
+            "num_cpu": "",
+            "os": "",
+            "ram": "",
+            "version": 1,
         },
-    }  # fmt: skip
+    }
     for side in ("base", "head"):
         commit = commits[side]
         made[f"{machine}/{commit[:8]}-{ENVIRONMENT}.json"] = {
-            "commit_hash": commit, "env_name": ENVIRONMENT, "date": int(found.details["dates"][side]) * 1000,
+            "commit_hash": commit,
+            "env_name": ENVIRONMENT,
+            "date": int(found.details["dates"][side]) * 1000,
             "params": {"machine": machine, "python": "", "arch": "", "cpu": "", "num_cpu": "", "os": "", "ram": ""},
-            "python": "", "requirements": {}, "env_vars": {}, "result_columns": _COLUMNS,
-            "results": {_name(metric): _result(metric, side) for metric in numbers}, "durations": {}, "version": 2,
-        }  # fmt: skip
+            "python": "",
+            "requirements": {},
+            "env_vars": {},
+            "result_columns": _COLUMNS,
+            "results": {_name(metric): _result(metric, side) for metric in numbers},
+            "durations": {},
+            "version": 2,
+        }
     return {name: json.dumps(content, indent=1, allow_nan=False) + "\n" for name, content in made.items()}
 
 
@@ -62,9 +86,15 @@ def _name(metric: MetricResult) -> str:
 
 def _benchmark(metric: MetricResult) -> dict[str, Any]:
     return {
-        "code": metric.metric, "name": _name(metric), "param_names": [], "params": [], "timeout": 0.0, "type": "track",
-        "unit": metric.unit or "count", "version": "1",
-    }  # fmt: skip
+        "code": metric.metric,
+        "name": _name(metric),
+        "param_names": [],
+        "params": [],
+        "timeout": 0.0,
+        "type": "track",
+        "unit": metric.unit or "count",
+        "version": "1",
+    }
 
 
 def _result(metric: MetricResult, side: str) -> list[Any]:

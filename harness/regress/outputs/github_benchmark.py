@@ -16,9 +16,11 @@ def render(found: Comparison) -> str:
         if isinstance(metric.head, str | None) or (metric.kind == "exact" and metric.name not in COSTS):
             continue
         entry: dict[str, str | float] = {
-            "name": metric.metric, "unit": metric.unit or "count", "value": metric.head,
+            "name": metric.metric,
+            "unit": metric.unit or "count",
+            "value": metric.head,
             "extra": f"{metric.decision}, {change(metric)} against {found.base}",
-        }  # fmt: skip
+        }
         if metric.interval is not None and metric.ratio:
             reach = max(metric.interval[1] - metric.ratio, metric.ratio - metric.interval[0]) / metric.ratio
             entry["range"] = f"± {100 * reach:.1f} % ({metric.interval_kind} of the ratio)"

@@ -16,11 +16,14 @@ def render(found: Comparison) -> str:
     """One suite."""
     gated = [metric for metric in found.metrics if metric.gates]
     suite = ET.Element(
-        "testsuite", name="outcore regress", tests=str(len(found.metrics)), errors="0",
+        "testsuite",
+        name="outcore regress",
+        tests=str(len(found.metrics)),
+        errors="0",
         failures=str(sum(metric.decision == "regressed" for metric in gated)),
         skipped=str(sum(_is_skipped(metric) for metric in found.metrics)),
         time=f"{float(found.details.get('seconds', 0.0)):.3f}",
-    )  # fmt: skip
+    )
     properties = ET.SubElement(suite, "properties")
     for name, text in (("base", found.base), ("head", found.head), ("decision", found.decision)):
         ET.SubElement(properties, "property", name=name, value=_clean(text))

@@ -47,9 +47,13 @@ def _side(found: Comparison, side: str) -> str:
 
 def _row(metric: MetricResult) -> str:
     cells = [
-        metric.metric, value(metric, metric.base), value(metric, metric.head), change(metric),
-        f"{MARK[metric.decision]} {metric.decision}", why(metric),
-    ]  # fmt: skip
+        metric.metric,
+        value(metric, metric.base),
+        value(metric, metric.head),
+        change(metric),
+        f"{MARK[metric.decision]} {metric.decision}",
+        why(metric),
+    ]
     return _joined(cells)
 
 

@@ -24,10 +24,14 @@ def print_comparison(found: Comparison, out: Console) -> None:
     shown = worth_showing(found.metrics)
     for metric in by_decision(shown):
         table.add_row(
-            cell(metric.metric), cell(value(metric, metric.base)), cell(value(metric, metric.head)),
-            cell(change(metric)), f"{MARK[metric.decision]} {metric.decision}", cell(why(metric)),
+            cell(metric.metric),
+            cell(value(metric, metric.base)),
+            cell(value(metric, metric.head)),
+            cell(change(metric)),
+            f"{MARK[metric.decision]} {metric.decision}",
+            cell(why(metric)),
             style=_STYLE[metric.decision] if metric.gates else "dim",
-        )  # fmt: skip
+        )
     out.print(table)
     hidden = len(found.metrics) - len(shown)
     lines = [f"{hidden} exact facts and statuses are the same"] if hidden else []
@@ -44,9 +48,12 @@ def print_trend(series: Sequence[Series], notes: Sequence[str], out: Console) ->
     for entry in series:
         for step in entry.steps:
             table.add_row(
-                cell(f"{entry.cell} / {entry.name}"), step.commits, f"{step.before_value:,.4g}", f"{step.value:,.4g}",
+                cell(f"{entry.cell} / {entry.name}"),
+                step.commits,
+                f"{step.before_value:,.4g}",
+                f"{step.value:,.4g}",
                 percent(step.ratio),
-            )  # fmt: skip
+            )
     if table.row_count:
         out.print(table)
     quiet = sum(not entry.steps for entry in series)

@@ -91,9 +91,13 @@ class Cheating(System):
     """Samples, reads every row directly, trains: no cache, no thread."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
-        name="cheating", paper="–", summary="a system for tests", devices=("cpu", "emulated"), faithful=True,
+        name="cheating",
+        paper="–",
+        summary="a system for tests",
+        devices=("cpu", "emulated"),
+        faithful=True,
         options=CheatingOptions,
-    )  # fmt: skip
+    )
     options: CheatingOptions
 
     def plan(self) -> Plan:
@@ -104,8 +108,11 @@ class Cheating(System):
         dataset = self.workload.dataset
         self.bounds = largest_batch(self.workload, epochs=self.runtime.epochs)
         rows = self.bounds.max_nodes * dataset.dim * dataset.feature_dtype.itemsize
-        items = (PlanItem("rows of a mini-batch", 2 * rows), PlanItem("reader", 4 << 20),
-                 PlanItem("graph", 16 * dataset.num_nodes + 4 * self.bounds.max_nbytes))  # fmt: skip
+        items = (
+            PlanItem("rows of a mini-batch", 2 * rows),
+            PlanItem("reader", 4 << 20),
+            PlanItem("graph", 16 * dataset.num_nodes + 4 * self.bounds.max_nbytes),
+        )
         return Plan(items).require(self.info.name, self.budget)
 
     def prepare(self) -> None:
@@ -115,9 +122,12 @@ class Cheating(System):
         self.seed_plan = make_seed_plan(self.workload)
         self.row_bytes = dataset.dim * dataset.feature_dtype.itemsize
         self.reader = RowReader(
-            dataset.file("features"), data_offset=dataset.data_offset("features"), num_rows=dataset.num_nodes,
-            row_bytes=self.row_bytes, depth=64,
-        )  # fmt: skip
+            dataset.file("features"),
+            data_offset=dataset.data_offset("features"),
+            num_rows=dataset.num_nodes,
+            row_bytes=self.row_bytes,
+            depth=64,
+        )
         self._counters = Counters()
         self.act.prepare()
 

@@ -41,14 +41,28 @@ pytestmark = [
 # Memory could hold a third of what an epoch touches; whatever the rules leave to a system is counted in.
 NODES, DIM = 100_000, 1024
 SETTINGS: dict[str, Any] = {
-    "dataset": "table", "fanout": [4, 4], "batch_size": 75, "max_batches": 50, "epochs": 2, "warmup": 1, "hidden": 16,
-    "device": "emulated:null", "device_memory": "10MiB", "timeout": 90.0, "memory": "+56MiB",
-}  # fmt: skip
+    "dataset": "table",
+    "fanout": [4, 4],
+    "batch_size": 75,
+    "max_batches": 50,
+    "epochs": 2,
+    "warmup": 1,
+    "hidden": 16,
+    "device": "emulated:null",
+    "device_memory": "10MiB",
+    "timeout": 90.0,
+    "memory": "+56MiB",
+}
 # What may be said of an honest run beside these tests: the checkout is being worked on, the machine is busy.
 OF_THE_MACHINE = {
-    "code_is_committed", "clock_is_close_to_the_gates", "device_profile_was_quiet", "disk_was_not_shared",
-    "disk_was_quiet", "no_cache_below_the_kernel", "processors_were_quiet",
-}  # fmt: skip
+    "code_is_committed",
+    "clock_is_close_to_the_gates",
+    "device_profile_was_quiet",
+    "disk_was_not_shared",
+    "disk_was_quiet",
+    "no_cache_below_the_kernel",
+    "processors_were_quiet",
+}
 
 
 @pytest.fixture(scope="module")

@@ -237,11 +237,22 @@ def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path)
     # The tests' own interpreter may lie in root's home; the host's of the same version reads the same packages.
     python = f"/usr/bin/python3.{sys.version_info.minor}"
     done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", f"--groups={group}",
-         python if Path(python).exists() else sys.executable, "-c", code, str(theirs)],
-        capture_output=True, text=True, cwd=REPOSITORY, check=False,
+        [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            f"--groups={group}",
+            python if Path(python).exists() else sys.executable,
+            "-c",
+            code,
+            str(theirs),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
         env={"PYTHONPATH": f"{REPOSITORY}:{sysconfig.get_path('purelib')}", "DOCKER_HOST": f"unix://{socket}"},
-    )  # fmt: skip
+    )
     if "Permission denied" in done.stderr and "docker" not in done.stderr.lower():
         pytest.skip("the checkout cannot be read by another user")
     assert done.returncode == 0, done.stderr

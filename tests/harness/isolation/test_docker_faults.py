@@ -47,9 +47,12 @@ def test_without_an_engine_the_fix_names_the_package(monkeypatch: pytest.MonkeyP
         select("docker")
     done = subprocess.run(
         command("run", "in-memory", "--dataset", "x", "--isolation", "docker", "--data-root", str(tmp_path)),
-        capture_output=True, text=True, cwd=tmp_path, check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OUTCORE_RESULTS": str(tmp_path / "results")},
-    )  # fmt: skip
+    )
     assert done.returncode == 3 and "docker.io" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -79,9 +82,12 @@ def test_a_user_without_the_group_is_told_to_join_it() -> None:
     engine = {"DOCKER_HOST": os.environ["DOCKER_HOST"]} if "DOCKER_HOST" in os.environ else {}
     done = subprocess.run(
         ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable, "-c", code],
-        capture_output=True, text=True, cwd=REPOSITORY, check=False,
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
         env={"PYTHONPATH": ":".join(sys.path), **engine},
-    )  # fmt: skip
+    )
     if "Permission denied" in done.stderr:
         pytest.skip("the checkout cannot be read by another user")
     assert "may not talk to the Docker Engine" in done.stdout and "usermod -aG docker" in done.stdout, done.stderr
@@ -161,10 +167,20 @@ def _engine(folder: Path, data: Path) -> Iterator[Any]:
     """A second engine with its data in `data`."""
     listens = f"unix://{folder}/docker.sock"
     command_ = [
-        shutil.which("dockerd") or "/usr/sbin/dockerd", "--data-root", str(data), "--exec-root", str(folder / "exec"),
-        "--pidfile", str(folder / "docker.pid"), "--host", listens, "--iptables=false", "--ip6tables=false",
-        "--bridge=none", "--storage-driver=vfs",
-    ]  # fmt: skip
+        shutil.which("dockerd") or "/usr/sbin/dockerd",
+        "--data-root",
+        str(data),
+        "--exec-root",
+        str(folder / "exec"),
+        "--pidfile",
+        str(folder / "docker.pid"),
+        "--host",
+        listens,
+        "--iptables=false",
+        "--ip6tables=false",
+        "--bridge=none",
+        "--storage-driver=vfs",
+    ]
     with (folder / "log").open("wb") as log:
         engine = subprocess.Popen(command_, stdout=log, stderr=log)
     try:

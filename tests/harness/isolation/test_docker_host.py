@@ -72,9 +72,7 @@ def test_only_v1_is_told_of_disks_without_a_limit(tmp_path: Path) -> None:
         "device_write_bps": [{"Path": vda, "Rate": 5}],
     }
     counted = throttles(limits, count=True, **where)["device_read_iops"]
-    assert sorted(counted, key=lambda one: str(one["Path"])) == [
-        {"Path": nvme, "Rate": 0}, {"Path": vda, "Rate": 100},
-    ]  # fmt: skip
+    assert sorted(counted, key=lambda one: str(one["Path"])) == [{"Path": nvme, "Rate": 0}, {"Path": vda, "Rate": 100}]
     assert throttles((), count=False, **where) == {}
 
 

@@ -27,9 +27,17 @@ from workloads.dataset import Dataset
 
 pytestmark = needs_docker
 SMALL: dict[str, Any] = {
-    "dataset": "tiny", "fanout": [5, 5], "batch_size": 100, "max_batches": 6, "epochs": 2, "warmup": 1, "hidden": 16,
-    "memory": "+64MiB", "timeout": 100.0, "verify": True,
-}  # fmt: skip
+    "dataset": "tiny",
+    "fanout": [5, 5],
+    "batch_size": 100,
+    "max_batches": 6,
+    "epochs": 2,
+    "warmup": 1,
+    "hidden": 16,
+    "memory": "+64MiB",
+    "timeout": 100.0,
+    "verify": True,
+}
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,12 @@ def git(folder: Path, *arguments: str, date: str = "") -> str:
 
     when = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else {}
     done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True,
+        ["git", "-C", str(folder), *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
         env={**os.environ, **_WHO, **when},
-    )  # fmt: skip
+    )
     return done.stdout.strip()
 
 

@@ -38,19 +38,31 @@ def made(
     counters = {"rows": 900, "misses": 400, "io_requests": requests, "bytes_read": 1 << 20, "bytes_useful": 1 << 19}
     epochs = [
         EpochRecord(
-            epoch=k, warmup=k == 0, seconds=value, batches=24, digest=digest,
+            epoch=k,
+            warmup=k == 0,
+            seconds=value,
+            batches=24,
+            digest=digest,
             stages_s={"sample": 0.2, "extract": value - 0.3, "train": 0.1, "wait": value},
-            device_bytes=1 << 20, device_requests=5000,
+            device_bytes=1 << 20,
+            device_requests=5000,
             counters={key: count for key, count in counters.items() if key not in drop},
         )
         for k, value in enumerate([max(seconds), *seconds])
-    ]  # fmt: skip
+    ]
     environment = {**(host or HOST), "code": {"commit": commit or None, "dirty": False}}
     return Record(
-        run_id=f"20260101-{number:06d}-000-{system}-r0", config_hash=resolved.config_hash, system=system, status=status,
-        reason=reason, config=resolved, epochs=epochs if status == "ok" else [], environment=environment,
-        memory=Memory(demand_peak_bytes=peak), preprocess=Preprocess(seconds=prepare_s),
-    )  # fmt: skip
+        run_id=f"20260101-{number:06d}-000-{system}-r0",
+        config_hash=resolved.config_hash,
+        system=system,
+        status=status,
+        reason=reason,
+        config=resolved,
+        epochs=epochs if status == "ok" else [],
+        environment=environment,
+        memory=Memory(demand_peak_bytes=peak),
+        preprocess=Preprocess(seconds=prepare_s),
+    )
 
 
 def session(count: int, *, epoch: float = 1.0, noise: float = 0.004, seed: int = 0, **more: Any) -> list[Record]:

@@ -56,10 +56,30 @@ def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache:
     profile.write_text(PROFILE)
     with pytest.raises(SystemExit) as left:
         main(
-            ["regress", "check", "--base", "HEAD~1", "--repository", str(clone), "--cache", str(cache), "--pairs", "2",
-             "--gate", "exact", "--profile", str(profile), "--data-root", str(tmp_path / "data"), "--json",
-             "--work", str(tmp_path / "work"), "-o", f"junit={tmp_path / 'out.xml'}"]
-        )  # fmt: skip
+            [
+                "regress",
+                "check",
+                "--base",
+                "HEAD~1",
+                "--repository",
+                str(clone),
+                "--cache",
+                str(cache),
+                "--pairs",
+                "2",
+                "--gate",
+                "exact",
+                "--profile",
+                str(profile),
+                "--data-root",
+                str(tmp_path / "data"),
+                "--json",
+                "--work",
+                str(tmp_path / "work"),
+                "-o",
+                f"junit={tmp_path / 'out.xml'}",
+            ]
+        )
     found = json.loads(capsys.readouterr().out)
     assert (left.value.code or 0, found["decision"]) == (0, "same"), [
         *(metric["note"] for metric in found["metrics"]),

@@ -42,9 +42,19 @@ def test_a_dirty_tree_is_refused_with_its_file_named(tmp_path: Path, capsys):
     folder = repository(tmp_path / "r")
     (folder / "a.txt").write_text("changed\n")
     code, out, err = _run(
-        capsys, "regress", "check", "--base", "HEAD", "--repository", folder, "--data-root", tmp_path / "d",
-        "--results-root", tmp_path / "res", "--json",
-    )  # fmt: skip
+        capsys,
+        "regress",
+        "check",
+        "--base",
+        "HEAD",
+        "--repository",
+        folder,
+        "--data-root",
+        tmp_path / "d",
+        "--results-root",
+        tmp_path / "res",
+        "--json",
+    )
     assert code == 2
     assert "a.txt" in json.loads(out)["error"]["message"]
     assert "commit" in err and "Traceback" not in err
@@ -73,7 +83,7 @@ def test_a_commit_that_does_not_compile_is_exit_3_with_the_compilers_word_and_th
     folder = repository(
         tmp_path / "r",
         {"requirements.lock": lock, "CMakeLists.txt": 'cmake_minimum_required(VERSION 3.20)\nmessage(FATAL_ERROR "x")'},
-    )  # fmt: skip
+    )
     found = Repository(folder)
     with pytest.raises(BuildError, match=r"base .* cannot be built: its native modules cannot be configured") as error:
         build(found, found.commit("HEAD"), tmp_path / "cache", "base")
@@ -93,9 +103,20 @@ def test_a_base_that_cannot_be_built_is_exit_3_of_the_command(tmp_path: Path, ca
         "datasets: {kron: {kind: kronecker, nodes: 2k, edges: 8k, dim: 4}}\n"
     )
     code, _, err = _run(
-        capsys, "regress", "check", "--base", "HEAD", "--repository", folder, "--data-root", tmp_path / "d",
-        "--results-root", tmp_path / "res", "--profile", profile,
-    )  # fmt: skip
+        capsys,
+        "regress",
+        "check",
+        "--base",
+        "HEAD",
+        "--repository",
+        folder,
+        "--data-root",
+        tmp_path / "d",
+        "--results-root",
+        tmp_path / "res",
+        "--profile",
+        profile,
+    )
     assert code == 3
     assert "base" in err and "cannot be built: it has no requirements.lock" in err and "Traceback" not in err
 

@@ -135,9 +135,10 @@ def test_a_session_between_entries_that_differ_is_not_called_a_regression(tmp_pa
     rng = np.random.default_rng(3)
     for number, hash_ in enumerate(_commits(tmp_path, 12)):
         record(
-            session(3, seed=number + 1, commit=hash_, epoch=float(np.exp(rng.normal(0, 0.05)))), store,
+            session(3, seed=number + 1, commit=hash_, epoch=float(np.exp(rng.normal(0, 0.05)))),
+            store,
             Repository(tmp_path / "r"),
-        )  # fmt: skip
+        )
     history = load(store, Repository(tmp_path / "r"))
     found = compare_history(_save(tmp_path / "a", session(6, seed=90, epoch=1.05)), history)
     assert next(metric for metric in found.metrics if metric.name == "epoch").decision == "undecided"

@@ -39,9 +39,11 @@ def test_a_change_below_the_least_effect_is_no_regression():
     )
     assert _metric(found, "epoch").decision == "same"
     strict = compare(
-        cells(session(12, noise=0.001, seed=1)), cells(session(12, epoch=1.02, noise=0.001, seed=2)),
-        Rules(min_effect=0.01), paired=True,
-    )  # fmt: skip
+        cells(session(12, noise=0.001, seed=1)),
+        cells(session(12, epoch=1.02, noise=0.001, seed=2)),
+        Rules(min_effect=0.01),
+        paired=True,
+    )
     assert _metric(strict, "epoch").decision == "regressed"
 
 
@@ -194,9 +196,7 @@ def test_a_a_comparisons_are_almost_never_called_regressed(systems):
     for trial in range(60 // systems):
         sides = []
         for side in (1, 2):
-            runs = [
-                session(6, noise=0.03, seed=1000 * trial + 100 * side + k, hidden=16 + k) for k in range(systems)
-            ]  # fmt: skip
+            runs = [session(6, noise=0.03, seed=1000 * trial + 100 * side + k, hidden=16 + k) for k in range(systems)]
             sides.append(cells(*runs))
         false += compare(*sides, paired=True).decision == "regressed"
     assert false <= 1

@@ -16,10 +16,14 @@ from workloads.errors import InputError
 
 COMMITS = {"base": "a" * 40, "head": "b" * 40}
 DETAILS = {
-    "commits": COMMITS, "seconds": 12.0, "pairs": [10, 10], "host": "0123456789ab", "dates": {"base": 1, "head": 2},
+    "commits": COMMITS,
+    "seconds": 12.0,
+    "pairs": [10, 10],
+    "host": "0123456789ab",
+    "dates": {"base": 1, "head": 2},
     "rules": {"min_effect": 0.03, "alpha": 0.02, "seed": 0, "gate_times": True},
     "links": {"head": "https://github.com/o/r/commit/" + "b" * 40},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -27,9 +31,10 @@ def found() -> Comparison:
     """diskgnn slower and with more requests, ginex the same, gnndrive failing."""
     base = cells(session(10, seed=1), session(10, seed=3, system="ginex"), [made("gnndrive")])
     head = cells(
-        session(10, epoch=1.1, seed=2, requests=5001), session(10, seed=4, system="ginex"),
+        session(10, epoch=1.1, seed=2, requests=5001),
+        session(10, seed=4, system="ginex"),
         [made("gnndrive", status="failed", reason="a | b <script> @everyone `x`")],
-    )  # fmt: skip
+    )
     compared = compare(base, head, paired=True)
     return replace(compared, base="aaaaaaa first", head="bbbbbbb second | <b>", notes=["a note"], details=DETAILS)
 

@@ -27,9 +27,11 @@ def _blocks(root: Path, noise: float, *, false_effect: float = 0.0, count: int =
             for level in ("0", "0b", *(f"{level:g}" for level in gate_proof.LEVELS[1:])):
                 slowed = false_effect if level == "0b" else gate_proof._level(level)
                 run = RunSample(
-                    "", "ok", exact={"digest": ["d", "d"], "rows": [9, 9], "io_requests": [70, 70]},
+                    "",
+                    "ok",
+                    exact={"digest": ["d", "d"], "rows": [9, 9], "io_requests": [70, 70]},
                     noisy={"epoch": float((1 + slowed) * np.exp(rng.normal(0, noise)))},
-                )  # fmt: skip
+                )
                 runs.append({"system": "diskgnn", "level": level, "run": asdict(run)})
             out.write(json.dumps({"block": 0, "seconds": 25.0, "runs": runs}) + "\n")
     return root

@@ -151,9 +151,11 @@ def test_compare_takes_profiles_of_other_hosts_and_runs_of_other_roots(
     assert [drive["name"] for drive in found["drives"]] == ["theirs", "aws-gp3/16"]
     assert found["drives"][1]["price_per_tb"] == pytest.approx(80.0)
     assert {(e["device"], e["system"], e["predicted"]) for e in found["epochs"]} == {
-        ("theirs", "ginex", True), ("theirs", "diskgnn", True),
-        ("aws-gp3/16", "ginex", False), ("aws-gp3/16", "diskgnn", False),
-    }  # fmt: skip
+        ("theirs", "ginex", True),
+        ("theirs", "diskgnn", True),
+        ("aws-gp3/16", "ginex", False),
+        ("aws-gp3/16", "diskgnn", False),
+    }
 
 
 def test_prices_come_as_yaml_or_csv_by_the_gb_or_by_the_drive(tmp_path: Path) -> None:

@@ -88,8 +88,12 @@ def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: st
         pytest.skip("no system Python for another user to run")
     done = subprocess.run(
         outcore(slow, "--no-check", "--path", str(disk), "--user", "nobody", "-q", "--", *reader),
-        capture_output=True, text=True, timeout=60, check=False, cwd="/",
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd="/",
+    )
     assert done.returncode == 0, done.stderr
     seconds, uid, gid = done.stdout.split()[:3]
     assert (int(uid), int(gid)) == (NOBODY, NOBODY)
@@ -112,8 +116,12 @@ def test_streams_and_exit_status_are_the_commands_own(disk: Path, slow: str) -> 
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello", "oops\n")
     found = subprocess.run(
         [*outcore(slow, "--no-check", "--path", str(disk), "--user", "nobody", "-q", "--"), "id", "-u"],
-        capture_output=True, text=True, timeout=60, check=False, cwd="/",
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd="/",
+    )
     assert found.stdout.split() == [str(NOBODY)], found.stderr
     assert run("sh", "-c", "kill -TERM $$").returncode == 128 + signal.SIGTERM
     missing = run("no-such-program")
@@ -156,8 +164,11 @@ def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slo
         assert all(check.error < 0.08 for check in checks), checks
         checks = verify(limiting(), limits, disk, seconds=3.0)
     assert {check.name for check in checks} == {
-        "randread_4k_iops", "randread_512_iops", "seqread_bytes_per_s", "buffered_reads_per_s"
-    }  # fmt: skip
+        "randread_4k_iops",
+        "randread_512_iops",
+        "seqread_bytes_per_s",
+        "buffered_reads_per_s",
+    }
     # Short windows on a machine that may be busy; benchmarks/ssd_emulation.py holds them to 3 %.
     assert all(abs(check.error) < 0.08 for check in checks), checks
 

@@ -38,13 +38,24 @@ class Host:
 
 
 NVME = {
-    "queue/logical_block_size": "512", "queue/physical_block_size": "4096", "queue/scheduler": "[none] mq-deadline",
-    "queue/read_ahead_kb": "128", "queue/rotational": "0", "queue/max_sectors_kb": "1280", "queue/nr_requests": "1023",
-    "queue/write_cache": "write through", "queue/discard_max_bytes": "2199023255040", "mq/0/cpu_list": "0",
-    "mq/1/cpu_list": "1", "device/model": "SAMSUNG MZWLL1T6HAJQ", "device/firmware_rev": "GPNA9B3Q",
-    "device/serial": "S3HDNX0K100001", "device/transport": "pcie",
-    "device/device/current_link_speed": "8.0 GT/s PCIe", "device/device/current_link_width": "8",
-}  # fmt: skip
+    "queue/logical_block_size": "512",
+    "queue/physical_block_size": "4096",
+    "queue/scheduler": "[none] mq-deadline",
+    "queue/read_ahead_kb": "128",
+    "queue/rotational": "0",
+    "queue/max_sectors_kb": "1280",
+    "queue/nr_requests": "1023",
+    "queue/write_cache": "write through",
+    "queue/discard_max_bytes": "2199023255040",
+    "mq/0/cpu_list": "0",
+    "mq/1/cpu_list": "1",
+    "device/model": "SAMSUNG MZWLL1T6HAJQ",
+    "device/firmware_rev": "GPNA9B3Q",
+    "device/serial": "S3HDNX0K100001",
+    "device/transport": "pcie",
+    "device/device/current_link_speed": "8.0 GT/s PCIe",
+    "device/device/current_link_width": "8",
+}
 
 
 @pytest.fixture
@@ -60,9 +71,12 @@ def test_an_nvme_drive_has_its_model_firmware_link_and_queues(host: Host) -> Non
     assert who.capacity_bytes == 2_000_000_000 * 512
     assert (who.scheduler, who.read_ahead_kib, who.file_system) == ("none", 128, "ext4")
     assert who.queue == {
-        "nr_requests": "1023", "max_request_kib": "1280", "write_cache": "write through", "discard": "yes",
+        "nr_requests": "1023",
+        "max_request_kib": "1280",
+        "write_cache": "write through",
+        "discard": "yes",
         "hardware_queues": "2",
-    }  # fmt: skip
+    }
     assert "S3HDNX0K100001" not in who.model_dump_json()
 
 
@@ -75,9 +89,10 @@ def test_the_serial_number_is_there_only_if_asked_for(host: Host) -> None:
 
 def test_a_sata_drive_tells_the_speed_of_its_link(host: Host) -> None:
     host.disk(
-        "pci0000:00/0000:00:17.0/ata3/host2/target2:0:0/2:0:0:0/block/sda", "8:0",
+        "pci0000:00/0000:00:17.0/ata3/host2/target2:0:0/2:0:0:0/block/sda",
+        "8:0",
         {"device/model": "SAMSUNG MZ7LH960", "device/rev": "904Q", "device/vendor": "ATA", "device/queue_depth": "32"},
-    )  # fmt: skip
+    )
     port = host.sys / "class/ata_link/link3"
     port.mkdir(parents=True)
     (port / "sata_spd").write_text("6.0 Gbps\n")
@@ -94,15 +109,19 @@ def test_a_crypted_volume_over_an_array_of_partitions_leads_to_every_disk(host: 
     for index, name in enumerate(("sda", "sdb")):
         disks.append(host.disk(f"pci/host{index}/{name}", f"8:{16 * index}", {"device/model": f"DISK {name}"}))
         host.disk(f"pci/host{index}/{name}/{name}1", f"8:{16 * index + 1}", {"partition": "1"})
-    for upper, lowers in (
-        (crypt, [volume]), (volume, [array]), (array, [disks[0] / "sda1", disks[1] / "sdb1"]),
-    ):  # fmt: skip
+    for upper, lowers in ((crypt, [volume]), (volume, [array]), (array, [disks[0] / "sda1", disks[1] / "sdb1"])):
         (upper / "slaves").mkdir()
         for lower in lowers:
             (upper / "slaves" / lower.name).symlink_to(lower)
     assert layers("253:1", host.sys) == [
-        "dm-1 (CRYPT)", "dm-0 (LVM)", "md0 (raid0)", "sda1 (partition)", "sda (disk)", "sdb1 (partition)", "sdb (disk)",
-    ]  # fmt: skip
+        "dm-1 (CRYPT)",
+        "dm-0 (LVM)",
+        "md0 (raid0)",
+        "sda1 (partition)",
+        "sda (disk)",
+        "sdb1 (partition)",
+        "sdb (disk)",
+    ]
     who = identify(host.mounted("253:1"), sys=host.sys, proc=host.proc)
     assert (who.name, who.disks, who.model) == ("sda", 2, "DISK sda")
     assert "secret" not in who.model_dump_json()
@@ -128,9 +147,15 @@ def test_mount_options_that_name_users_or_hosts_are_left_out(host: Host) -> None
 
 
 SMART_LOG = {
-    "critical_warning": 0, "temperature": 311, "avail_spare": 100, "percent_used": 3, "data_units_read": 2000,
-    "data_units_written": 1000, "power_on_hours": 4321, "media_errors": 0,
-}  # fmt: skip
+    "critical_warning": 0,
+    "temperature": 311,
+    "avail_spare": 100,
+    "percent_used": 3,
+    "data_units_read": 2000,
+    "data_units_written": 1000,
+    "power_on_hours": 4321,
+    "media_errors": 0,
+}
 
 
 def test_nvme_health_is_read_in_bytes_and_degrees() -> None:
@@ -143,16 +168,23 @@ def test_nvme_health_is_read_in_bytes_and_degrees() -> None:
 
 def test_sata_health_is_read_without_the_serial_number() -> None:
     report = {
-        "serial_number": "S45NNA0M1", "logical_block_size": 512, "smart_status": {"passed": True},
-        "temperature": {"current": 31}, "power_on_time": {"hours": 99},
-        "ata_smart_attributes": {"table": [
-            {"id": 241, "value": 99, "raw": {"value": 1000}}, {"id": 231, "value": 97, "raw": {"value": 0}},
-        ]},
-    }  # fmt: skip
+        "serial_number": "S45NNA0M1",
+        "logical_block_size": 512,
+        "smart_status": {"passed": True},
+        "temperature": {"current": 31},
+        "power_on_time": {"hours": 99},
+        "ata_smart_attributes": {
+            "table": [{"id": 241, "value": 99, "raw": {"value": 1000}}, {"id": 231, "value": 97, "raw": {"value": 0}}]
+        },
+    }
     found = parse_smartctl(json.dumps(report))
     assert found == {
-        "passed": True, "temperature_c": 31, "power_on_hours": 99, "data_written_bytes": 512_000, "percentage_used": 3,
-    }  # fmt: skip
+        "passed": True,
+        "temperature_c": 31,
+        "power_on_hours": 99,
+        "data_written_bytes": 512_000,
+        "percentage_used": 3,
+    }
 
 
 def test_without_a_tool_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,17 @@ class Stopped:
         self.folder, self.results = folder / "drive", folder / "results"
         self.folder.mkdir()
         self.command = [
-            sys.executable, "-c", "from harness.cli import main; main()", "ssd", "profile", str(self.folder), *SHORT,
-            "--results-root", str(self.results), "--json",
-        ]  # fmt: skip
+            sys.executable,
+            "-c",
+            "from harness.cli import main; main()",
+            "ssd",
+            "profile",
+            str(self.folder),
+            *SHORT,
+            "--results-root",
+            str(self.results),
+            "--json",
+        ]
         part = self.results / "ssd" / "mine.part"
         child = subprocess.Popen(self.command, start_new_session=True, stdout=subprocess.DEVNULL)
         self.first: dict[str, Any] = {}

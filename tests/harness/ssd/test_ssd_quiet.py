@@ -34,9 +34,14 @@ pytestmark = pytest.mark.alone
 needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
 SHARES = st.one_of(st.none(), st.floats(0, 1))
 POINTS = st.builds(
-    DiskPoint, st.just(4096), st.sampled_from([1, 32, 256]), st.floats(1, 1e6), st.just(0.0),
-    others_disk=SHARES, others_cpu=SHARES,
-)  # fmt: skip
+    DiskPoint,
+    st.just(4096),
+    st.sampled_from([1, 32, 256]),
+    st.floats(1, 1e6),
+    st.just(0.0),
+    others_disk=SHARES,
+    others_cpu=SHARES,
+)
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +176,12 @@ def test_a_profile_beside_others_says_so_and_is_kept_for_minutes_alone(
 
 
 def test_profiles_of_older_records_are_read() -> None:
-    old = {"points": [{"block_bytes": 512, "depth": 256, "iops": 9.0, "bytes_per_s": 4608.0, "pattern": "random"}],
-           "logical_block_bytes": 512, "tool": "fio-3.33 io_uring", "limited": None}  # fmt: skip
+    old = {
+        "points": [{"block_bytes": 512, "depth": 256, "iops": 9.0, "bytes_per_s": 4608.0, "pattern": "random"}],
+        "logical_block_bytes": 512,
+        "tool": "fio-3.33 io_uring",
+        "limited": None,
+    }
     found = disk_profile(old)
     assert found.points[0].jobs == 1 and found.tried == () and slack(found) == 1.0
 
