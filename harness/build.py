@@ -33,7 +33,7 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
     return Workload(
         dataset=dataset,
         sampler=SamplerSpec(
-            name=config.sampler,  # type: ignore[arg-type]
+            name=config.sampler,
             fanout=tuple(config.fanout),
             replace=config.replace,
             batch_size=config.batch_size,
@@ -41,7 +41,7 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
             max_batches=config.max_batches,
         ),
         model=ModelSpec(
-            name=config.model,  # type: ignore[arg-type]
+            name=config.model,
             layers=config.layers,
             hidden=config.hidden,
             heads=config.heads,

@@ -17,7 +17,7 @@ from harness.isolation.base import Cap, Isolation, Limits
 from harness.launch import Ending, Worker
 from harness.protocol import Calibrated, Event, Gate, WorkerSpec
 from harness.record import RunConfig
-from harness.settings import parse_memory
+from harness.settings import deciding, parse_memory
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes
 
@@ -26,20 +26,11 @@ if TYPE_CHECKING:
     from workloads.workload import Workload
 
 CALIBRATION_TIMEOUT_S = 600.0
-# What the floor, the step and the batches depend on.
-_KEYS = tuple(
-    """
-    system dataset model layers hidden heads sampler fanout replace shuffle batch_size max_batches epochs device
-    device_memory_bytes stages cores ranks partition seed isolation
-    """.split()
-)
+# Bounds over all mini-batches, and what is held and how long a step takes, depend on these.
+_BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
+_KEYS = ("system", "dataset", "layers", "device_memory_bytes", "isolation", *deciding("batches", "step"))
 # Training alone is the same whatever the system: measured once, so that AU and SE of all share their numerator.
 _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
-_BATCH_KEYS = tuple(
-    """
-    dataset layers sampler fanout replace shuffle batch_size max_batches epochs ranks partition seed
-    """.split()
-)
 
 
 class Cache:

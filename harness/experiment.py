@@ -10,9 +10,17 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.compare.match import SAME
 from harness.record import DatasetConfig, RunConfig
-from harness.settings import RunSettings, Strict, check_options, check_settings, parse_seconds, strict, unknown_name
+from harness.settings import (
+    RunSettings,
+    SharedSettings,
+    Strict,
+    check_options,
+    check_settings,
+    parse_seconds,
+    strict,
+    unknown_name,
+)
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 
@@ -200,5 +208,5 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         experiment=run.experiment,
         figure_tags=list(run.figure_tags),
         round=run.round,
-        **settings.model_dump(include={*SAME, "memory"}),
+        **settings.model_dump(include=set(SharedSettings.model_fields) - {"options"}),
     )

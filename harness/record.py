@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.settings import SharedSettings
+
 SCHEMA = 2
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
 Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
@@ -42,44 +44,15 @@ class DatasetConfig(_Part):
     train_nodes: int = 0
 
 
-class RunConfig(_Part):
-    """One run, resolved: every default filled in, sizes in bytes, `options` complete.
-
-    `memory` is `768MiB` (the cap), `0.25x` (a budget of that share of the feature table's bytes), `+64MiB` (a budget in
-    bytes) or `none` (measured, not limited). The first `warmup` of `epochs` are left out of the statistics.
-    """
+class RunConfig(_Part, SharedSettings):
+    """One run, resolved: every default filled in, sizes in bytes, `options` complete."""
 
     system: str
     dataset: DatasetConfig
-    model: str = "sage"
     layers: int = 3
-    hidden: int = 256
-    heads: int = 4
-    learning_rate: float = 0.003
-    dropout: float = 0.0
-    sampler: str = "neighbor"
-    fanout: list[int] = Field(default_factory=lambda: [10, 10, 10])
-    replace: bool = False
-    shuffle: bool = True
-    batch_size: int = 1000
-    max_batches: int = 0
-    epochs: int = 3
-    warmup: int = 1
-    device: str = "cpu"
     device_memory_bytes: int | None = None
     isolation: str = "auto"
-    disk_class: str = "none"
-    stages: Literal["all", "sample", "sample+extract"] = "all"
-    memory: str = "none"
-    cores: int = 0
-    ranks: int = 1
-    partition: str = "none"
-    keep_order: bool = False
-    seed: int = 0
-    verify: bool = False
-    test_nodes: int = 0
     timeout_s: float = 3600.0
-    options: dict[str, Any] = Field(default_factory=dict)
     experiment: str = ""
     figure_tags: list[str] = Field(default_factory=list)
     round: int = 0

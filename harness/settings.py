@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -21,42 +23,72 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class RunSettings(Strict):
+def _setting(default: Any, description: str, decides: Literal["batches", "step", ""] = "", **limits: Any) -> Any:
+    """Return the field of a setting.
+
+    Args:
+        default: or a function that makes it.
+        description: for `--help` and `docs/settings.md`.
+        decides: `batches`: which mini-batches are sampled; `step`: what a training step holds and how long it takes;
+            nothing: neither. Calibrations are kept by the settings that decide them.
+        limits: of the value, as pydantic names them.
+    """
+    made = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(**made, description=description, json_schema_extra={"decides": decides}, **limits)
+
+
+class SharedSettings(BaseModel):
+    """The settings that an experiment, a command and a record give in the same form."""
+
+    memory: str = _setting("none", "768MiB (cap), 0.25x (budget, share of the features), +64MiB (budget) or none")
+    model: Literal["sage", "gcn", "gat"] = _setting("sage", "sage, gcn or gat", "step")
+    hidden: int = _setting(256, "hidden width", "step", ge=1)
+    heads: int = _setting(4, "attention heads of gat", "step", ge=1)
+    learning_rate: float = _setting(0.003, "of Adam", gt=0)
+    dropout: float = _setting(0.0, "share of the hidden features that is dropped in training", ge=0, lt=1)
+    sampler: Literal["neighbor", "layerwise", "shadow"] = _setting(
+        "neighbor", "neighbor, layerwise or shadow", "batches"
+    )
+    fanout: list[int] = _setting(
+        lambda: [10, 10, 10],
+        "neighbours a hop, seed nodes' hop first; layerwise: nodes a layer",
+        "batches",
+        min_length=1,
+    )
+    replace: bool = _setting(False, "draw neighbours with replacement", "batches")
+    shuffle: bool = _setting(True, "draw the order of seed nodes anew each epoch", "batches")
+    batch_size: int = _setting(1000, "seed nodes a mini-batch", "batches", ge=1)
+    max_batches: int = _setting(0, "at most so many mini-batches an epoch; 0: all", "batches", ge=0)
+    epochs: int = _setting(3, "epochs, warm-up among them", "batches", ge=1)
+    warmup: int = _setting(1, "epochs that are left out of the statistics", ge=0)
+    device: str = _setting("cpu", "cpu, cuda or emulated:NAME", "step")
+    disk_class: str = _setting("none", "SSD class of the run: none, NAME or NAME/k")
+    stages: Literal["all", "sample", "sample+extract"] = _setting("all", "all, sample or sample+extract", "step")
+    cores: int = _setting(0, "processor cores for the run; 0: all", "step", ge=0)
+    ranks: int = _setting(1, "processes that train each step together, by torchrun", "batches", ge=1, le=64)
+    partition: Literal["none", "self-reliant"] = _setting(
+        "none", "of the training nodes among ranks: none or self-reliant", "batches"
+    )
+    keep_order: bool = _setting(False, "train mini-batches in the seed plan's order")
+    seed: int = _setting(0, "of sampling, shuffling and weights", "batches", ge=0)
+    verify: bool = _setting(False, "digests of all features in every epoch, off the epoch's clock")
+    test_nodes: int = _setting(0, "test accuracy over so many test nodes after each epoch; 0: none", ge=0)
+    options: dict[str, Any] = _setting(dict, "of the system, by name")
+
+
+class RunSettings(Strict, SharedSettings):
     """What `outcore run` takes and `run:` in a YAML file holds; a system of the list may override any of it.
 
     The first `warmup` of `epochs` are recorded and left out of the statistics.
     """
 
-    dataset: str | None = None
-    memory: str = "none"
-    model: Literal["sage", "gcn", "gat"] = "sage"
-    layers: int | None = Field(default=None, ge=1)
-    hidden: int = Field(default=256, ge=1)
-    heads: int = Field(default=4, ge=1)
-    learning_rate: float = Field(default=0.003, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    sampler: Literal["neighbor", "layerwise", "shadow"] = "neighbor"
-    fanout: list[int] = Field(default_factory=lambda: [10, 10, 10], min_length=1)
-    replace: bool = False
-    shuffle: bool = True
-    batch_size: int = Field(default=1000, ge=1)
-    max_batches: int = Field(default=0, ge=0)
-    epochs: int = Field(default=3, ge=1)
-    warmup: int = Field(default=1, ge=0)
-    device: str = "cpu"
-    device_memory: str | int | None = None
-    isolation: Literal["auto", "cgroup2", "cgroup1", "systemd", "docker", "none"] = "auto"
-    disk_class: str = "none"
-    stages: Literal["all", "sample", "sample+extract"] = "all"
-    cores: int = Field(default=0, ge=0)
-    ranks: int = Field(default=1, ge=1, le=64)
-    partition: Literal["none", "self-reliant"] = "none"
-    keep_order: bool = False
-    seed: int = Field(default=0, ge=0)
-    verify: bool = False
-    test_nodes: int = Field(default=0, ge=0)
-    timeout: float | str = 3600.0
-    options: dict[str, Any] = Field(default_factory=dict)
+    dataset: str | None = _setting(None, "name under the data root, or a path")
+    layers: int | None = _setting(None, "as many as fanout has hops; shadow: any number", ge=1)
+    device_memory: str | int | None = _setting(None, "of the device tier, like 2GiB")
+    isolation: Literal["auto", "cgroup2", "cgroup1", "systemd", "docker", "none"] = _setting(
+        "auto", "auto, cgroup2, cgroup1, systemd, docker or none"
+    )
+    timeout: float | str = _setting(3600.0, "end the run after this, like 600s or 2h")
 
     @field_validator("fanout", mode="before")
     @classmethod
@@ -78,6 +110,12 @@ class RunSettings(Strict):
             return canonical_memory(text)
         except InputError:
             return text  # `check_settings` says what is wrong with it
+
+
+def deciding(*what: str) -> tuple[str, ...]:
+    """Return the names of the shared settings that decide `what`, in their order."""
+    extras = ((name, field.json_schema_extra) for name, field in SharedSettings.model_fields.items())
+    return tuple(name for name, extra in extras if isinstance(extra, dict) and extra["decides"] in what)
 
 
 @dataclass(frozen=True)
@@ -232,3 +270,44 @@ def canonical_memory(text: str) -> str:
     size = parse_bytes(text.removeprefix("+"), "memory")
     shown = f"{size // 2**20}MiB" if size % 2**20 == 0 else f"{size}B"
     return f"+{shown}" if text.startswith("+") else shown
+
+
+_PAGE = """# The settings of a run
+
+Options of `outcore run` (`--batch-size`), keys under `run:` and `grid:` of an experiment (`batch_size`), and fields of
+a record's `config`. Made from `harness/settings.py`: `python -m harness.settings > docs/settings.md`.
+
+| setting | what it is | values | default |
+| --- | --- | --- | --- |
+"""
+
+
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "true, false", list: "list", dict: "mapping"}
+_LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def page() -> str:
+    """Return the page of all settings as Markdown."""
+    rows = []
+    for name, field in RunSettings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        limits = [
+            f"{sign} {getattr(limit, word)}"
+            for limit in field.metadata
+            for word, sign in _LIMITS.items()
+            if hasattr(limit, word)
+        ]
+        values = " ".join([_values(field.annotation), *limits])
+        rows.append(f"| `{name}` | {field.description} | {values} | {'' if default in (None, {}) else default} |")
+    return _PAGE + "\n".join(rows) + "\n"
+
+
+def _values(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return ", ".join(map(str, get_args(kind)))
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    return " or ".join(_WORDS[get_origin(part) or part] for part in parts if part is not type(None))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -14,7 +14,7 @@ import typer
 from harness.progress import Progress
 from workloads.errors import OutcoreError
 
-_HELPERS = ("common", "table")
+_HELPERS = ("common", "settings", "table")
 # click's own exceptions, wherever this version of Typer keeps them.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]

@@ -19,29 +19,26 @@ from harness.cli.common import (
     print_json,
     unwind_on_signals,
 )
+from harness.cli.settings import takes_settings
+from harness.settings import RunSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.advise import Advice
     from harness.advise.forecasts import Forecast
-    from harness.experiment import RunSettings
 
 
+@takes_settings(
+    *"memory model hidden fanout sampler batch_size max_batches device device_memory disk_class isolation".split(),
+    required=("memory",),
+    memory="8GiB (all there is), +64MiB (for data) or 0.25x (of the features)",
+)
 def advise(
     dataset: Annotated[str, typer.Argument(help="name under the data root, or a path; with --published, of a graph")],
-    memory: Annotated[str, typer.Option(help="8GiB (all there is), +64MiB (for data) or 0.25x (of the features)")],
+    settings: RunSettings,
     epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
     batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
-    model: Annotated[str, typer.Option(help="sage, gcn or gat")] = "sage",
-    hidden: Annotated[int, typer.Option(help="hidden width")] = 256,
-    fanout: Annotated[str, typer.Option(help="neighbours a hop, seed nodes' hop first")] = "10,10,10",
-    sampler: Annotated[str, typer.Option(help="neighbor, layerwise or shadow")] = "neighbor",
-    batch_size: Annotated[int, typer.Option(help="seed nodes a mini-batch")] = 1000,
-    max_batches: Annotated[int, typer.Option(help="mini-batches of an epoch; 0: all training nodes")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or emulated:NAME")] = "cpu",
-    device_memory: Annotated[str | None, typer.Option(help="of the device tier, like 2GiB")] = None,
-    disk_class: Annotated[str, typer.Option(help="limit the disk to an SSD class: none, NAME or NAME/k")] = "none",
     drive: Annotated[
         str | None, typer.Option(help="a disk that is not here: a saved profile, its file, or a class NAME/k")
     ] = None,
@@ -50,7 +47,6 @@ def advise(
         typer.Option("--published", help="predict from the statistics of friendster, papers100m, mag240m, igb260m"),
     ] = False,
     dim: Annotated[int, typer.Option(help="with --published: feature columns; 0: as published")] = 0,
-    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
     data_root: DataRoot = DATA,
     results_root: ResultsRoot = RESULTS,
     json_: Json = False,
@@ -65,7 +61,7 @@ def advise(
     from harness.advise import Setting
     from harness.advise import advise as predicted
     from harness.advise.budget import budget_of
-    from harness.experiment import PlannedRun, RunSettings, check_settings, resolve, strict
+    from harness.experiment import PlannedRun, check_settings, resolve
     from harness.series import Series
     from harness.ssd.whatif import device_of
     from workloads.dataset import find_dataset
@@ -73,26 +69,7 @@ def advise(
 
     if batches < 1 or epochs < 1:
         raise InputError("batches and epochs are 1 or more", "raise the one that is not")
-    settings = strict(
-        RunSettings,
-        {
-            "dataset": dataset,
-            "memory": memory,
-            "model": model,
-            "hidden": hidden,
-            "fanout": fanout,
-            "sampler": sampler,
-            "batch_size": batch_size,
-            "max_batches": max_batches,
-            "device": device,
-            "device_memory": device_memory,
-            "disk_class": disk_class,
-            "isolation": isolation,
-            "epochs": 1,
-            "warmup": 0,
-        },
-        "",
-    )
+    settings = settings.model_copy(update={"dataset": dataset, "epochs": 1, "warmup": 0})
     check_settings(settings)
     if dim and not published:
         raise InputError("--dim is for --published; a dataset has its own", "leave it out")
@@ -102,11 +79,11 @@ def advise(
         _published(dataset, settings, drive, dim, epochs, batches, results_root, progress, json_=json_)
         return
     opened = find_dataset(dataset, data_root)
-    with Series(results_root, data_root, isolation=isolation, progress=progress) as series:
+    with Series(results_root, data_root, isolation=settings.isolation, progress=progress) as series:
         config = resolve(PlannedRun("gnndrive", settings), data_root, series.isolation.name)
         workload = series.workload(config, opened)
         # An empty run over the share alone: its largest mini-batch is the epoch's, about.
-        few = min(batches, max_batches) if max_batches else batches
+        few = min(batches, settings.max_batches) if settings.max_batches else batches
         config = config.model_copy(update={"max_batches": few})
         series.prepare([config], opened)
         profile = series.profile(config) if drive is None else device_of(drive, results_root).profile

@@ -19,7 +19,7 @@ def check(
 ) -> None:
     """Check a system on small generated graphs; exit code 1 if a promise does not hold."""
     from harness.check import check_system
-    from harness.cli.run import parse_options
+    from harness.cli.settings import parse_options
     from harness.experiment import check_options
 
     options = parse_options(option or [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.settings import canonical_memory
+from harness.settings import SharedSettings, canonical_memory
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes
 
@@ -13,13 +13,8 @@ if TYPE_CHECKING:
     from harness.experiment import PlannedRun
 
 Plain = dict[str, Any]
-# Settings that a record's configuration keeps under the same name and in the same form.
-SAME = tuple(
-    """
-    model hidden heads learning_rate dropout sampler fanout replace shuffle batch_size max_batches epochs warmup
-    device disk_class stages cores ranks partition keep_order seed verify test_nodes
-    """.split()
-)
+# Memory and options may be written in more ways than one.
+_SAME = tuple(name for name in SharedSettings.model_fields if name not in ("memory", "options"))
 
 
 class Index:
@@ -65,7 +60,7 @@ def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping
         memory = canonical_memory(memory)
     except InputError:  # an imported record may hold any text: it matches nothing that is planned
         pass
-    return repr([system, dataset, device_memory, memory, *(settings[name] for name in SAME)])
+    return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
 
 
 def _within(asked: Mapping[str, Any], held: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.cli.run import parse_options
+from harness.cli.settings import parse_options
 from tests.harness.run_tools import MISBEHAVING, REPOSITORY, outcore, share_cache
 from tests.support import make_tiny
 from workloads.errors import InputError
