@@ -71,7 +71,7 @@ def hostile() -> Record:
         update={
             "system": EVIL,
             "options": {EVIL: EVIL},
-            "model": EVIL,
+            "model": "gat",
             "memory": EVIL,
             "experiment": EVIL,
             "device": EVIL,
