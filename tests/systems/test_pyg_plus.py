@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from systems.engine import evict
+from systems.engine.bounds import batch_bounds
 from systems.interface import MemoryBudget
 from systems.pyg_plus.faults import FaultMeter
 from tests.support import make_tiny
@@ -73,6 +74,22 @@ def test_faults_in_flight_are_not_bound_by_the_cores(tiny_dataset: Dataset) -> N
     with running("pyg+", workload, extract_threads=50) as system:
         run(system, 0)
     assert len(list(Path("/proc/self/task").iterdir())) >= min(before + 49, 50)
+
+
+def test_samplers_are_eight_where_they_take_an_eighth_of_memory_at_most(tiny_dataset: Dataset) -> None:
+    """Without `-o sampling_workers`, and never fewer than fit by the plan alone."""
+    workload = workload_of(tiny_dataset, batch_size=40)
+
+    def planned(host: int | None, **options: int) -> int:
+        with running("pyg+", workload, prepare=False, cores=2, budget=MemoryBudget(host), **options) as system:
+            system.plan()
+            return system.options.sampling_workers  # type: ignore[attr-defined,no-any-return]
+
+    assert planned(None) == planned(1 << 30) == 8
+    assert planned(1 << 30, sampling_workers=3) == 3
+    bounds = batch_bounds(workload)
+    each = bounds.scratch_bytes + 3 * bounds.sampled_bytes
+    assert planned(8 * 5 * each) == 5 and planned(8 * each) == 2
 
 
 def test_the_plan_leaves_the_rest_to_the_page_cache(tiny_dataset: Dataset) -> None:
