@@ -1,23 +1,27 @@
 # One command a job; each sets up what is missing first.
 #   make bench   compare the systems under a memory cap, draw the figures    (PROFILE=smoke|quick|standard|paper FIGURES=headline|all|id,id)
-#   make test    run the tests
+#   make test    run the tests, the slow ones apart    make test-all    run all of them
 PROFILE ?= quick
 FIGURES ?= headline
 PYTEST_ARGS ?=
+SLOW ?= none
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard workloads/native/* systems/native/*) CMakeLists.txt pyproject.toml
 
-.PHONY: bench test lint report sanitize benchmarks setup clean
+.PHONY: bench test test-all lint report sanitize benchmarks setup clean
 
 bench: setup
 	@$(BIN)/outcore bench --profile $(PROFILE) --figures $(FIGURES)
 
 test: setup
 	@scripts/setup --browser
-	@scripts/test $(PYTEST_ARGS)
+	@scripts/test --slow $(SLOW) $(PYTEST_ARGS)
+
+test-all:
+	@$(MAKE) --no-print-directory test SLOW=all
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -173,7 +173,7 @@ class Progress:
                 return
             width = 80
             with suppress(OSError, ValueError):
-                width = os.get_terminal_size(sys.stderr.fileno()).columns
+                width = os.get_terminal_size(sys.stderr.fileno()).columns or width
             # A line that wraps cannot be taken back.
             sys.stderr.write(f"\r\x1b[2K{line if keep else line[: width - 1]}" + ("\n" if keep else ""))
             sys.stderr.flush()

@@ -123,8 +123,11 @@ class Series:
         return left
 
     def prepare(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
-        """Probe the cap, profile the device, start the holder: once, before the first run."""
+        """Probe the cap, profile the device, start the holder: once, before the first run, if one can be made."""
         self._data_path = dataset.path
+        configs = [config for config in configs if not self.unsupported(config)]
+        if not configs:
+            return
         systems = sorted({config.system for config in configs if image_of(config.system) is None})
         self._holder = Holder(systems, self.isolation.holder_cap())
         features = self._features = dataset.file("features")

@@ -3,11 +3,46 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.support import make_tiny
 from workloads.dataset import Dataset
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--slow`."""
+    text = "tests marked slow: none, those whose sources were touched (scripts/touched), or all"
+    parser.addoption("--slow", choices=("none", "touched", "all"), default="none", help=text)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the slow tests that were not asked for."""
+    wanted = config.getoption("--slow")
+    if wanted == "all":
+        return
+    files = touched() if wanted == "touched" else []
+    left = [
+        item for item in items if (mark := item.get_closest_marker("slow")) and not concerns(mark.args, item, files)
+    ]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in set(left)]
+
+
+def touched() -> list[str]:
+    """Files that the change set touches, relative to the repository."""
+    done = subprocess.run([ROOT / "scripts" / "touched"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def concerns(places: tuple[str, ...], item: pytest.Item, files: list[str]) -> bool:
+    """Whether one of `files` is the test's own or lies at one of `places`, which are files and folders."""
+    own = item.path.relative_to(ROOT).as_posix()
+    return any(file == place or file.startswith(f"{place}/") for file in files for place in (own, *places))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from harness.record import RunConfig
     from harness.series import Series
+    from harness.settings import MemorySetting
     from workloads.dataset import Dataset
+
+
+def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
+    """Read a memory setting that advice can be given for: a cap or a budget.
+
+    Raises:
+        InputError: the memory is `none`, or is not a setting of memory.
+    """
+    from harness.settings import parse_memory
+    from workloads.errors import InputError
+
+    wanted = parse_memory(memory, dataset.feature_bytes)
+    if wanted.budget_bytes is None and wanted.cap_bytes is None:
+        raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
+    return wanted
 
 
 def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
@@ -22,14 +38,10 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
     """
     from harness import calibrate
     from harness.protocol import WorkerSpec
-    from harness.settings import parse_memory
-    from workloads.errors import InputError
 
-    wanted = parse_memory(config.memory, dataset.feature_bytes)
+    wanted = limit_of(config.memory, dataset)
     if wanted.budget_bytes is not None:
         return wanted.budget_bytes
-    if wanted.cap_bytes is None:
-        raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
     folder = Path(tempfile.mkdtemp(prefix=series.scratch_prefix, dir=series.scratch_root))
     try:
         workload = series.workload(config, dataset)

@@ -60,7 +60,7 @@ def advise(
     """
     from harness.advise import Setting
     from harness.advise import advise as predicted
-    from harness.advise.budget import budget_of
+    from harness.advise.budget import budget_of, limit_of
     from harness.experiment import PlannedRun, check_settings, resolve
     from harness.series import Series
     from harness.ssd.whatif import device_of
@@ -79,6 +79,7 @@ def advise(
         _published(dataset, settings, drive, dim, epochs, batches, results_root, progress, json_=json_)
         return
     opened = find_dataset(dataset, data_root)
+    limit_of(settings.memory, opened)
     with Series(results_root, data_root, isolation=settings.isolation, progress=progress) as series:
         config = resolve(PlannedRun("gnndrive", settings), data_root, series.isolation.name)
         workload = series.workload(config, opened)

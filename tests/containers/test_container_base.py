@@ -1,12 +1,11 @@
 """A base image made without a registry carries runs: debootstrap, import, and Python in a capped container of it.
 
-Downloads a hundred megabytes of packages and takes a minute, so it is asked for: OUTCORE_TEST_BASE=1, as .ci/run does.
+Downloads a hundred megabytes of packages and takes a minute.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -27,8 +26,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "containers" / "base"
 pytestmark = [
     needs_docker,
     needs_root,
-    pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get("OUTCORE_TEST_BASE"), reason="OUTCORE_TEST_BASE is not set (a minute)"),
+    pytest.mark.slow("containers", "harness/isolation", "scripts/setup"),
     pytest.mark.skipif(shutil.which("debootstrap") is None, reason="debootstrap is not installed"),
     pytest.mark.skipif(shutil.which("docker") is None, reason="no docker command here"),
 ]

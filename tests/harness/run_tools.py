@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -16,6 +19,8 @@ from harness.experiment import PlannedRun, RunSettings, resolve
 from harness.isolation import mounts
 from harness.record import RunConfig
 from harness.series import Series
+from harness.ssd.profile import quick_profile
+from workloads.errors import HostError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MISBEHAVING = "tests.harness.misbehaving:Misbehaving"
@@ -42,12 +47,27 @@ def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes
 def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
     """Device profiles and calibrations are measured once a session, not once a results root or test process."""
     base = factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
+    beside_others = "PYTEST_XDIST_WORKER" in os.environ
+    shared = (base.parent if beside_others else base) / "shared-cache"
     shared.mkdir(exist_ok=True)
+    if beside_others:
+        with (shared / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not any(shared.glob("profile-*.json")):
+                _profile(shared)
     for profile in shared.glob("profile-*.json"):
         _keep(profile)
     results.mkdir(parents=True)
     (results / "cache").symlink_to(shared)
+
+
+def _profile(shared: Path) -> None:
+    """Measure the device for two seconds: tests beside others ask for no more, and it is quiet for none of them."""
+    file = shared / "profiled"
+    file.write_bytes(os.urandom(64 << 20))
+    with suppress(HostError), patch("harness.ssd.profile.WAITS_S", ()):
+        quick_profile(file, cache=shared, seconds=0.1)
+    file.unlink()
 
 
 def _keep(profile: Path) -> None:

@@ -16,7 +16,7 @@ from harness.build import workload_of
 from harness.record import RunConfig
 from harness.studies.base import dataset_config
 from systems.interface import DiskPoint, DiskProfile
-from tests.harness.run_tools import outcore
+from tests.harness.run_tools import outcore, share_cache
 from tests.support import make_tiny
 from workloads.accelerator import make_accelerator
 from workloads.workload import Workload
@@ -143,7 +143,10 @@ def test_advice_for_a_device_larger_than_this_hosts_memory(workload: Workload) -
     assert advise(setting, PROFILE, batches=2, systems=["gnndrive"]).ranked
 
 
-def test_the_command_prints_the_ranking_and_writes_json(workload: Workload, tmp_path: Path) -> None:
+def test_the_command_prints_the_ranking_and_writes_json(
+    workload: Workload, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    share_cache(tmp_path / "results", tmp_path_factory)
     data = workload.dataset.path.parent
     arguments = [
         "advise",
@@ -163,7 +166,7 @@ def test_the_command_prints_the_ranking_and_writes_json(workload: Workload, tmp_
         "--epochs",
         "2",
     ]
-    done = outcore(*arguments, "--json", data=data, results=tmp_path)
+    done = outcore(*arguments, "--json", data=data, results=tmp_path / "results")
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
     assert content["prediction"] is True and content["batches_sampled"] == 4

@@ -15,6 +15,7 @@ from harness.check import check_system
 from harness.check.capped import check_memory, judge_record
 from harness.check.case import DIMS, Case, cases
 from harness.launch import PLAN_REFUSED
+from tests.harness.run_tools import share_cache
 from workloads.errors import InputError
 
 pytestmark = pytest.mark.timeout(150)
@@ -97,7 +98,10 @@ def test_the_capped_check_reads_the_verdict() -> None:
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize(("system", "ok"), [("gnndrive", True), ("tests.systems.broken_systems:HoldsTooMuch", False)])
-def test_memory_is_judged_by_a_real_run_under_a_cap(tmp_path: Path, system: str, ok: bool) -> None:
+def test_memory_is_judged_by_a_real_run_under_a_cap(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, system: str, ok: bool
+) -> None:
+    share_cache(tmp_path / "results", tmp_path_factory)
     result = check_memory(system, tmp_path, {})
     if result.detail.startswith("skipped"):
         pytest.skip(result.detail)

@@ -25,7 +25,10 @@ from tests.support import make_tiny
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install outcore[hosts]")
 # Ray's own processes take long to start, and to notice that one is gone.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [
+    pytest.mark.timeout(1200),
+    pytest.mark.slow("harness/fleet", "harness/sweep.py", "harness/results_import.py", "harness/results_archive.py"),
+]
 
 EXPERIMENT: dict[str, Any] = {
     "name": "fleet",

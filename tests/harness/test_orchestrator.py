@@ -216,6 +216,7 @@ def test_a_second_orchestrator_is_refused(series: Series) -> None:
     assert done.stderr.count("\n") == 1 and "another outcore is running" in done.stderr
 
 
+@pytest.mark.slow("harness/ssd", "harness/series.py", "harness/orchestrator.py")
 def test_a_beaten_profile_is_measured_again_before_the_verdict(series: Series) -> None:
     """A profile taken in a slow moment must not make a sound run INVALID; one that holds stays as it is."""
     kept = series.bare_profile
@@ -297,6 +298,7 @@ def test_a_doubted_profile_is_measured_again_and_the_better_rates_are_kept(serie
         assert quick_profile(features, depths=(8,), cache=Path(folder)).points == found.points, "kept for the next"
 
 
+@pytest.mark.slow("harness/ssd", "harness/series.py")
 def test_a_profile_under_limits_is_measured_again_too(series: Series) -> None:
     if not series.availability.io_limits:
         pytest.skip("this host holds no device to limits")

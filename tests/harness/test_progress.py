@@ -197,6 +197,7 @@ def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFi
     assert said == ["edges"]
 
 
+@pytest.mark.slow("harness/progress.py", "harness/board.py", "harness/worker.py", "harness/orchestrator.py")
 def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Six seconds of preparation and four of an epoch: gaps between lines of stderr, and the telemetry's progress."""
     share_cache(tmp_path / "results", tmp_path_factory)

@@ -23,6 +23,9 @@ from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 
+#: What every run of several ranks goes through.
+SOURCES = ("harness/ranks.py", "harness/joint.py", "workloads/ranks.py")
+
 
 @pytest.fixture(scope="module")
 def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
@@ -52,6 +55,7 @@ REAL: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "workloads/training.py")
 def test_two_ranks_learn_what_one_process_with_their_seed_nodes_does(series: Series) -> None:
     """Same steps, same draws: the loss of every epoch is that of one process with mini-batches twice as large."""
     alone = run(series, "gnndrive", batch_size=40, **REAL)
@@ -96,6 +100,7 @@ STAGED: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/engine/shared_staging.py", "systems/native")
 def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
     """Idle portions are lent and rows that lie there are found: both show in the counters, neither in the batches."""
     few = {"extractors": 2, "samplers": 1}
@@ -194,6 +199,7 @@ def test_plans_and_counters_of_ranks_add_up() -> None:
     }
 
 
+@pytest.mark.slow(*SOURCES, "systems/pagraph", "systems/engine/partition.py", "harness/partitions.py")
 def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
     """Each rank trains its own partition's nodes, all of them once, and every digest is the workload's."""
     settings: dict[str, Any] = {"device_memory": "1MiB", "batch_size": 100, "max_batches": 0, "options": {}}

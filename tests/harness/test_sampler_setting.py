@@ -10,7 +10,7 @@ import pytest
 
 from harness.build import workload_of
 from harness.experiment import PlannedRun, RunSettings, check_settings, resolve
-from tests.harness.run_tools import outcore
+from tests.harness.run_tools import outcore, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import InputError
@@ -52,7 +52,10 @@ def test_impossible_samplers_are_refused(settings: dict[str, Any], message: str)
         check_settings(RunSettings(dataset="tiny", **settings))
 
 
-def test_runs_of_shadow_have_equal_digests(data: Path, tmp_path: Path) -> None:
+def test_runs_of_shadow_have_equal_digests(
+    data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    share_cache(tmp_path / "results", tmp_path_factory)
     digests = set()
     for system in ("in-memory", "gnndrive"):
         done = outcore(
@@ -72,11 +75,9 @@ def test_runs_of_shadow_have_equal_digests(data: Path, tmp_path: Path) -> None:
             "8",
             "--epochs",
             "2",
-            "--isolation",
-            "none",
             "--json",
             data=data,
-            results=tmp_path,
+            results=tmp_path / "results",
         )
         record = json.loads(done.stdout)
         assert record["status"] == "ok", record

@@ -81,6 +81,7 @@ def beside(roots: tuple[Path, Path], folder: Path) -> Path:
     return folder / "results"
 
 
+@pytest.mark.slow("harness/isolation", "harness/launch.py", "harness/worker.py", "containers")
 def test_digests_losses_and_counters_are_those_of_the_process_backend(
     series: Series, roots: tuple[Path, Path], tmp_path: Path
 ) -> None:

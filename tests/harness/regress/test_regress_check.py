@@ -51,6 +51,7 @@ def cache(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.mark.slow("harness/regress", "scripts/build-native")
 def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache: Path, tmp_path: Path, capsys):
     profile = tmp_path / "tiny.yaml"
     profile.write_text(PROFILE)
