@@ -1,4 +1,4 @@
-"""Train GraphSAGE on a graph whose features do not fit in memory: a plain PyTorch loop over `systems.loader`.
+"""Train GraphSAGE on a graph whose features do not fit in memory: a plain PyTorch loop over `outcore.loader`.
 
     outcore data make shop --kind kronecker --base amazon-computers.npz --expand 8 --dim 767 --train-fraction 0.3
     python examples/train.py data/shop --system diskgnn --memory 64MiB --epochs 10
@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
-import systems
+import outcore
 from systems.loading import LayerEdges
 from workloads.dataset import Dataset
 from workloads.errors import OutcoreError
@@ -73,7 +73,7 @@ def over_all(*sums: float) -> list[float]:
     return [sum(values) for values in zip(*found, strict=True)]
 
 
-def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: systems.loader) -> tuple[float, float]:
+def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: outcore.loader) -> tuple[float, float]:
     """One epoch: mean loss, and share of the seed nodes whose class was found."""
     loss_sum, correct, seen = 0.0, 0, 0
     for batch in loader:
@@ -90,7 +90,7 @@ def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: systems.lo
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, loader: systems.loader) -> float:
+def evaluate(model: nn.Module, loader: outcore.loader) -> float:
     """Share of the loader's seed nodes whose class is found."""
     correct = seen = 0
     for batch in loader:
@@ -136,7 +136,7 @@ def main() -> None:
     }
     torch.manual_seed(options.seed)
     began, curve = time.monotonic(), []
-    with systems.loader(options.dataset, epochs=options.epochs, **what) as loader:
+    with outcore.loader(options.dataset, epochs=options.epochs, **what) as loader:
         dataset: Dataset = loader.workload.dataset
         widths = [dataset.dim, *[options.hidden] * (len(fanout) - 1), dataset.num_classes]
         model: nn.Module = GraphSage(widths).to(options.device)
@@ -150,7 +150,7 @@ def main() -> None:
             if rank == 0:
                 print(f"epoch {epoch}: loss {loss:.4f}, accuracy {100 * accuracy:.2f} %", flush=True)
     # After training: two loaders at once would each have a budget of their own.
-    with systems.loader(options.dataset, split="test", epochs=1, **what) as loader:
+    with outcore.loader(options.dataset, split="test", epochs=1, **what) as loader:
         accuracy = evaluate(model, loader)
     if world > 1:
         dist.destroy_process_group()

@@ -1,8 +1,7 @@
-"""Which code a number belongs to (methodology rule 28): fingerprints of the sources of systems and harness.
+"""Fingerprints of the sources of systems and harness: the code that a number belongs to (methodology rule 28).
 
-A module counts by its syntax tree without docstrings, so comments, layout and words change nothing; what it imports,
-at any depth and also inside functions, counts too. Native code counts by its sources where they are there, else by the
-built module.
+A module is hashed by its syntax tree without docstrings, so comments, layout and words change nothing. Its imports, at
+any depth and inside functions, are hashed too; native code by its sources if present, else by the built module.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from harness.record import Code
 
 _ROOT = Path(__file__).resolve().parent.parent
 _OURS = ("harness", "systems", "workloads")
-# What measures, calibrates and judges; how it is drawn and told is left out.
+# Modules that measure, calibrate and judge; drawing and reporting are left out.
 _MEASURES = ("harness.worker", "harness.calibrate_worker", "harness.ranks", "harness.orchestrator", "harness.verdict")
 _TELLS = (
     "harness.cli",
@@ -36,7 +35,7 @@ _NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
 
 
 class Made(NamedTuple):
-    """Where, when and by which code a run was made; ids of runs begin with the time."""
+    """Host, system, code and id of a run; ids begin with the time."""
 
     host: str
     system: str
@@ -46,19 +45,19 @@ class Made(NamedTuple):
 
 @functools.cache
 def code_of(system: str) -> Code:
-    """Fingerprints for a run of `system` by the code as it is now; 16 hex digits each."""
+    """Return the fingerprints of `system` and harness for the present code, 16 hex digits each."""
     return Code(system=system_fingerprint(system), harness=harness_fingerprint())
 
 
 @functools.cache
 def harness_fingerprint() -> str:
-    """Of all that measures and judges runs, whatever system they are of."""
+    """Return the fingerprint of all code that measures and judges runs, whatever their system."""
     return _digest(_closure(_MEASURES))
 
 
 @functools.cache
 def system_fingerprint(system: str) -> str:
-    """Of the sources that one system consists of, its engine and workloads among them."""
+    """Return the fingerprint of a system's sources, including engine and workloads; an image's identity hashed."""
     from harness.foreign import identity, image_of
 
     if image_of(system) is not None:
@@ -69,8 +68,9 @@ def system_fingerprint(system: str) -> str:
 
 
 def of_one_code(made: Sequence[Made]) -> list[bool]:
-    """Which of some runs may stand beside each other: on each host those of the newest harness, and of them for each
-    system those of its newest code. Nothing is averaged or drawn over a change of what is measured.
+    """Mark the comparable runs: on each host those of the newest harness, among these each system's newest code.
+
+    No average or figure spans a change of the measured code.
     """
     harness: dict[str, Made] = {}
     for run in made:
@@ -91,22 +91,26 @@ def of_one_code(made: Sequence[Made]) -> list[bool]:
 
 
 def is_current(code: Code, system: str) -> bool:
-    """Whether a run of a system was made by the code as it is now."""
+    """Return whether a run of a system was made by the present code."""
     from workloads.errors import OutcoreError
 
     try:
         return code == code_of(system)
     except (OutcoreError, ImportError):
-        return False  # a system that is not here
+        return False  # the system is not installed here
 
 
 def _closure(start: Iterable[str]) -> dict[str, Path]:
-    """Modules reached from `start` by imports, by name: ours, and those of the packages that `start` lies in."""
+    """Return modules imported from `start` at any depth, by name: ours, and those of the packages of `start`."""
     tops = {*_OURS, *(name.partition(".")[0] for name in start)}
     found: dict[str, Path] = {}
     todo = list(start)
     while todo:
         name = todo.pop()
+        if name.partition(".")[0] == "outcore":
+            # The public face imports by name; what a system takes from it is the interface.
+            todo += ["systems.interface"]
+            continue
         if name in found or name.partition(".")[0] not in tops or name.startswith(_TELLS):
             continue
         file = _file_of(name)
@@ -120,7 +124,7 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
 
 
 def _file_of(name: str) -> Path | None:
-    """The source or built file of a module; None for what is no module. Imports nothing of ours."""
+    """Return the source or built file of a module, without importing ours; None where there is no such module."""
     if name.partition(".")[0] in _OURS:
         base = _ROOT.joinpath(*name.split("."))
         for candidate in (base.with_suffix(".py"), base / "__init__.py"):
@@ -137,7 +141,7 @@ def _file_of(name: str) -> Path | None:
 
 @functools.cache
 def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
-    """A module's digest and what it imports; the tree itself is not kept."""
+    """Return a module's digest and its imports; the cache does not hold the syntax tree."""
     tree = _tree(file)
     return hashlib.sha256(ast.dump(tree).encode()).digest(), _imports(name, file, tree)
 
@@ -182,7 +186,7 @@ def _digest(modules: dict[str, Path]) -> str:
 
 
 def _native(name: str, file: Path) -> bytes:
-    """Sources of a built module where this is a checkout, else the module itself."""
+    """Return the digest of a built module's sources in a checkout, else of the module itself."""
     sources = _ROOT / name.partition(".")[0] / "native"
     digest = hashlib.sha256()
     files = (

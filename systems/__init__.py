@@ -1,6 +1,6 @@
-"""How data moves: one system is one folder; the I/O and caching engine is under them. Imports only workloads.
+"""Training systems, one folder each, over a shared I/O and caching engine. Imports only workloads.
 
-`systems.loader(dataset, system=…, memory=…)` gives any system's mini-batches to a training loop of one's own.
+`systems.loader(dataset, system=…, memory=…)` yields any system's mini-batches to a user's own training loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["loader"]
 
 
 def __getattr__(name: str) -> Any:
-    # Only where it is asked for: it needs torch, and `outcore --help` does not.
+    # Imported lazily: the loader needs torch, `outcore --help` does not.
     if name == "loader":
         from systems.loading import Loader
 

@@ -1,4 +1,4 @@
-"""The three layers import only downward: harness -> systems -> workloads."""
+"""The layers import only downward: outcore, the public face -> harness -> systems -> workloads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ORDER = ["workloads", "systems", "harness"]
+ORDER = ["workloads", "systems", "harness", "outcore"]
 
 
 def imported_layers(source: str) -> set[str]:

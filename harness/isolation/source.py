@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
-_LAYERS = ("harness", "systems", "workloads")
+_LAYERS = ("harness", "outcore", "systems", "workloads")
 _KINDS = (".py", ".cpp", ".hpp", ".toml")
 
 

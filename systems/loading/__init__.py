@@ -1,4 +1,4 @@
-"""`systems.loader`: any system as an ordinary iterable of mini-batches for a training loop of one's own."""
+"""`outcore.loader`: any system as an ordinary iterable of mini-batches for a user's own training loop."""
 
 from systems.loading.batches import LayerEdges, MiniBatch
 from systems.loading.loader import Loader

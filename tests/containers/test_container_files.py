@@ -106,7 +106,7 @@ def test_every_locked_package_is_for_runs_for_building_or_for_neither() -> None:
 
 
 def test_the_digest_of_the_code_follows_the_code_and_nothing_else(tmp_path: Path) -> None:
-    for layer in ("harness", "systems", "workloads"):
+    for layer in ("harness", "outcore", "systems", "workloads"):
         (tmp_path / layer).mkdir()
         (tmp_path / layer / "one.py").write_text(layer)
     before = source_digest(tmp_path)

@@ -1,4 +1,4 @@
-"""What the tests of `systems.loader` share: a small graph, a loader over it, and the same mini-batches made plainly."""
+"""What the tests of `outcore.loader` share: a small graph, a loader over it, and the same mini-batches made plainly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import systems
+import outcore
 from harness.check.drive import left_open, open_things
 from systems.loading import Loader, MiniBatch
 from systems.registry import load
@@ -33,7 +33,7 @@ def leaves_nothing(graph: Dataset) -> Iterator[None]:
 
 
 def make(graph: Dataset, **settings: Any) -> Loader:
-    return systems.loader(graph, **{**SETTINGS, **settings})
+    return outcore.loader(graph, **{**SETTINGS, **settings})
 
 
 def online(loader: Loader, epoch: int) -> list[SampledBatch]:

@@ -1,4 +1,4 @@
-"""`systems.loader`: a loop of one's own gets the workload's mini-batches of any system, and leaves nothing behind."""
+"""`outcore.loader`: a loop of one's own gets the workload's mini-batches of any system, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -332,8 +332,8 @@ def test_a_lightning_loop_has_the_same_loss_curve_from_disk_as_from_memory(graph
 
 
 RUNNING = """
-import sys, systems
-loader = systems.loader(sys.argv[1], system=sys.argv[2], memory="64MiB", fanout=[5, 4], batch_size=50, form="plain")
+import sys, outcore
+loader = outcore.loader(sys.argv[1], system=sys.argv[2], memory="64MiB", fanout=[5, 4], batch_size=50, form="plain")
 batches = iter(loader)
 next(batches)
 print("running", flush=True)
@@ -373,9 +373,3 @@ def test_what_a_killed_program_left_is_removed_by_the_next_loader(graph: Dataset
     with make(graph) as loader:
         assert len(list(graph.path.parent.glob(".loader.*"))) == 1
         assert len(loader) == 8
-
-
-def test_systems_without_a_loader_imports_no_torch() -> None:
-    """`outcore --help` imports the package."""
-    code = "import systems, sys; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode == 0

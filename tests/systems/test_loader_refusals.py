@@ -1,4 +1,4 @@
-"""`systems.loader` refuses what cannot be in one sentence, before anything is loaded."""
+"""`outcore.loader` refuses what cannot be in one sentence, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import systems
+import outcore
 from tests.support import make_tiny
 from tests.systems.loading_tools import leaves_nothing, make
 from workloads.dataset import Dataset
@@ -56,7 +56,7 @@ def test_what_cannot_be_is_one_sentence_with_the_fix(graph: Dataset, settings: d
 
 def test_a_missing_dataset_is_told(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="there is no dataset"):
-        systems.loader(tmp_path / "nothing")
+        outcore.loader(tmp_path / "nothing")
 
 
 def test_mini_batches_of_a_systems_own_are_had_by_saying_so(graph: Dataset) -> None:

@@ -29,7 +29,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone whose HEAD is this tree as it stands, with one more commit that changes what is sampled."""
     folder = tmp_path_factory.mktemp("clone") / "r"
     subprocess.run(["git", "clone", "-q", "--no-hardlinks", "--depth", "1", HERE.as_uri(), str(folder)], check=True)
-    wanted = ("harness", "systems", "workloads", "CMakeLists.txt", "requirements.lock")
+    wanted = ("harness", "outcore", "systems", "workloads", "CMakeLists.txt", "requirements.lock")
     listed = git(HERE, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *wanted)
     files = [name for name in listed.split("\0") if name and (HERE / name).is_file()]
     for name in files:

@@ -1,0 +1,104 @@
+"""Outcore as a library: train on any system's mini-batches, read run records, write and check a system.
+
+    import outcore
+
+    with outcore.loader("data/shop", system="gnndrive", memory="8GiB", fanout=[10, 10], batch_size=1000) as batches:
+        for batch in batches: ...
+    table = outcore.results("results")          # one row a run
+    failed = [rule for rule in outcore.check("my_package.system:MySystem") if not rule.ok]
+
+`loader` and the names that a system's author needs (`System` and its neighbours in `systems/interface.py`) work with
+`pip install outcore` alone; `results` and `check` need `pip install 'outcore[harness]'`, as the `outcore` command does.
+Names are imported when they are first used: `import outcore` does not import torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.check import CheckResult
+    from harness.check import check_system as check
+    from harness.results import load as results
+    from systems.interface import (
+        Batch,
+        Counters,
+        MemoryBudget,
+        Options,
+        Plan,
+        PlanItem,
+        Runtime,
+        StageClock,
+        System,
+        SystemInfo,
+        auto,
+    )
+    from systems.loading import LayerEdges, MiniBatch
+    from systems.loading import Loader as loader
+    from workloads.dataset import Dataset
+    from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
+    from workloads.workload import Workload
+
+#: Public name -> module, and its name there where it is another one.
+_PLACES = {
+    "loader": ("systems.loading", "Loader"),
+    "results": ("harness.results", "load"),
+    "check": ("harness.check", "check_system"),
+    "CheckResult": ("harness.check", "CheckResult"),
+    "Dataset": ("workloads.dataset", "Dataset"),
+    "Workload": ("workloads.workload", "Workload"),
+    **{name: ("systems.loading", name) for name in ("LayerEdges", "MiniBatch")},
+    **{
+        name: ("systems.interface", name)
+        for name in (
+            "Batch Counters MemoryBudget Options Plan PlanItem Runtime StageClock System SystemInfo auto".split()
+        )
+    },
+    **{
+        name: ("workloads.errors", name)
+        for name in "BudgetError DataIOError DatasetError HostError InputError OutcoreError".split()
+    },
+}
+
+__all__ = [
+    "Batch",
+    "BudgetError",
+    "CheckResult",
+    "Counters",
+    "DataIOError",
+    "Dataset",
+    "DatasetError",
+    "HostError",
+    "InputError",
+    "LayerEdges",
+    "MemoryBudget",
+    "MiniBatch",
+    "Options",
+    "OutcoreError",
+    "Plan",
+    "PlanItem",
+    "Runtime",
+    "StageClock",
+    "System",
+    "SystemInfo",
+    "Workload",
+    "auto",
+    "check",
+    "loader",
+    "results",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _PLACES[name]
+    from outcore.extras import named
+
+    with named():
+        return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return __all__
