@@ -1,1 +1,1 @@
-"""The papers' figures, regenerated from run records: one file a figure, found by listing this folder."""
+"""The papers' figures, regenerated from run records: one file per figure, found by listing this folder."""

@@ -1,8 +1,7 @@
-"""Runs that really train until accuracy settles: their settings, and accuracy by epoch and by time from their records.
+"""Runs that train for accuracy: their settings, and test accuracy by epoch and by time from their records.
 
-They need labels that can be learnt. The graph is expanded from a real one where `OUTCORE_ACCURACY_GRAPH` or the
-profile's `gallery.accuracy.base` names a file (`.npz` of the gnn-benchmark layout, or a dataset); without one it is
-generated, with classes that its topology and features tell apart.
+They need learnable labels: of a real graph to expand (`OUTCORE_ACCURACY_GRAPH`, else `gallery.accuracy.base`: a `.npz`
+of the gnn-benchmark layout or a dataset), or of a generated one whose topology and features separate the classes.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
 
 BASE_VARIABLE = "OUTCORE_ACCURACY_GRAPH"
 GENERATED = "accuracy-generated"
-# A target below what every run reached, so that none is left out by the noise of its last epochs.
+# Distance of the common target below the lowest best accuracy: noise of the last epochs then excludes no run.
 MARGIN = 0.01
 
 
 class AccuracySettings(Strict):
-    """`gallery.accuracy` of a profile.
+    """Settings under `gallery.accuracy` of a profile.
 
-    The defaults are for `quick`: rows of 2 KiB, so that an epoch of few mini-batches touches more than twice the budget
-    and a run is done in half a minute. `train_fraction` makes the epoch; it trains all training nodes.
+    The defaults fit `quick`: with rows of 2 KiB an epoch of few mini-batches touches more than twice the budget, and a
+    run takes half a minute. `train_fraction` sets the length of an epoch, which trains all training nodes.
     """
 
     base: str = ""
@@ -51,10 +50,10 @@ class AccuracySettings(Strict):
 
 
 def accuracy_settings(profile: Plain) -> AccuracySettings:
-    """What the profile asks for, the base graph from the environment where one is named there.
+    """Return the profile's accuracy settings; `OUTCORE_ACCURACY_GRAPH`, if set, replaces the base graph.
 
     Raises:
-        InputError: an unknown key or a value out of range under `gallery.accuracy`.
+        InputError: `gallery.accuracy` has an unknown key or a value out of range.
     """
     content = dict((profile.get("gallery") or {}).get("accuracy") or {})
     content["base"] = os.environ.get(BASE_VARIABLE) or content.get("base", "")
@@ -62,10 +61,7 @@ def accuracy_settings(profile: Plain) -> AccuracySettings:
 
 
 def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
-    """The gallery's profile with settings of a run whose test accuracy is found after every epoch.
-
-    Systems, grid and name are the caller's to set; `in-memory` without a cap is the reference.
-    """
+    """Return the gallery's profile with test accuracy after every epoch; the caller sets systems, grid and name."""
     own = accuracy_settings(profile)
     changed = gallery(profile)
     name = f"accuracy-{Path(own.base).stem}-x{own.expand}" if own.base else GENERATED
@@ -100,11 +96,11 @@ def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
 
 
 def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
-    """A run's test accuracy: a row an epoch.
+    """Return a run's test accuracy, one row per epoch.
 
     Returns:
-        Columns `epoch` (1 after the first), `seconds` (training time so far, the warm-up epoch's too: it trains as the
-        others do), `end_to_end` (preprocessing added) and `accuracy` (share of the test nodes); empty without any.
+        Columns `epoch` (from 1), `seconds` (training time so far, with the warm-up epoch, which trains as the others
+        do), `end_to_end` (`seconds` and preprocessing) and `accuracy` (share of the test nodes); empty without any.
     """
     import pandas as pd
 
@@ -119,49 +115,50 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def time_to(record: Mapping[str, Any], target: float, *, end_to_end: bool = False) -> float | None:
-    """Seconds of training until test accuracy first was `target` (a share); None where it never was.
-
-    Args:
-        end_to_end: preprocessing counted too.
-    """
+    """Return seconds until test accuracy reaches `target` (a share), None if never; `end_to_end` adds preprocessing."""
     curve = accuracy_curve(record)
     reached = curve[curve["accuracy"] >= target]
     return None if reached.empty else float(reached.iloc[0]["end_to_end" if end_to_end else "seconds"])
 
 
 def epochs_to(record: Mapping[str, Any], target: float) -> int | None:
-    """Epochs until test accuracy first was `target`; None where it never was."""
+    """Return the number of epochs until test accuracy first reaches `target`, None if it never does."""
     curve = accuracy_curve(record)
     reached = curve[curve["accuracy"] >= target]
     return None if reached.empty else int(reached.iloc[0]["epoch"])
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
-    """The highest test accuracy of any epoch; None for a run without."""
+    """Return the highest test accuracy of any epoch, None for a run without test accuracy."""
     curve = accuracy_curve(record)
     return None if curve.empty else float(curve["accuracy"].max())
 
 
 def final_accuracy(record: Mapping[str, Any], epochs: int = 3) -> float | None:
-    """Mean test accuracy of the last epochs, steadier than one epoch's; None for a run without."""
+    """Return mean test accuracy of the last epochs, steadier than one epoch's; None for a run without test accuracy."""
     curve = accuracy_curve(record)
     return None if curve.empty else float(curve["accuracy"].tail(epochs).mean())
 
 
 def common_target(records: Sequence[Mapping[str, Any]]) -> float | None:
-    """An accuracy that all of these runs reached, a point below the best of the least of them; None without runs."""
+    """Return an accuracy that all runs reached, one point below the lowest of their best ones; None without runs."""
     best = [accuracy for accuracy in map(best_accuracy, records) if accuracy is not None]
     return min(best) - MARGIN if best else None
 
 
 def accuracy_plan(profile: Plain, entries: Sequence[Any], model: str = "sage", sampler: str = "neighbor") -> Plan:
-    """The accuracy runs of some systems; `in-memory` among them runs without a cap, as the reference."""
+    """Plan the accuracy runs of some systems.
+
+    Args:
+        entries: names or entries of the systems; an entry of `in-memory` without a cap is the reference.
+        model, sampler: run settings of all runs.
+    """
     changed = accuracy_profile(profile, model)
     changed["run"] = {**changed["run"], "sampler": sampler}
     return grid(changed, entries, {"": {}})
 
 
 def origin(record: Mapping[str, Any]) -> str:
-    """Where the labels come from, for the caption."""
+    """Return the origin of graph and labels, for the caption."""
     name = str(record["config"]["dataset"]["name"])
     return "generated graph and labels" if name == GENERATED else "graph, features and labels expanded from a real one"

@@ -55,7 +55,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a figure drew: the canvas, the table behind it, its caption, and the ids of the runs in it."""
+    """A drawn figure: the canvas, the table behind it, its caption, and the ids of the runs in it."""
 
     canvas: Canvas
     data: pd.DataFrame
@@ -68,8 +68,8 @@ class Sheet:
     """A table of the catalogue.
 
     Attributes:
-        data: typed values, as the CSV has them.
-        shown: the same as a reader sees them, text; None where there is nothing.
+        data: typed values, as in the CSV.
+        shown: the same values as text for the reader; a missing value is a dash.
     """
 
     data: pd.DataFrame
@@ -79,12 +79,12 @@ class Sheet:
 
 
 def no_runs(profile: Plain) -> list[Plain]:
-    """For figures that are drawn from studies alone."""
+    """Return no runs, for figures drawn from studies alone."""
     return []
 
 
 def no_studies(profile: Plain) -> list[StudyNeed]:
-    """For figures that are drawn from runs alone."""
+    """Return no studies, for figures drawn from runs alone."""
     return []
 
 
@@ -93,16 +93,15 @@ class Figure:
     """One figure or table of the catalogue.
 
     Attributes:
-        id: as in `outcore figures ID`.
-        paper: the paper, or `outcore`.
-        title: what it shows.
-        needs: from a bench profile (plain data of an experiment) to its cells, or to the experiments it is drawn from.
-        draw: from the evidence to a drawing; raises NotDrawn with the reason.
-        headline: drawn from the runs of the default bench alone.
-        studies: from a bench profile to the studies it is drawn from.
-        claims: ids of the published claims that it bears on.
-        full: the paper's whole grid, in a line.
-        beside: from a bench profile to experiments that its claims need and the drawing leaves out.
+        id: id in `outcore figures ID`.
+        paper: name of the paper, or `outcore`.
+        needs: maps a bench profile (plain data of an experiment) to the figure's cells, or to its experiments.
+        draw: maps the evidence to a drawing; raises NotDrawn with the reason.
+        headline: whether the runs of the default bench suffice for the drawing.
+        studies: maps a bench profile to the studies behind the drawing.
+        claims: ids of the published claims that the figure supports or refutes.
+        full: the paper's whole grid, in one line.
+        beside: maps a bench profile to experiments that the claims need and the drawing leaves out.
     """
 
     id: str
@@ -117,10 +116,10 @@ class Figure:
     beside: Callable[[Plain], list[Plain]] = no_runs
 
     def experiments(self, profile: Plain) -> list[Experiment]:
-        """`needs`, checked, tagged with this figure.
+        """Return the experiments of `needs` and `beside`, checked and tagged with this figure.
 
         Raises:
-            InputError: a fault in one.
+            InputError: an experiment has an invalid setting.
         """
         from harness.experiment import parse_experiment
 
@@ -141,7 +140,7 @@ def register(figure: Figure) -> Figure:
 
 
 def catalogue() -> dict[str, Figure]:
-    """Every figure, by id: each module of this folder that registers one."""
+    """Import all modules of this package and return the figures that they register, sorted by id."""
     package = importlib.import_module("harness.figures")
     for module in pkgutil.walk_packages(package.__path__, "harness.figures."):
         importlib.import_module(module.name)
@@ -149,10 +148,10 @@ def catalogue() -> dict[str, Figure]:
 
 
 def chosen(names: str) -> list[Figure]:
-    """Figures from `headline`, `all` or a list of ids.
+    """Return the figures of `headline`, `all` or a comma-separated list of ids.
 
     Raises:
-        InputError: an id does not exist; names the nearest.
+        InputError: an id does not exist (the message has the nearest one), or there is no id.
     """
     from harness.settings import unknown_name
 
@@ -176,10 +175,10 @@ PUBLISHED = Path(harness.__file__).parent / "published"
 
 @cache
 def published(figure_id: str) -> pd.DataFrame:
-    """The paper's own values of a figure (`harness/published/<id>.csv`): series, x, value, unit, source, read.
+    """Return the paper's own values of a figure (`harness/published/<id>.csv`): series, x, value, unit, source, read.
 
-    `read` is `text` for a number that the paper prints and `plot` for one read off a plot.
-    Empty, with these columns, where none were published as numbers. Not to be changed: it is shared.
+    `read` is `text` for a number printed in the paper and `plot` for one read off a plot. Without published numbers the
+    table is empty, with these columns. It is shared: do not modify it.
     """
     import pandas as pd
 
@@ -191,7 +190,7 @@ def published(figure_id: str) -> pd.DataFrame:
 
 
 def plain_log(axis: Any) -> None:
-    """Ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
+    """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))

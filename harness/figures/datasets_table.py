@@ -1,4 +1,4 @@
-"""The tables of datasets of four papers: theirs beside those that our runs and studies of that paper are made of."""
+"""Dataset tables of four papers: the paper's datasets beside those of our runs and studies of that paper."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Table:
     """One paper's table.
 
     Attributes:
-        systems: whose runs' datasets are listed beside those of the needed studies.
-        note: what of the paper's table is missing, in a sentence.
+        systems: systems whose runs' datasets are listed beside the datasets of the studies.
+        note: sentence for the caption on gaps in the paper's table.
     """
 
     id: str
@@ -60,12 +60,12 @@ TABLES = [
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs of its own."""
+    """Return no runs: the table lists datasets of other figures' runs."""
     return []
 
 
 def studies_of(table: Table) -> Callable[[Plain], list[StudyNeed]]:
-    """The facts of the dataset that the paper's figures are drawn from at this profile."""
+    """Return the `studies` of a table: the facts of the profile's dataset behind the paper's figures."""
 
     def studies(profile: Plain) -> list[StudyNeed]:
         short = setting(profile) if table.paper == "pagraph" else gallery(profile)
@@ -76,7 +76,7 @@ def studies_of(table: Table) -> Callable[[Plain], list[StudyNeed]]:
 
 
 def of_records(evidence: Evidence, table: Table) -> list[Plain]:
-    """A row for each dataset, of the studies with all facts, of the runs with what a record says."""
+    """Return a row for each dataset: all facts if there is a study, else those in a run's record."""
     rows: dict[str, Plain] = {}
     own = {
         record["config"]["dataset"]["fingerprint"]: record["config"]["dataset"]
@@ -99,7 +99,7 @@ def of_records(evidence: Evidence, table: Table) -> list[Plain]:
         data = study.dataset
         if study.study != "dataset-facts" or data is None:
             continue
-        # The studies of other papers' datasets are other tables' rows.
+        # Without a run, a dataset is of pagraph's table if it has pagraph's split (`-t65`), else of the others.
         if data.fingerprint not in own and (table.paper == "pagraph") != data.name.endswith("-t65"):
             continue
         found = study.result
@@ -131,7 +131,7 @@ _KEYS = {
 
 
 def of_paper(table: Table) -> list[Plain]:
-    """The paper's rows, as far as they were published as numbers that we have."""
+    """Return the paper's rows, as far as their numbers are published."""
     known = published(table.id)
     rows = []
     for name in dict.fromkeys(known["series"]):
@@ -146,7 +146,7 @@ def of_paper(table: Table) -> list[Plain]:
 
 
 def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
-    """The drawing of one paper's table."""
+    """Return the `draw` of one paper's table."""
 
     def draw(evidence: Evidence) -> Sheet:
         ours = of_records(evidence, table)
@@ -178,7 +178,7 @@ def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
 
 
 def _newest(evidence: Evidence, table: Table) -> list[str]:
-    """One run for each dataset that a run brought in, the newest."""
+    """Return the id of the newest run of each dataset."""
     found: dict[str, str] = {}
     for record in evidence.frame["record"]:
         if record["system"] in table.systems:

@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def gallery(profile: Plain) -> Plain:
-    """The profile that figures beyond the headline take: its `gallery.run` and `gallery.rounds` over its own.
+    """Return the profile for figures beyond the headline: its `gallery` section overrides run, rounds and datasets.
 
-    A gallery run is shorter than one of the headline (fewer mini-batches), so that all figures fit in a sitting.
+    A gallery run has fewer mini-batches than a headline run, so that all figures fit in one session.
     """
     changed = copy.deepcopy(profile)
     own = changed.get("gallery") or {}
@@ -27,13 +27,13 @@ def gallery(profile: Plain) -> Plain:
 
 
 def values(profile: Plain, key: str, full: Sequence[T]) -> list[T]:
-    """The values of an axis: the profile's reduced list (`gallery.grid.<key>`) where it has one, else all."""
+    """Return the values of an axis: the profile's reduced list (`gallery.grid.<key>`) if it has one, else `full`."""
     reduced = ((profile.get("gallery") or {}).get("grid") or {}).get(key)
     return list(full if reduced is None else reduced)
 
 
 def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
-    """A profile whose dataset is made once for each feature dimension; returns it and the datasets' names."""
+    """Return a profile with one dataset for each feature dimension, and the names of those datasets."""
     changed = copy.deepcopy(profile)
     name = changed["run"]["dataset"]
     recipe = changed["datasets"][name]
@@ -46,7 +46,7 @@ def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
 
 
 def wide_device(profile: Plain) -> Plain:
-    """A profile for sweeps up to dimension 512: device memory that holds the same rows at four times the width."""
+    """Return a profile for sweeps up to dimension 512: device memory for as many rows at four times the width."""
     memory = profile["run"].get("device_memory")
     if memory is None:
         return profile
@@ -54,9 +54,9 @@ def wide_device(profile: Plain) -> Plain:
 
 
 def only_systems(profile: Plain, names: list[str]) -> list[Any]:
-    """The entries of the systems that are named and installed, one each (the first: the capped one).
+    """Return one entry (the first: the capped one) for each named system of the profile, else of `gallery.systems`.
 
-    The profile's own, else those of `gallery.systems`, which the headline does not run, else by name alone.
+    The headline does not run `gallery.systems`. An installed system in neither list has its bare name as entry.
     """
     from systems.registry import names as installed
 

@@ -1,4 +1,4 @@
-"""Drawing figures to files, each with a small JSON beside it; what has not changed is not drawn again."""
+"""Figures drawn to files, each with a small JSON beside it; a figure with unchanged inputs is not drawn again."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rendered:
-    """What became of one figure: files, or the reason why not. Kept as `<id>.json` beside them.
+    """The result of rendering one figure, its files or the reason for none; kept as `<id>.json` beside the files.
 
     Attributes:
-        files: names within the folder, image or Markdown first.
-        runs: ids of the runs that are drawn.
-        inputs: digest of all it may have been drawn from; equal inputs are not drawn again.
+        files: paths of the files, image or Markdown first.
+        inputs: digest of records, studies, experiments and code; a figure with equal inputs is not drawn again.
     """
 
     id: str
@@ -45,17 +44,15 @@ class Rendered:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, file names without their folder."""
+        """Return plain data, file names without their folder."""
         return {**asdict(self), "claims": list(self.claims), "files": [file.name for file in self.files]}
 
 
 def render(figures: Sequence[Figure], evidence: Evidence, out: Path, *, again: bool = False) -> list[Rendered]:
-    """Draw figures as PNG (200 dpi), SVG and CSV, tables as Markdown, CSV and LaTeX, into `out`.
-
-    Never raises for missing runs: the reason stands in what it returns.
+    """Draw figures as PNG (200 dpi), SVG and CSV, tables as Markdown, CSV and LaTeX; missing runs raise nothing.
 
     Args:
-        again: draw what has not changed, too.
+        again: draw figures with unchanged inputs, too.
     """
     out.mkdir(parents=True, exist_ok=True)
     of_records = _digest_of(evidence)
@@ -63,7 +60,7 @@ def render(figures: Sequence[Figure], evidence: Evidence, out: Path, *, again: b
 
 
 def read_rendered(out: Path, id_: str) -> Rendered | None:
-    """What `render` last said of a figure, None where it has not or its files are gone."""
+    """Return the last result of `render` for a figure, None if there is none or a file is missing."""
     try:
         content = json.loads((out / f"{id_}.json").read_text(encoding="utf-8"))
         content["files"] = [out / name for name in content["files"]]
@@ -139,7 +136,7 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
 
 
 def markdown(sheet: Sheet, title: str) -> str:
-    """The table as GitHub's Markdown, caption below."""
+    """Return the table as GitHub's Markdown, caption below."""
     header = [str(name).replace("|", "\\|") for name in sheet.shown.columns]
     lines = [f"**{title}**", "", _row(header), _row(["---"] * len(header))]
     lines += [_row([_cell(value).replace("|", "\\|") for value in row]) for row in _rows(sheet.shown)]
@@ -165,7 +162,7 @@ _LATEX = {
 
 
 def latex(sheet: Sheet, title: str) -> str:
-    """The table as LaTeX (package booktabs), caption below."""
+    """Return the table as LaTeX (package booktabs), caption below."""
 
     def text(value: object) -> str:
         return "".join(_LATEX.get(letter, letter) for letter in _cell(value))
@@ -197,7 +194,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def _digest_of(evidence: Evidence) -> str:
-    """Of every record by its id (records never change once written), of the studies and of what was planned."""
+    """Return a digest of records by id (they never change once written), studies and planned experiments."""
     ids = [] if evidence.frame.empty else sorted(map(str, evidence.frame["run_id"]))
     studies = [f"{record.study} {record.key} {record.started_at}" for record in evidence.studies]
     planned = [json.dumps(experiment, sort_keys=True, default=str) for experiment in evidence.experiments]
@@ -205,6 +202,6 @@ def _digest_of(evidence: Evidence) -> str:
 
 
 def _source_of(figure: Figure) -> str:
-    """Of the code that draws it, everything that this imports, and the published values."""
-    # A shared kind of drawing lies in a module of its own, the figure's cells in another.
+    """Return a digest of the figure's code with all its imports, and of the published values."""
+    # `draw` may be of a shared module, `needs` of the figure's own.
     return digest_of_sources(figure.draw.__module__, digest_of_sources(figure.needs.__module__, figure.id))

@@ -1,4 +1,4 @@
-"""The files that a figure is drawn by: its module, all that it imports of this project, and the published values."""
+"""Source files behind a figure: its module, all its imports from this project, and the published values."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pandas
 import harness
 
 ROOT = Path(harness.__file__).parent.parent
-# What is drawn is these packages' doing; systems and native code only make the records.
+# Only these packages determine a drawing; systems and native code only make the records.
 PACKAGES = ("harness", "workloads")
 
 
 def digest_of_sources(module: str, salt: str = "") -> str:
-    """Digest of every file of `files_of`, by name and content, and of the libraries that draw."""
+    """Return a digest of the files of `files_of`, by name and content, and of the drawing libraries' versions."""
     digest = hashlib.sha256(salt.encode())
     for library in (matplotlib, numpy, pandas):
         digest.update(f"{library.__name__} {library.__version__}\n".encode())
@@ -31,7 +31,7 @@ def digest_of_sources(module: str, salt: str = "") -> str:
 
 
 def files_of(module: str) -> list[Path]:
-    """The module's file, those of everything it imports of this project, however far, and the published values."""
+    """Return the files of a module and of its direct and indirect imports from this project, and published values."""
     found: dict[str, Path] = {}
     waiting = [module]
     while waiting:
@@ -57,7 +57,7 @@ def _file_of(name: str) -> Path | None:
 
 @cache
 def _imports(path: Path, changed_ns: int, size: int) -> tuple[str, ...]:
-    """Modules that a file imports, within functions, too; the stamp is there so that a changed file is read again."""
+    """Return the modules that a file imports, also within functions; time and size key the cache to its content."""
     names: dict[str, None] = {}
     for node in _executed(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
@@ -70,7 +70,7 @@ def _imports(path: Path, changed_ns: int, size: int) -> tuple[str, ...]:
 
 
 def _executed(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node but those under `if TYPE_CHECKING:`, which never run."""
+    """Yield every node but those under `if TYPE_CHECKING:`, which never run."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue

@@ -12,20 +12,20 @@ from harness.figures.diskgnn.grid import MEMORY_SHARES, SYSTEMS, entries, longer
 from harness.figures.draw.kinds import Axis, bars
 
 CLASSES = ["aws-nvme", "aws-gp3"]
-#: Mini-batches of an epoch where epochs are cut short, over the gallery's: what diskgnn caches must not hold them all.
+#: Factor on the gallery's mini-batches where epochs are cut short: else diskgnn's caches would hold all rows read.
 _LONGER = 2.5
 MEMORY = Axis("host memory over the features", MEMORY_SHARES, "memory of", percent)
 
 
 def over_memory(profile: Plain) -> Plan:
-    """ginex, mariusgnn and diskgnn at each share of memory."""
+    """Plan ginex, mariusgnn and diskgnn at each share of memory."""
     return grid(
         longer(profile), entries(profile, SYSTEMS), {share: {"memory": f"{share:g}x"} for share in shares_of(profile)}
     )
 
 
 def on_classes(profile: Plain) -> Plan:
-    """ginex, mariusgnn and diskgnn on both classes, scaled alike; one epoch, since few requests make it a long one."""
+    """Plan the three systems on both SSD classes, scaled alike; one epoch, which few requests a second make long."""
     short = gallery(profile)
     _, _, scale = str(short["run"].get("disk_class", "none")).partition("/")
     classes = [f"{name}/{scale}" if scale else name for name in values(profile, "disk_classes", CLASSES)]

@@ -21,7 +21,7 @@ REFERENCE = "ginex"
 
 
 def over_limits(profile: Plain) -> Plan:
-    """diskgnn, reading 4 KiB at least as in the paper, without a limit and with each; ginex beside it."""
+    """Plan diskgnn without and with each limit, reads of at least 4 KiB as in the paper, and ginex as the reference."""
     base = longer(profile)
     base["run"] = {**base["run"], "memory": f"{min(shares_of(profile)):g}x"}
     limits = {limit: {"options": {"disk_limit": limit}} for limit in ["none", *values(profile, "space_limits", LIMITS)]}
@@ -30,7 +30,7 @@ def over_limits(profile: Plain) -> Plan:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: epoch time at each limit. Right: bytes read over bytes wanted, by the layout that fits it."""
+    """Draw epoch time by limit (left), read amplification (right); raise NotDrawn with fewer than two limits."""
     group = evidence.points(over_limits)
     points = group.points
     ours = [point for point in points if point.system == "diskgnn"]

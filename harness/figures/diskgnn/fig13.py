@@ -18,17 +18,17 @@ from harness.studies.record import StudyRecord
 SHARES = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 FANOUTS = [[10, 15], [10, 15, 20]]
 FACTORS = [0.5, 1.0, 2.0]
-#: Of memory, as everywhere in the paper where it is not what varies.
+#: Share of memory in all experiments of the paper that do not vary it.
 USUAL_SHARE = 0.1
 
 
 def studies_fig13(profile: Plain) -> list[StudyNeed]:
-    """One epoch on each graph, at all shares of memory."""
+    """Return the study of one epoch on each graph, at all shares of memory."""
     return planning_needs(profile, "disk-space", memory_shares=SHARES)
 
 
 def studies_fig14(profile: Plain) -> list[StudyNeed]:
-    """The flat graph at the usual share of memory: the paper's fan-outs, and batch sizes around the profile's."""
+    """Return studies of the flat graph at the usual share of memory: the paper's fan-outs, scaled batch sizes."""
     flat = graphs(profile)[1:]
     size = int(gallery(profile)["run"]["batch_size"])
     needs = []
@@ -43,7 +43,7 @@ def studies_fig14(profile: Plain) -> list[StudyNeed]:
 
 
 def draw_fig13(evidence: Evidence) -> Drawing:
-    """A line a graph: packing without a limit."""
+    """Draw the disk space of packing without a limit over memory, one line per graph."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == SHARES)
     rows = [
         {"series": _name(record), "x": 100 * point["memory_share"], "y": point["packed_x"], "least": point["least_x"]}
@@ -71,7 +71,7 @@ def draw_fig13(evidence: Evidence) -> Drawing:
 
 
 def draw_fig14(evidence: Evidence) -> Drawing:
-    """Left over the fan-out, right over the batch size."""
+    """Draw disk space over fan-out (left) and batch size (right); raise NotDrawn with only one of each."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == [USUAL_SHARE])
     usual = _usual_size(records)
     by_fanout = {
@@ -120,7 +120,7 @@ def draw_fig14(evidence: Evidence) -> Drawing:
 
 
 def _usual_size(records: list[StudyRecord]) -> int:
-    """The batch size of most fan-outs."""
+    """Return the most frequent batch size, which is that of the fan-out sweep."""
     sizes = [int(record.params["batch_size"]) for record in records]
     return max(sorted(set(sizes)), key=sizes.count)
 

@@ -16,7 +16,7 @@ PARTS = ["packing: reading and writing rows", "sampling, ranking, search"]
 
 
 def over_memory(profile: Plain) -> Plan:
-    """diskgnn with either packing at each share of memory."""
+    """Plan diskgnn with batched and with individual packing at each share of memory."""
     methods = [
         {**entry, "series": method} for method in METHODS for entry in entries(profile, ["diskgnn"], packing=method)
     ]
@@ -24,7 +24,7 @@ def over_memory(profile: Plain) -> Plan:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Two bars a share of memory, packing's part told apart."""
+    """Draw preprocessing time by method and memory, packing as a part; raise NotDrawn without a pair to compare."""
     group = evidence.points(over_memory, least=1)
     rows: list[Plain] = []
     totals: dict[tuple[float, str], tuple[float, float]] = {}

@@ -1,4 +1,4 @@
-"""DiskGNN Fig. 18: what device cache, host cache and packing each add."""
+"""DiskGNN Fig. 18: epoch time as device cache, host cache and packing are added."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, g
 from harness.figures.diskgnn.grid import bar_row, entries
 from harness.figures.draw.bars import draw_bars
 
-# From the bottom up: what each step has switched off.
+# Options that switch parts off at each step, from the bottom up.
 STEPS: dict[str, Plain] = {
     "naive": {"device_cache": "off", "host_cache": "off", "packing": "off", "disk_cache": "off"},
     "+ device cache": {"host_cache": "off", "packing": "off", "disk_cache": "off"},
@@ -21,13 +21,13 @@ STEPS: dict[str, Plain] = {
 
 
 def steps(profile: Plain) -> Plan:
-    """diskgnn at each step."""
+    """Plan diskgnn at each step."""
     short = gallery(profile)
     return grid(short, entries(short, ["diskgnn"]), {step: {"options": options} for step, options in STEPS.items()})
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Epoch times over that of the last step, whose own is in the caption."""
+    """Draw each step's epoch time over that with packing; raise NotDrawn if that step has no epoch."""
     group = evidence.points(steps, least=1)
     points = {str(point.x): point for point in group.points}
     last = points.get("+ packing")

@@ -1,4 +1,4 @@
-"""DiskGNN Fig. 19: where the epoch goes with nothing overlapping."""
+"""DiskGNN Fig. 19: epoch time by stage without overlap of stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.stacks import draw_stacks
 
 PARTS = ["graph sample", "graph load", "feature load", "feature assemble", "model train", "other"]
-# A moment belongs to the first of these that is open; the stages' names are the systems' own.
+# A moment belongs to the first part with an open stage; the stages' names are the systems' own.
 ORDER = (
     ("feature load", ("extract", "read", "data_prep", "switch", "load")),
     ("graph load", ("load_graph",)),
@@ -21,7 +21,7 @@ ORDER = (
     ("model train", ("train", "lane:compute")),
     ("graph sample", ("sample", "inspect")),
 )
-#: What leaves each system with as little at a time as it can work with.
+#: Options for the fewest mini-batches in flight with which each system works.
 SEQUENTIAL: dict[str, Plain] = {
     "ginex": {"pipelined": False, "samplers": 1, "readers": 1, "batch_inputs": 1, "device_buffers": 1},
     "mariusgnn": {"sampling_workers": 1, "prefetch": 1},
@@ -30,14 +30,14 @@ SEQUENTIAL: dict[str, Plain] = {
 
 
 def sequential(profile: Plain) -> Plan:
-    """The three systems, sequential."""
+    """Plan the three systems with the `SEQUENTIAL` options."""
     short = gallery(profile)
     systems = [entry for system in SYSTEMS for entry in entries(short, [system], **SEQUENTIAL[system])]
     return grid(short, systems, {"": {}})
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A bar a system."""
+    """Draw one bar per system, stacked by stage; raise NotDrawn without a measured epoch."""
     group = evidence.points(sequential, least=1)
     points = {point.system: point for point in group.points}
     rows: list[Plain] = []

@@ -1,4 +1,4 @@
-"""DiskGNN Figures 5 and 16: what reordering and segments of disk caches save in reading, and cost in space."""
+"""DiskGNN Figures 5 and 16: savings in reading by reordering and segmented disk caches, and their disk space."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIB = 2**30
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """Disk caches of one epoch, a tenth of the rows in memory, 4 KiB the smallest read."""
+    """Return the study of one epoch's disk caches, with a tenth of the rows in memory and reads of at least 4 KiB."""
     return planning_needs(profile, "amplification", segments=values(profile, "segments", SEGMENTS))
 
 
@@ -41,13 +41,13 @@ def _said(records: list[StudyRecord], extra: str) -> str:
 
 
 def _middle(record: StudyRecord) -> int:
-    """The segment that stands for `segmented`: the middle one of those computed."""
+    """Return the segment size that stands for `segmented`: the middle one of all computed sizes."""
     lengths = sorted({layout["segment"] for layout in record.result["layouts"] if not layout["global"]})
     return int(lengths[len(lengths) // 2]) if lengths else int(record.result["batches"])
 
 
 def chosen_layouts(record: StudyRecord) -> dict[str, Plain]:
-    """The three layouts of Figure 5."""
+    """Return the three layouts of Figure 5 by variant."""
     found: dict[str, Plain] = {}
     for layout in record.result["layouts"]:
         if layout["global"]:
@@ -58,7 +58,7 @@ def chosen_layouts(record: StudyRecord) -> dict[str, Plain]:
 
 
 def draw_fig5(evidence: Evidence) -> Drawing:
-    """Left: bytes read over bytes wanted. Right: what each mini-batch saves against no reordering, sorted."""
+    """Draw read amplification (left) and each mini-batch's saving over no reordering, sorted (right)."""
     records = evidence.all_studies("amplification")
     shown = max(records, key=lambda record: float(record.result["layouts"][0]["amplification"]))
     bars: list[Plain] = []
@@ -111,7 +111,7 @@ def draw_fig5(evidence: Evidence) -> Drawing:
 
 
 def draw_fig16(evidence: Evidence) -> Drawing:
-    """Left: bytes read an epoch with and without reordering. Right: bytes on disk. Over the segment size."""
+    """Draw bytes read per epoch with and without reordering (left) and bytes on disk (right) over segment size."""
     records = evidence.all_studies("amplification")
     record = records[-1]
     rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""DiskGNN Fig. 8: test accuracy over epochs and over time, from real training."""
+"""DiskGNN Fig. 8: test accuracy over epochs and over training time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from harness.figures.draw.accuracy_curves import accuracy_note, curves_of, draw_
 
 
 def planned(profile: Plain) -> Plan:
-    """ginex, mariusgnn and diskgnn, their models judged after every epoch."""
+    """Plan ginex, mariusgnn and diskgnn with test accuracy after every epoch."""
     return accuracy_plan(profile, entries(accuracy_profile(profile), SYSTEMS))
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left over epochs, right over training time; a line a system."""
+    """Draw accuracy over epochs (left) and training time (right) by system; raise NotDrawn without a run."""
     group = evidence.points(planned, least=1)
     order = style.ordered(group.systems())
     points = sorted(group.points, key=lambda point: order.index(point.system))

@@ -25,25 +25,25 @@ from harness.figures.draw.panels import legend_above, many_panels
 
 ALL = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gnndrive", "diskgnn"]
 MODELS = ["sage", "gat"]
-#: Training epochs of the paper, over which what is prepared once is shared out.
+#: Training epochs of the paper; each bears an equal share of one-time preprocessing.
 EPOCHS = 50
 
 
 def by_model(profile: Plain) -> Plan:
-    """Every disk system with each model."""
+    """Plan every disk system with each model."""
     short = gallery(profile)
     return grid(short, entries(short, ALL), {model: {"model": model} for model in values(profile, "models", MODELS)})
 
 
 def replayed(profile: Plain) -> list[Plain]:
-    """diskgnn with one epoch's samples in all, as the paper's code (dg-23)."""
+    """Return the experiment of diskgnn with one epoch's samples in all epochs, as in the paper's code (dg-23)."""
     short = {**gallery(profile), "name": "diskgnn-fig9"}
     models = values(profile, "models", MODELS)
     return [{**short, "systems": entries(short, ["diskgnn"], resample_every=0), "grid": {"model": models[:1]}}]
 
 
 def _share(point: Point) -> float:
-    """Seconds of preprocessing that one epoch bears: diskgnn prepares each epoch's samples, the others once."""
+    """Return one epoch's seconds of preprocessing: diskgnn prepares each epoch's samples, other systems once."""
     spent = preparation_s(point.record)
     every = point.record["config"]["options"].get("resample_every")
     return spent / (len(point.record["epochs"]) if every == 1 else EPOCHS)
@@ -76,7 +76,7 @@ def _rows(group: Group, models: list[str]) -> list[Plain]:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: the epoch alone. Right: with its share of preprocessing. Both over diskgnn's epoch alone, as the paper."""
+    """Draw epochs without and with preprocessing over diskgnn's epoch; raise NotDrawn if diskgnn has no epoch."""
     group = evidence.points(by_model, least=1)
     models = [model for model in MODELS if model in {str(point.x) for point in group.points}]
     rows = pd.DataFrame(_rows(group, models))
@@ -105,7 +105,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _replayed(group: Group) -> str:
-    """What diskgnn's share would be with one epoch's samples for all epochs, as the paper's code has it."""
+    """Return caption text: diskgnn's preprocessing share with one epoch's samples for all, as in the paper's code."""
     shares = [
         f"{point.x} {_share(point) / EPOCHS / point.value:.1%}"
         for point in group.points

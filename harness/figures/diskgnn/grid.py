@@ -1,4 +1,4 @@
-"""What the figures of the DiskGNN paper share: its systems, its sweeps and its datasets."""
+"""Common parts of the DiskGNN paper's figures: systems, sweeps and datasets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from harness.studies.base import StudyNeed
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
 MEMORY_SHARES = [0.1, 0.3, 0.5]
-# Mini-batches an epoch, as a multiple of the gallery's, of figures over shares of the features: with the gallery's own
-# the smallest share would already hold all that an epoch touches.
+# Factor on the gallery's mini-batches in sweeps over memory: else the smallest share holds all rows of an epoch.
 _LONGER = 8
 _FLAT_COPIES = 64
 
 
 def entries(profile: Plain, names: list[str], **options: Any) -> list[Plain]:
-    """The profile's entries of these systems, each with `options` on top of its own, and no run settings of its own."""
+    """Return the profile's entries of these systems, `options` added to their own, without run settings."""
     found: list[Plain] = []
     for entry in only_systems(profile, names):
         own: Plain = {"name": entry} if isinstance(entry, str) else entry
@@ -28,12 +27,12 @@ def entries(profile: Plain, names: list[str], **options: Any) -> list[Plain]:
 
 
 def shares_of(profile: Plain) -> list[float]:
-    """Host memory of the sweeps over it, as shares of the feature table."""
+    """Return the host memory sizes of a sweep, as shares of the feature table."""
     return values(profile, "memory_shares", MEMORY_SHARES)
 
 
 def longer(profile: Plain) -> Plain:
-    """The gallery's profile with epochs long enough for memory to matter, one of them measured."""
+    """Return the gallery's profile with epochs long enough for memory to matter: one to warm up, one measured."""
     short = gallery(profile)
     batches = int(short["run"].get("max_batches", 0))
     run = {**short["run"], "max_batches": _LONGER * batches, "epochs": 2, "warmup": 1}
@@ -41,17 +40,17 @@ def longer(profile: Plain) -> Plain:
 
 
 def memory_share(config: Mapping[str, Any]) -> float:
-    """The host budget of a run as a share of the features; only for those that are given so."""
+    """Return the host budget of a run as a share of the features; its `memory` must have the form `0.1x`."""
     return float(str(config["memory"])[:-1])
 
 
 def percent(share: Any) -> str:
-    """`10 %`."""
+    """Return a share as per cent, like `10 %`."""
     return f"{100 * float(share):g} %"
 
 
 def bar_row(point: Point, **columns: Any) -> Plain:
-    """One bar."""
+    """Return a point's row for `draw_bars`."""
     return {
         **columns,
         "value": point.value,
@@ -63,16 +62,15 @@ def bar_row(point: Point, **columns: Any) -> Plain:
 
 
 def preparation_s(record: Mapping[str, Any]) -> float:
-    """Seconds of preprocessing, whichever run spent them."""
+    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
     spent = record.get("preprocess") or {}
     return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
 
 
 def graphs(profile: Plain) -> list[tuple[str, Plain]]:
-    """Datasets that the studies look at, (name, recipe): the profile's own and one of flat accesses beside it.
+    """Return (name, recipe) of the studies' datasets: the profile's own and an equally large one with flat accesses.
 
-    The flat one is its fractal expansion, as large, whose shuffled copies spread accesses as Friendster's are spread.
-    It has one feature column, since no study reads features.
+    The flat one is a fractal expansion: its shuffled copies spread accesses as in Friendster. No study reads features.
     """
     base = gallery(profile)
     name = base["run"]["dataset"]
@@ -89,7 +87,11 @@ def graphs(profile: Plain) -> list[tuple[str, Plain]]:
 def planning_needs(
     profile: Plain, study: str, *, datasets: list[tuple[str, Plain]] | None = None, **params: Any
 ) -> list[StudyNeed]:
-    """One study on each dataset, of whole epochs of the profile's mini-batches and rows as wide as its own."""
+    """Return one study per dataset, on a whole epoch of the profile's mini-batches and with rows of its width.
+
+    Args:
+        datasets: (name, recipe) of each dataset; by default `graphs`.
+    """
     base = gallery(profile)
     run = base["run"]
     recipe = base["datasets"][run["dataset"]]
@@ -104,5 +106,5 @@ def planning_needs(
 
 
 def no_runs(profile: Plain) -> list[Plain]:
-    """For figures that are drawn from studies alone."""
+    """Return no runs, for figures drawn from studies alone."""
     return []

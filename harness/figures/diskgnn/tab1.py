@@ -30,13 +30,13 @@ UNITS = {
 
 
 def planned(profile: Plain) -> Plan:
-    """The three systems as in the profile."""
+    """Plan the three systems with the profile's settings."""
     short = gallery(profile)
     return grid(short, entries(short, SYSTEMS), {"": {}})
 
 
 def judged(profile: Plain) -> list[Plain]:
-    """The three once more, trained for real, for their accuracy."""
+    """Return the experiment that measures the three systems' test accuracy."""
     return [accuracy_plan(profile).experiment("diskgnn-tab1-accuracy")]
 
 
@@ -61,7 +61,7 @@ def _measures(point: Point) -> dict[str, float | None]:
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """A row a measure, a column a system, the paper's beside ours."""
+    """Return one row per measure, one column per system, with the paper's; raise NotDrawn without a measured epoch."""
     group = evidence.points(planned, least=1)
     found: dict[str, dict[str, float | None]] = {}
     done = [point for point in group.points if point.value is not None]

@@ -1,4 +1,4 @@
-"""DiskGNN Table 3: share of the accesses that go to nodes of each rank."""
+"""DiskGNN Table 3: share of the accesses by rank of the nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUCKETS = ["<1 %", "1-5 %", "5-10 %", ">10 %"]
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """Accesses of one epoch on the profile's graph, a flat one, and an R-MAT one."""
+    """Return studies of one epoch's accesses on the profile's graph, a flat one, and an R-MAT one."""
     name, recipe = graphs(profile)[0]
     rmat = {key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe}
     datasets = [*graphs(profile), (f"{name}-rmat", {**rmat, "kind": "rmat", "dim": 1})]
@@ -23,7 +23,7 @@ def studies(profile: Plain) -> list[StudyNeed]:
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """A row a graph, ours first, then the paper's."""
+    """Return one row per graph, ours first, then the paper's."""
     found = evidence.all_studies("access-share", where=lambda params: params["bounds"] == BOUNDS)
     rows = []
     for record in found:

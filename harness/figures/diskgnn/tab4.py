@@ -15,7 +15,7 @@ MEASURES = {"random reads 4 KiB": "IOPS (4 KiB)", "bandwidth": "bandwidth (GB/s)
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """The grid of GNNDrive's Appendix B, which reads these sizes too."""
+    """Return the study of GNNDrive's Appendix B, which reads blocks of 4 KiB, too."""
     return [StudyNeed("fio-grid")]
 
 
@@ -41,7 +41,7 @@ def _measured(evidence: Evidence) -> tuple[Plain, str]:
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """This host's disk first, then the paper's types."""
+    """Return a row for this host's disk, then one per storage type of the paper."""
     row, text = _measured(evidence)
     rows = [row]
     paper = published("diskgnn-tab4")

@@ -1,4 +1,4 @@
-"""DiskGNN Tables 5 and 6: test accuracy and end-to-end time, by model and way of sampling."""
+"""DiskGNN Tables 5 and 6: test accuracy and end-to-end time, by model and sampler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.figures.base import Figure, Plain, Sheet, caption, published, regis
 from harness.figures.diskgnn.grid import SYSTEMS, entries
 from harness.figures.draw.sheets import sheet
 
-#: Of each table: a row's label, the model, the sampler, the systems that can.
+#: A row's label, model, sampler, and the systems that support them.
 Part = tuple[str, str, str, list[str]]
 TAB5: list[Part] = [("sage", "sage", "neighbor", SYSTEMS), ("gat", "gat", "neighbor", SYSTEMS)]
 # MariusGNN's sampling is built into it: the paper has no ShaDow for it either.
@@ -30,7 +30,7 @@ TAB6: list[Part] = [("gcn", "gcn", "neighbor", SYSTEMS), ("shadow", "sage", "sha
 
 
 def plan_of(part: Part) -> Callable[[Plain], Plan]:
-    """The accuracy runs of one part of a table."""
+    """Return the plan of the accuracy runs of one part of a table."""
     _, model, sampler, systems = part
 
     def plan(profile: Plain) -> Plan:
@@ -40,12 +40,12 @@ def plan_of(part: Part) -> Callable[[Plain], Plan]:
 
 
 def needs_tab5(profile: Plain) -> list[Plain]:
-    """GraphSAGE and GAT."""
+    """Return the experiments of GraphSAGE and GAT."""
     return [plan_of(part)(profile).experiment(f"diskgnn-tab5-{part[0]}") for part in TAB5]
 
 
 def needs_tab6(profile: Plain) -> list[Plain]:
-    """GCN, and GraphSAGE on ShaDow's subgraphs."""
+    """Return the experiments of GCN, and of GraphSAGE on ShaDow's subgraphs."""
     return [plan_of(part)(profile).experiment(f"diskgnn-tab6-{part[0]}") for part in TAB6]
 
 
@@ -120,12 +120,12 @@ def _draw(evidence: Evidence, table: str, parts: Sequence[Part]) -> Sheet:
 
 
 def draw_tab5(evidence: Evidence) -> Sheet:
-    """A row a model and system."""
+    """Return one row per model and system of Table 5."""
     return _draw(evidence, "diskgnn-tab5", TAB5)
 
 
 def draw_tab6(evidence: Evidence) -> Sheet:
-    """A row a model and system."""
+    """Return one row per model and system of Table 6."""
     return _draw(evidence, "diskgnn-tab6", TAB6)
 
 

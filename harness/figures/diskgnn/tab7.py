@@ -1,4 +1,4 @@
-"""DiskGNN Table 7: heuristic against brute-force search, amplification and seconds."""
+"""DiskGNN Table 7: read amplification and seconds of the heuristic and of brute-force search."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from harness.figures.diskgnn.grid import graphs, no_runs, planning_needs
 from harness.figures.draw.sheets import sheet
 from harness.studies.base import StudyNeed
 
-# Friendster's 3x and 5x of the 5.39x that packing alone takes.
+# Friendster's limits of 3x and 5x over the 5.39x of packing alone.
 LIMITS = [0.56, 0.93]
-#: Mini-batches searched over where epochs are cut short elsewhere too: brute force builds every candidate. With fewer
-#: the tighter limit has no layout at all, since each row that any of them asks for lies there once at least.
+#: Mini-batches of a search where the gallery cuts epochs short, since brute force builds every candidate. With fewer,
+#: no layout fits the tighter limit, since each requested row is stored at least once.
 BATCHES = 100
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """Both searches on the graph of flat accesses, on which disk space runs short."""
+    """Return the study of both searches on the graph of flat accesses, where disk space is scarce."""
     short = BATCHES if (profile.get("gallery") or {}).get("run") else 0
     limits = values(profile, "search_limits", LIMITS)
     return planning_needs(profile, "packing-search", datasets=graphs(profile)[1:], limits=limits, max_batches=short)
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """A row for each limit, then the paper's."""
+    """Return one row per limit, then the paper's rows."""
     record = evidence.study("packing-search")
     rows: list[Plain] = []
     for case in record.result["cases"]:

@@ -1,4 +1,4 @@
-"""DiskGNN Table 8: one mini-batch after the other against the pipeline, over memory."""
+"""DiskGNN Table 8: epoch time of one mini-batch at a time and of the pipeline, over memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from harness.figures.draw.sheets import sheet
 
 
 def over_memory(profile: Plain) -> Plan:
-    """diskgnn with and without its pipeline at each share of memory."""
+    """Plan diskgnn with and without its pipeline at each share of memory."""
     (plain,), (sequential,) = entries(profile, ["diskgnn"]), entries(profile, ["diskgnn"], pipeline=False)
     ways = [{**plain, "series": "pipeline"}, {**sequential, "series": "sequential"}]
     return grid(longer(profile), ways, {share: {"memory": f"{share:g}x"} for share in shares_of(profile)})
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """A row a share of memory; the paper's speedups beside ours."""
+    """Return one row per share of memory, with the paper's speedups; raise NotDrawn without a pair to compare."""
     group = evidence.points(over_memory, least=1)
     cells: dict[float, dict[str, Point]] = {}
     for point in group.points:

@@ -19,10 +19,10 @@ XLABELS = {"epoch": "epoch", "seconds": "training time (s)", "end_to_end": "time
 
 
 def curves_of(points: Sequence[Point], name: Callable[[Point], str] = lambda point: point.system) -> pd.DataFrame:
-    """A row a run and epoch: `series`, `run`, and the columns of `accuracy_curve`, accuracy in per cent.
+    """Return one row per run and epoch: `series`, `run`, and the columns of `accuracy_curve`, accuracy in per cent.
 
     Raises:
-        NotDrawn: no run has its test accuracy.
+        NotDrawn: no run has test accuracy.
     """
     import pandas as pd
 
@@ -47,14 +47,13 @@ def draw_accuracy(
     looks: Looks | None = None,
     target: float | None = None,
 ) -> tuple[Canvas, list[Any]]:
-    """A panel for each of `over`, a line a series.
+    """Draw one panel for each entry of `over`, with one line per series.
 
     Args:
-        rows: of `curves_of`.
+        rows: table of `curves_of`.
         over: x of each panel: `epoch`, `seconds` or `end_to_end`.
-        titles: of the panels.
-        xlog: logarithmic time.
-        target: an accuracy (a share) to mark by a thin line.
+        looks: looks of the series; by default the systems' own.
+        target: accuracy (a share) to mark with a thin line.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -78,7 +77,7 @@ def draw_accuracy(
 
 
 def accuracy_note(points: Sequence[Point]) -> str:
-    """For the caption: where labels come from, test nodes, and when each run reached what all of them reached."""
+    """Return caption text: origin of the labels, test nodes, and time of each run to the common target accuracy."""
     records = [point.record for point in points]
     target = common_target(records)
     parts = [origin(records[0]), f"{records[0]['config']['test_nodes']:,} test nodes after every epoch"]

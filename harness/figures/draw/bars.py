@@ -1,4 +1,4 @@
-"""Grouped bars: a group for each x, a bar for each series; what was not measured is said and never drawn as zero."""
+"""Grouped bars: a group for each x, a bar for each series; a missing value is labelled and never drawn as zero."""
 
 from __future__ import annotations
 
@@ -32,21 +32,17 @@ def draw_bars(
     numbers: str = "",
     axes: Any = None,
 ) -> tuple[Canvas, Any]:
-    """A bar for each row.
+    """Draw one bar for each row.
 
     Args:
         rows: columns `group` (x, in the order given), `series` (a system or any label), `value`; optional `low` and
-            `high` (interval), `status` (said where the value is missing) and `paper` (the published value, drawn as a
-            hollow diamond at the bar's place).
-        log: logarithmic y.
-        tick: a group's label.
-        looks: of the series; by default systems look as everywhere.
+            `high` (interval), `status` (label of a missing value) and `paper` (published value, a hollow diamond at
+            the bar).
+        tick: maps a group to its label.
+        looks: looks of the series; by default the systems' own.
         note: small print in the panel's upper right corner.
         numbers: format of the number over each bar, like `.1f`; none by default.
-        axes: draw into these and leave legend and canvas to the caller.
-
-    Returns:
-        Canvas and axes.
+        axes: axes to draw into; the caller then makes canvas and legend.
     """
     groups = list(dict.fromkeys(rows["group"]))
     series, look_of = looks_of([str(name) for name in rows["series"]], looks)
@@ -63,7 +59,7 @@ def draw_bars(
         x, look = groups.index(row["group"]) + place[name], look_of(name)
         value = row["value"]
         if pd.notna(row.get("paper")):
-            # Beside the number over the bar, not on it.
+            # Beside the number over the bar, which it would cover.
             _paper(axes, x + (0.3 * width if numbers else 0.0), float(row["paper"]), labelled)
         if pd.isna(value):
             _missing(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
@@ -99,7 +95,7 @@ def draw_bars(
     axes.margins(y=0.12 if numbers else 0.05)
     positive = rows.loc[rows["value"] > 0, "value"] if log else ()
     if len(positive):
-        # The least bar has a height, too.
+        # The smallest bar needs a height, too.
         axes.set_ylim(bottom=float(min(positive)) / 2)
     axes.set_xlim(-0.6, len(groups) - 0.4)
     set_ticks(axes, [tick(group) for group in groups])
@@ -115,13 +111,13 @@ def draw_bars(
 
 
 def plain_number(value: float, spec: str) -> str:
-    """`value` in the format asked for, without an exponent: `4.8e+02` is for nobody to read."""
+    """Return `value` in the format `spec`, without an exponent: `480` for `4.8e+02`."""
     text = f"{value:{spec}}"
     return f"{float(text):,.0f}" if "e+" in text else text
 
 
 def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
-    """What `yerr` wants of a row's `low` and `high`; None without them."""
+    """Return a row's `low` and `high` as `yerr` of matplotlib, None without them."""
     if pd.isna(row.get("low")) or pd.isna(row.get("high")):
         return None
     value = float(row["value"])
@@ -129,7 +125,7 @@ def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
 
 
 def _missing(axes: Any, x: float, status: str, share: float) -> None:
-    """Why there is no bar; upright where it would reach into the place of the next one (`share` of the axes' width)."""
+    """Label a missing bar with its status, upright where the text exceeds the bar's `share` of the axes' width."""
     text = MARK.get(status, status)
     points = 72.0 * axes.bbox.width / axes.figure.dpi * share
     axes.annotate(

@@ -1,7 +1,7 @@
-"""Where an epoch's wall time goes: its stages' spans laid over each other by priority, so that parts make the whole.
+"""Wall time of an epoch by part: spans of stages laid over each other by priority, so that the parts sum to the epoch.
 
-Stages of a pipeline overlap, and their sums exceed the epoch. The papers' breakdowns ask instead what the device did at
-each moment and, where it stood still, what it waited for; here a moment belongs to the first part that has a span open.
+Stages of a pipeline overlap, and their sums exceed the epoch. The papers' breakdowns show instead the device's work at
+each moment or, while it is idle, its reason to wait; here a moment belongs to the first part with an open span.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ Order = Sequence[tuple[str, Sequence[str]]]
 
 
 def covered_seconds(starts: npt.NDArray[np.float64], ends: npt.NDArray[np.float64]) -> float:
-    """Seconds in which at least one span was open."""
+    """Return the seconds in which at least one span is open."""
     if not len(starts):
         return 0.0
     order = np.argsort(starts)
     first, last = starts[order], np.maximum.accumulate(ends[order])
-    # A span adds what lies beyond everything before it.
+    # A span adds the time after the last end of all spans before it.
     before = np.concatenate([[first[0]], last[:-1]])
     return float(np.maximum(0.0, last - np.maximum(first, before)).sum())
 
 
 def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], order: Order, rest: str) -> dict[str, float]:
-    """Seconds of an epoch by part; they sum to its wall time.
+    """Return seconds of an epoch by part; they sum to its wall time.
 
     Args:
         spans: columns `stage`, `start`, `end`, seconds on the run's clock (`stages.parquet`).
-        epoch: of the record: `start_s` and `seconds`.
-        order: parts, each with the stages it is made of; the first with an open span has the moment.
-        rest: the part of all other moments.
+        epoch: epoch of the record, with `start_s` and `seconds`.
+        order: parts with their stages; a moment belongs to the first part with an open span.
+        rest: name of the part for all other moments.
     """
     begin = float(epoch["start_s"])
     end = begin + float(epoch["seconds"])
@@ -59,7 +59,7 @@ def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], order: Order, res
 
 
 def run_breakdown(point: Point, order: Order, rest: str) -> dict[str, float]:
-    """Mean seconds an epoch by part, over the measured epochs of a point's newest run.
+    """Return mean seconds per epoch by part, over the measured epochs of a point's newest run.
 
     Raises:
         NotDrawn: the run has no table of stages, or no measured epoch.

@@ -1,4 +1,4 @@
-"""Captions: setting, device, caveats and what was left out, said under every figure in the same words."""
+"""Captions: setting, device, caveats and omissions, in the same words under every figure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def caption(group: Group, points: list[Point] | None = None, extra: str = "") -> str:
-    """Setting, device and caveats of what is drawn, as every figure carries them."""
+    """Return setting, device and caveats of the drawn points (by default all of the group), with `extra` text."""
     points = points if points is not None else group.points
     config = points[0].record["config"]
     shared = group.shared
@@ -62,14 +62,14 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
 
 
 def _each(points: Sequence[Point], key: str) -> str:
-    """The value of a setting, or all of them where the drawn runs differ in it."""
+    """Return the value of a setting, or all its values where the drawn runs differ."""
     found = [point.record["config"][key] for point in points]
     shown = [",".join(map(str, value)) if isinstance(value, list) else str(value) for value in found]
     return " and ".join(dict.fromkeys(shown))
 
 
 def describe_memory(text: str) -> str:
-    """`+64MiB` as `floor + 64 MiB`, `0.25x` as a share of the features."""
+    """Return `+64MiB` as `floor + 64 MiB`, `0.25x` as a share of the features, any other cap as `cap` and its text."""
     if text.startswith("+"):
         return f"floor + {format_bytes(parse_bytes(text[1:]))}"
     return f"floor + {text} of the features" if text.endswith("x") else f"cap {text}"
@@ -82,7 +82,7 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
 
 
 def plain_log(axis: Any) -> None:
-    """Ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
+    """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
@@ -91,7 +91,7 @@ def plain_log(axis: Any) -> None:
 
 
 def study_caption(record: StudyRecord, extra: str = "") -> str:
-    """What a study was made of, as `caption` says it of runs."""
+    """Return dataset, parameters and kind of a study, in the words of `caption`."""
     parts = []
     if record.dataset is not None:
         data = record.dataset
@@ -115,7 +115,7 @@ def study_caption(record: StudyRecord, extra: str = "") -> str:
 
 
 def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
-    """The sentence of a reduced grid: which values are drawn of which; empty where none is left out."""
+    """Return the sentence of a reduced grid: drawn values of all values; empty where none is left out."""
     missing = [value for value in full if value not in drawn]
     if not missing:
         return ""
@@ -123,7 +123,7 @@ def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
 
 
 def caveats(points: Sequence[Point]) -> list[str]:
-    """The rules that the drawn runs bend, named once each."""
+    """Return the rules that drawn runs break, each named once."""
     names: dict[str, None] = {}
     for point in points:
         for outcome in point.record.get("verdict_rules", []):

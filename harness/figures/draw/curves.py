@@ -1,4 +1,4 @@
-"""Curves over a numeric axis: a line a series, markers thinned out where points are many."""
+"""Curves over a numeric axis: one line per series, markers thinned out where points are many."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.figures.draw.panels import legend_above, one_panel
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# About this many markers on a line, so that it can be told from others and still be seen.
+# About this many markers distinguish a line from others and leave it visible.
 MARKERS = 12
-# Up to so many values of a logarithmic axis are each a tick.
+# Most values of a logarithmic axis at which each value is a tick.
 COLUMN_TICKS = 9
 
 
@@ -31,16 +31,13 @@ def draw_curves(
     looks: Looks | None = None,
     axes: Any = None,
 ) -> tuple[Canvas, Any]:
-    """A line for each series, its points by x.
+    """Draw one line for each series, its points ordered by x.
 
     Args:
         rows: columns `series` (a system or any label), `x`, `y` (numbers); optional `low` and `high` (interval),
-            `status` (said at the upper edge where y is missing) and `paper` (the published value, a hollow marker).
-        looks: of the series; by default systems look as everywhere.
-        axes: draw into these and leave legend and canvas to the caller.
-
-    Returns:
-        Canvas and axes.
+            `status` (label at the upper edge where y is missing) and `paper` (published value, a hollow marker).
+        looks: looks of the series; by default the systems' own.
+        axes: axes to draw into; the caller then makes canvas and legend.
     """
     from matplotlib.ticker import NullLocator
 
@@ -107,7 +104,7 @@ def draw_curves(
         axes.set_yscale("log")
         plain_log(axes.yaxis)
     if missing:
-        # Room for what is said at the upper edge.
+        # Space for the labels at the upper edge.
         low, high = axes.get_ylim()
         share = 0.13 * max(missing.values())
         axes.set_ylim(low, high * (high / low) ** share if ylog else high + (high - low) * share)
@@ -120,7 +117,7 @@ def draw_curves(
 
 
 def _intervals(axes: Any, known: pd.DataFrame, color: str) -> None:
-    """A band where a line has many points, bars where it has few."""
+    """Draw intervals: a band where a line has many points, error bars where it has few."""
     if "low" not in known or "high" not in known:
         return
     bounded = known[known["low"].notna() & known["high"].notna()]

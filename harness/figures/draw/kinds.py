@@ -1,4 +1,4 @@
-"""The drawings that most figures share: one axis, a line or a bar for each series, declared in one call."""
+"""Drawings that most figures share: one axis, a line or a bar for each series, declared in one call."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Axis:
     """The x axis of a figure.
 
     Attributes:
-        label: with its unit.
-        full: the paper's values, to say which are left out; or how many it has, where ours are scaled.
-        what: a value is, for that sentence.
-        tick: how a value is shown.
+        label: text below the axis, with the unit.
+        full: the paper's values, or their number where ours are scaled; a caption names omitted values.
+        what: noun of the values in the sentence of a reduced grid.
+        tick: maps a value to its label.
     """
 
     label: str
@@ -37,7 +37,7 @@ class Axis:
     tick: Callable[[Any], str] = str
 
     def missing(self, group: Group) -> str:
-        """The sentence of a reduced grid; empty where none is left out."""
+        """Return the sentence of a reduced grid; empty where no value is left out."""
         drawn = list(dict.fromkeys(point.x for point in group.points))
         if isinstance(self.full, int):
             few = len(drawn) < self.full
@@ -46,7 +46,7 @@ class Axis:
 
 
 def no_note(group: Group) -> str:
-    """Nothing to add to the caption."""
+    """Return no text for the caption."""
     return ""
 
 
@@ -59,7 +59,13 @@ def lines(
     value: Value = epoch_seconds,
     note: Note = no_note,
 ) -> Draw:
-    """A line for each series over the axis; logarithmic y."""
+    """Return the `draw` of a figure with one line for each series over the axis; logarithmic y.
+
+    Args:
+        plan: maps an experiment as plain data to the figure's cells.
+        value: maps a measured epoch to the drawn number.
+        note: maps the drawn group to text for the caption.
+    """
 
     def draw(evidence: Evidence) -> Drawing:
         group = evidence.points(plan, value)
@@ -82,11 +88,12 @@ def bars(
     note: Note = no_note,
     columns: Mapping[str, Callable[[Point], Any]] = {},
 ) -> Draw:
-    """A bar for each series at each value of the axis.
+    """Return the `draw` of a figure with one bar for each series at each value of the axis.
 
     Args:
+        plan, value, note: as in `lines`.
         log, numbers, looks: as in `draw_bars`.
-        columns: further columns of the table, from a point.
+        columns: further columns of the table; each maps a point to its cell.
     """
 
     def draw(evidence: Evidence) -> Drawing:
@@ -108,7 +115,11 @@ def bars(
 def curves(
     plan: Planned, axis: Axis, *, ylabel: str = "epoch time (s)", value: Value = epoch_seconds, note: Note = no_note
 ) -> Draw:
-    """A panel for each of the plan's, in it a curve for each series; both axes logarithmic."""
+    """Return the `draw` of a figure with one panel per plan panel, one curve per series, both axes logarithmic.
+
+    Args:
+        plan, value, note: as in `lines`.
+    """
 
     def draw(evidence: Evidence) -> Drawing:
         group = evidence.points(plan, value)

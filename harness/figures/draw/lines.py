@@ -1,4 +1,4 @@
-"""Epoch time over one axis, a line a system: the drawing that GNNDrive's Figures 8, 9 and 10 share."""
+"""Epoch time over one axis, one line per system: the drawing of GNNDrive's Figures 9 and 10."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ MARK = {"oom": "OOM", "timeout": "OOT", "failed": "failed", "unsupported": "n/a"
 def draw_lines(
     group: Group, *, title: str, xlabel: str, ylabel: str, tick: Callable[[Any], str] = str, extra: str = ""
 ) -> Drawing:
-    """One line a system over the axis (equally spaced, as the papers have it), log y, intervals as bars.
+    """Draw one line per system over the axis (equally spaced, as in the papers), log y, intervals as error bars.
 
-    A cell without a time is marked at the top with its status, at its own x, and is never joined by a line. `extra`
-    goes into the caption.
+    Args:
+        group: points; one without a value is marked with its status at the top of its x, off all lines.
+        tick: maps an x to its label.
+        extra: further text of the caption.
     """
     import matplotlib.pyplot as plt
 

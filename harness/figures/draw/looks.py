@@ -1,4 +1,4 @@
-"""Looks for series that are not systems: policies, rankings, variants, stages; told apart in greyscale too."""
+"""Looks for series that are not systems: policies, rankings, variants, stages; distinct in greyscale, too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Looks = Callable[[str], Look]
 
 
 def named_looks(labels: Sequence[str]) -> Looks:
-    """A look for each of the labels, by its place among them; from the ninth on the lines are told apart by marker."""
+    """Return a look for each label by its position; from the ninth on, the markers distinguish the lines."""
     own = {label: SERIES[index % len(SERIES)] for index, label in enumerate(dict.fromkeys(labels))}
     for index, label in enumerate(own):
         if index >= len(SERIES):
@@ -46,7 +46,7 @@ def named_looks(labels: Sequence[str]) -> Looks:
 
 
 def looks_of(series: Sequence[str], looks: Looks | None) -> tuple[list[str], Looks]:
-    """Series in drawing order and their looks: systems as everywhere, anything else in the order given."""
+    """Return the series in drawing order and their looks: systems in their fixed order, other series as given."""
     found = list(dict.fromkeys(series))
     if looks is not None:
         return found, looks
@@ -56,6 +56,6 @@ def looks_of(series: Sequence[str], looks: Looks | None) -> tuple[list[str], Loo
 
 
 def part_fill(index: int) -> dict[str, Any]:
-    """Keywords of `bar` for the index-th part of a stack."""
+    """Return keywords of `bar` for the index-th part of a stack."""
     color, hatch = PARTS[index % len(PARTS)]
     return {"facecolor": color, "hatch": hatch, "edgecolor": "black", "linewidth": 0.5}

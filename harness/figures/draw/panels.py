@@ -1,4 +1,4 @@
-"""Canvases of one or several panels at column or page width, with one legend above all of them."""
+"""Canvases of one or several panels at column or page width, with one legend above all panels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def one_panel(*, wide: bool = False, height: float = 2.5) -> tuple[Canvas, Any]:
-    """A canvas with one pair of axes; `height` in inches."""
+    """Create a canvas with one pair of axes; `height` in inches."""
     canvas, panels = many_panels(1, wide=wide, height=height)
     return canvas, panels[0]
 
@@ -21,7 +21,13 @@ def one_panel(*, wide: bool = False, height: float = 2.5) -> tuple[Canvas, Any]:
 def many_panels(
     count: int, *, columns: int = 0, wide: bool = True, height: float = 2.2, sharey: bool = False
 ) -> tuple[Canvas, list[Any]]:
-    """A canvas of `count` panels in `columns` columns (0: one row); `height` in inches for each row."""
+    """Create a canvas of `count` panels.
+
+    Args:
+        columns: panels in a row, 0 for all.
+        wide: page width instead of column width.
+        height: inches of each row.
+    """
     import matplotlib.pyplot as plt
 
     columns = columns or count
@@ -37,7 +43,7 @@ def many_panels(
 
 
 def legend_above(canvas: Canvas, panels: Sequence[Any], order: Sequence[str] = ()) -> None:
-    """One legend above all panels, a label once, those of `order` first; the canvas grows by it."""
+    """Draw one legend above all panels, each label once, labels of `order` first; the canvas grows by the legend."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -62,7 +68,7 @@ def legend_above(canvas: Canvas, panels: Sequence[Any], order: Sequence[str] = (
 
 
 def set_ticks(axes: Any, labels: Sequence[str]) -> None:
-    """Labels at 0, 1, 2, … of the x axis, slanted where they would run into each other."""
+    """Set labels at 0, 1, 2, … of the x axis, slanted where they would overlap."""
     width = axes.figure.get_size_inches()[0] / max(1, len(_row_of(axes)))
     crowded = sum(max(len(line) for line in label.split("\n")) + 1 for label in labels) > 14.5 * (width - 0.6)
     slant = {"rotation": 28, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
@@ -70,6 +76,6 @@ def set_ticks(axes: Any, labels: Sequence[str]) -> None:
 
 
 def _row_of(axes: Any) -> list[Any]:
-    """The panels beside these axes, itself among them."""
+    """Return a list with one entry for each panel in the row of these axes."""
     spec = axes.get_subplotspec()
     return [None] * (spec.get_gridspec().ncols if spec is not None else 1)

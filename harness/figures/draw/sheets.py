@@ -1,4 +1,4 @@
-"""A table of the catalogue from rows: typed values for the CSV, and the same as a reader sees them."""
+"""Tables of the catalogue from rows: typed values for the CSV, and the same values as text for the reader."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ Formatter = Callable[[Any], str] | str
 
 
 def sheet(rows: pd.DataFrame, columns: Mapping[str, Formatter], caption: str, *, runs: Sequence[str] = ()) -> Sheet:
-    """`rows` as a Sheet that shows `columns` in their order.
+    """Return `rows` as a Sheet that shows `columns` in their order.
 
     Args:
-        rows: typed values; what is unknown is None or nan. Columns that are not named stay in the CSV only.
-        columns: header, which is a column of `rows`, -> how a value is shown: a function, or a format like `.1f` or
-            `,`; an empty one shows the value as it is. A missing value is shown as a dash.
-        caption: setting, device, caveats.
-        runs: ids of the runs behind the rows.
+        rows: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
+        columns: header (a column of `rows`) -> format of its values: a function, or a format like `.1f` or `,`; an
+            empty one shows the value as it is. A missing value is shown as a dash.
+        caption, runs: text below the table (setting, device, caveats), and ids of the runs behind the rows.
 
     Raises:
-        KeyError: a header that is no column of `rows`.
+        KeyError: a header is no column of `rows`.
     """
     shown = pd.DataFrame({header: [_shown(value, how) for value in rows[header]] for header, how in columns.items()})
     return Sheet(data=rows, shown=shown, caption=caption, runs=list(runs))

@@ -1,4 +1,4 @@
-"""Stacked bars: what a whole is made of, its parts told apart in greyscale by lightness and hatch."""
+"""Stacked bars: the parts of a whole, distinct in greyscale by lightness and hatch."""
 
 from __future__ import annotations
 
@@ -27,18 +27,15 @@ def draw_stacks(
     numbers: str = "",
     axes: Any = None,
 ) -> tuple[Canvas, Any]:
-    """A bar for each `bar`, its parts stacked in the order of `parts`.
+    """Draw one bar for each `bar`, its parts stacked in the order of `parts`.
 
     Args:
-        rows: columns `bar`, `part`, `value`; a part missing from a bar takes no room; a bar whose values are all
-            missing says its `status` (optional column; `not run` without).
-        parts: all of them, from the bottom up.
-        share: each bar as a whole of 100 %.
-        numbers: format of the sum over each bar, like `.1f`; with `share` of the sum before dividing.
-        axes: draw into these and leave legend and canvas to the caller.
-
-    Returns:
-        Canvas and axes.
+        rows: columns `bar`, `part`, `value`; a part missing from a bar takes no space; a bar without any value
+            is labelled with its `status` (optional column; by default `not run`).
+        parts: all parts, from the bottom up.
+        share: scale each bar to 100 %.
+        numbers: format of the sum over each bar, like `.1f`; with `share` the sum before scaling.
+        axes: axes to draw into; the caller then makes canvas and legend.
     """
     bars = list(dict.fromkeys(rows["bar"]))
     alone = axes is None

@@ -1,7 +1,6 @@
 """The one style sheet of all figures: column width, colours, markers and order of the systems.
 
-Colours are of the Okabe-Ito set, which colour-blind readers tell apart; in greyscale systems differ by lightness,
-marker, line style and hatch together.
+Colours are colour-blind safe (Okabe-Ito); in greyscale systems differ by lightness, marker, line style and hatch.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ RC: Any = {
 
 @dataclass(frozen=True)
 class Look:
-    """How one system is drawn, everywhere."""
+    """The appearance of one system in all figures."""
 
     color: str
     marker: str
@@ -72,11 +71,11 @@ SPARE = Look("#999999", "x", ":", "")
 
 
 def look(system: str) -> Look:
-    """The look of a system; one that is not ours gets the spare one."""
+    """Return the look of a system, the spare look for an unknown one."""
     return LOOKS.get(system, SPARE)
 
 
 def ordered(systems: list[str]) -> list[str]:
-    """Systems in drawing order, unknown ones last by name."""
+    """Return the distinct systems in drawing order, unknown ones last by name."""
     order = list(LOOKS)
     return sorted(set(systems), key=lambda name: (order.index(name) if name in order else len(order), name))

@@ -1,4 +1,4 @@
-"""CPU, GPU and I/O-wait over time, a panel a run: the drawing that GNNDrive's Figures 3 and 11 share."""
+"""CPU, GPU and I/O wait over time, one panel per run: the drawing of GNNDrive's Figures 3 and 11."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, add_caption, caption
 from harness.figures.draw import style
 
-# Rolling mean over this many samples (10 Hz): half a second, so that a line can be read.
+# Samples (10 Hz) of the rolling mean: half a second makes a line readable.
 SMOOTH = 5
 LINES = (
     ("cpu_percent", "CPU", "#0B3C8C", "-"),
@@ -22,7 +22,11 @@ LINES = (
 
 
 def draw_timelines(points: list[Point], group: Group, titles: list[str], note: str = "") -> Drawing:
-    """One panel a run, sharing the percent axis; grey bands tell epochs apart.
+    """Draw one panel per run on a shared percent axis; grey bands separate the epochs.
+
+    Args:
+        points: points of the runs, with `titles` of their panels; a run without telemetry of an epoch has no panel.
+        group, note: group and further text for the caption.
 
     Raises:
         NotDrawn: no run has telemetry of an epoch.

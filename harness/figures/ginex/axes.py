@@ -23,11 +23,10 @@ PAGES = {"io_granularity": "4096"}
 
 
 def over_dims(profile: Plain) -> Plan:
-    """The three systems at each dimension, in the same host memory; device memory grows with the rows.
+    """Plan the three systems at each dimension, in the same host memory; device memory grows with the dimension.
 
-    A row of dimension 768 is six times one of 128: where the profile's budget would not hold a mini-batch of those, it
-    says how much smaller mini-batches are and how much larger the budget, at all dimensions (`wide_batch_factor`,
-    `wide_memory_factor`).
+    A row of dimension 768 is six times one of 128. A profile whose budget cannot hold a mini-batch of such rows scales
+    mini-batches (`wide_batch_factor`) and budget (`wide_memory_factor`) at all dimensions.
     """
     short = gallery(profile)
     changed, names = with_dims(short, values(profile, "wide_dims", DIMS))
@@ -49,21 +48,25 @@ def over_dims(profile: Plain) -> Plan:
 
 
 def over_memory(profile: Plain) -> Plan:
-    """The three systems at each budget."""
+    """Plan the three systems at each host budget."""
     short = gallery(profile)
     budgets = [round(host_budget(short) * factor) for factor in values(profile, "memory_steps", MEMORY_FACTORS)]
     return grid(short, systems_of(short, SYSTEMS), {budget: {"memory": f"+{budget}"} for budget in budgets})
 
 
 def over_batches(profile: Plain) -> Plan:
-    """The three systems at each size, over the same number of seed nodes an epoch."""
+    """Plan the three systems at each mini-batch size, with the same number of seed nodes per epoch."""
     short = gallery(profile)
     sizes = batch_sizes(short, values(profile, "batch_factors", BATCH_FACTORS))
     return grid(short, systems_of(short, SYSTEMS), {run["batch_size"]: run for run in sizes})
 
 
 def speedups(plan: Planned, axis: Axis, *, title: str, note: str = "") -> Draw:
-    """Bars of the systems' epochs under PyG+'s, which is the line at 1."""
+    """Return the `draw` of a figure with bars of each system's speedup over PyG+.
+
+    Args:
+        plan, axis, title: as in `kinds.lines`; `note`: text for the caption.
+    """
 
     def draw(evidence: Evidence) -> Drawing:
         group = evidence.points(plan)
@@ -81,7 +84,7 @@ def speedups(plan: Planned, axis: Axis, *, title: str, note: str = "") -> Draw:
 
 
 def speedup_rows(group: Group) -> pd.DataFrame:
-    """A row for each x and system: epoch time of PyG+ over the system's, with the interval that both intervals leave.
+    """Return a row for each x and system: epoch time of PyG+ over the system's, with the widest ratio interval.
 
     Raises:
         NotDrawn: PyG+ has no measured epoch anywhere.

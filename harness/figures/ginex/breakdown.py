@@ -1,4 +1,4 @@
-"""Normalised breakdowns of an epoch as Ginex's Figures 14 and 15 have them: what the device did, or waited for."""
+"""Normalised breakdowns of an epoch as in Ginex's Figures 14 and 15: the device's work, and its reasons to wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.draw.breakdown import run_breakdown
 
-#: From the bottom of a bar up. Data preparation is the time in which nothing else was going on: the device's stall.
+#: From the bottom of a bar up. Data preparation is the time without any other part: the device's stall.
 PARTS = ["compute", "transfer", "cache update", "switch", "inspect", "data preparation"]
 ORDER = (
     ("compute", ("train", "lane:compute")),
@@ -23,7 +23,7 @@ NOTE = "a moment counts for the first open of compute, transfer, cache update, s
 
 
 def in_order(group: Group, models: Sequence[str]) -> list[Point]:
-    """The measured points, those of the first model first: a caption takes its setting from the first."""
+    """Return the measured points in the order of `models`: a caption takes its setting from the first point."""
     measured = [point for point in group.points if point.value is not None]
     return sorted(measured, key=lambda point: models.index(str(point.x)))
 
@@ -31,10 +31,11 @@ def in_order(group: Group, models: Sequence[str]) -> list[Point]:
 def breakdowns(
     group: Group, systems: Sequence[str], models: Sequence[str], base: str, more: Callable[[Point], dict[str, Any]]
 ) -> pd.DataFrame:
-    """A row for each model, system and part: seconds, and normalised to the epoch of `base` with the same model.
+    """Return a row per model, system and part: seconds, and their ratio to the epoch of `base` with the same model.
 
     Args:
-        more: further columns of a measured point.
+        base: system whose epoch is 1; a model without it has no rows.
+        more: maps a measured point to further columns.
 
     Raises:
         NotDrawn: `base` has no measured epoch with any model.

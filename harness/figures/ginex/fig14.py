@@ -1,4 +1,4 @@
-"""Ginex Fig. 14: where an epoch's time goes in pyg+, ali+pg and ginex, normalised to pyg+."""
+"""Ginex Fig. 14: epoch time by part in pyg+, ali+pg and ginex, normalised to pyg+."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ BASE = SYSTEMS[0]
 
 
 def by_model(profile: Plain) -> Plan:
-    """The three systems under both models."""
+    """Plan the three systems under both models."""
     short = gallery(profile)
     return grid(short, systems_of(short, SYSTEMS), {model: {"model": model} for model in MODELS})
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A stacked bar for each system and model; beside ginex the range that the paper gives."""
+    """Draw a stacked bar for each system and model, and the paper's range beside ginex."""
     group = evidence.points(by_model, least=1)
     rows = breakdowns(group, SYSTEMS, MODELS, BASE, lambda point: {})
     canvas, axes = one_panel()
@@ -45,7 +45,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _with_paper(axes: Any, rows: pd.DataFrame) -> pd.DataFrame:
-    """Mark the published range of ginex over pyg+ on its bars; the table has it in two more columns."""
+    """Mark the published range of ginex over pyg+ on its bars; return the rows with the range in two more columns."""
     table = published("ginex-fig14")
     rows = rows.assign(paper_low=None, paper_high=None)
     label: str | None = "paper (range)"

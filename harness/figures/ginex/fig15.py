@@ -1,4 +1,4 @@
-"""Ginex Fig. 15: ginex with PaGraph's static cache against its own optimal one: time by part, and miss ratio."""
+"""Ginex Fig. 15: ginex with PaGraph's static cache and with its own optimal one: time by part, and miss ratio."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MODELS = ["sage", "gcn"]
 
 
 def by_model(profile: Plain) -> Plan:
-    """Both systems under both models."""
+    """Plan both systems under both models."""
     short = gallery(profile)
     return grid(short, systems_of(short, SYSTEMS), {model: {"model": model} for model in MODELS})
 
 
 def miss_ratios(point: Point) -> dict[str, float]:
-    """Per cent of the rows asked for that were read in the main loop, and with the rows that the cache began with."""
+    """Return misses in per cent of the requested rows, without and with the initial fills of the cache."""
     rows = misses = filled = 0.0
     for epoch in point.record["epochs"]:
         if epoch["warmup"]:
@@ -42,7 +42,7 @@ def miss_ratios(point: Point) -> dict[str, float]:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: normalised time by part. Right: miss ratio of the main loop, and with what the cache is filled with."""
+    """Draw normalised time by part (left) and miss ratio without and with the cache's initial rows (right)."""
     group = evidence.points(by_model, least=1)
     rows = breakdowns(group, SYSTEMS, MODELS, SYSTEMS[0], miss_ratios)
     canvas, panels = many_panels(2, height=2.4)

@@ -23,19 +23,19 @@ from harness.figures.draw import style
 from harness.figures.draw.panels import legend_above, one_panel
 from harness.figures.ginex.grid import systems_of
 
-# Of the default of 100 GB of runtime files (Section 5.4); here of half an epoch's mini-batches.
+# Factors on the default: 100 GB of runtime files in the paper (Section 5.4), half an epoch's mini-batches here.
 FACTORS = [0.25, 0.5, 1.0, 2.0]
 FILES = ["25GB", "50GB", "100GB", "200GB"]
 
 
 def sizes_of(profile: Plain) -> list[int]:
-    """Superbatch sizes in mini-batches, the default third; empty where an epoch has all mini-batches."""
+    """Return superbatch sizes in mini-batches, the default third; empty where epochs are whole."""
     batches = int(gallery(profile)["run"].get("max_batches", 0))
     return [max(1, round(batches / 2 * factor)) for factor in FACTORS] if batches else []
 
 
 def over_superbatches(profile: Plain) -> Plan:
-    """ginex at each superbatch size, or at the paper's budgets of runtime files where epochs are whole."""
+    """Plan ginex at each superbatch size, or at the paper's budgets of runtime files where epochs are whole."""
     short = gallery(profile)
     sizes: dict[int, Plain]
     if sizes_of(profile):
@@ -46,8 +46,7 @@ def over_superbatches(profile: Plain) -> Plan:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Time over the size, relative to the default; the paper's at twice the default as hollow marks."""
-
+    """Draw time over size, both over the default's, and the paper's values; raise NotDrawn below two sizes."""
     group = evidence.points(over_superbatches)
     points = sorted((point for point in group.points if point.value is not None), key=lambda point: point.x)
     if len(points) < 2:

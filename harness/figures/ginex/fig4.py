@@ -1,4 +1,4 @@
-"""Ginex Fig. 4: what pyg+ spends its time on, and how often the page cache misses as training goes on."""
+"""Ginex Fig. 4: epoch time of pyg+ by part, and miss ratio of the page cache over its iterations."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from workloads.errors import OutcoreError
 SYSTEM = "pyg+"
 PARTS = ["compute", "transfer", "data preparation"]
 ORDER = (("compute", ("train", "lane:compute")), ("transfer", ("transfer", "lane:copy")))
-# The paper's moving average; with fewer than four times as many iterations, a quarter of them.
+# Iterations of the paper's moving average; at most a quarter of all.
 WINDOW = 30
-# Keys of a run that its pages asked for depend on.
+# Run settings that determine the requested pages.
 WORKLOAD = ("model", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "seed")
 
 
 def planned(profile: Plain) -> Plan:
-    """The profile's own run of pyg+: long enough for the page cache to settle."""
+    """Plan the profile's own run of pyg+: long enough for a steady miss ratio of the page cache."""
     return grid(first_setting(profile), systems_of(profile, [SYSTEM]), {"": {}})
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """The pages that the run's mini-batches ask for."""
+    """Return the study of the pages that the run's mini-batches request."""
     run = profile["run"]
     params = {key: run[key] for key in WORKLOAD if key in run}
     name = run["dataset"]
@@ -48,19 +48,19 @@ def studies(profile: Plain) -> list[StudyNeed]:
 def miss_ratio(
     stages: pd.DataFrame, telemetry: pd.DataFrame, pages: Mapping[str, list[int]], window: int
 ) -> pd.DataFrame:
-    """The page cache's miss ratio at the end of each iteration, over the last `window` iterations.
+    """Return the page cache's miss ratio at the end of each iteration, over the last `window` iterations.
 
     Args:
         stages: spans of `sample` and `extract` by epoch and batch, seconds.
-        telemetry: `t` and `major_faults` (in the interval that ends at t), which are the pages that had to be read.
+        telemetry: `t` and `major_faults` in the interval that ends at t; each fault reads a page.
         pages: result of the study `page-accesses` for the same mini-batches.
-        window: iterations; the first ones have fewer.
+        window: number of iterations; fewer at the begin.
 
     Returns:
         Columns `iteration`, `t` (s), `faults` and `accesses` (both since the first epoch began), `miss_percent`.
 
     Raises:
-        NotDrawn: faults were not counted, or the spans are not those of these mini-batches.
+        NotDrawn: the telemetry has no faults, or spans and pages are of different mini-batches.
     """
     counts = telemetry[(telemetry["t"] > 0) & telemetry["major_faults"].notna()].sort_values("t")
     if counts.empty:
@@ -96,7 +96,7 @@ def _asked_until(
     ends: npt.NDArray[np.float64],
     amounts: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """How much was asked for before each moment, where every span asks evenly from its start to its end."""
+    """Return the amount requested before each moment, each span's amount spread evenly over its time."""
     rates = amounts / np.maximum(ends - starts, 1e-9)
     times = np.concatenate([starts, np.maximum(ends, starts + 1e-9)])
     order = np.argsort(times, kind="stable")
@@ -107,7 +107,7 @@ def _asked_until(
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: the epoch by part. Right: the miss ratio, where the paper's settles as a band."""
+    """Draw the epoch by part (left) and the miss ratio (right); raise NotDrawn without epoch, pages or faults."""
     group = evidence.points(planned, least=1)
     point = next((point for point in group.points if point.value is not None), None)
     if point is None:
@@ -144,11 +144,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _pages_of(evidence: Evidence, config: Mapping[str, Any]) -> StudyRecord:
-    """The study of exactly this run's mini-batches.
-
-    Raises:
-        NotDrawn: it was not made.
-    """
+    """Return the study of exactly this run's mini-batches, else raise NotDrawn."""
     fingerprint = config["dataset"]["fingerprint"]
     found = [
         record

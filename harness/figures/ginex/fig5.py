@@ -1,4 +1,4 @@
-"""Ginex Fig. 5: miss ratio over cache size, PaGraph's static cache against the optimal one; other policies lightly."""
+"""Ginex Fig. 5: miss ratio over cache size of PaGraph's static cache and the optimal one; other policies in grey."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.studies.base import StudyNeed
 from harness.studies.miss_ratios import read_ratios
 from harness.studies.record import StudyRecord
 
-#: The paper's two, as they are named in the figure.
+#: The paper's two policies and their labels.
 MAIN = {"degree": "PaGraph (static, by out-degree)", "belady": "optimal (Belady)"}
 LOOKS = {MAIN["degree"]: SERIES[1], MAIN["belady"]: SERIES[0]}
 OTHERS = {
@@ -28,22 +28,22 @@ OTHERS = {
     "sieve": ((0, (1, 1)), "#555555"),
     "s3-fifo": ((0, (5, 1, 1, 1, 1, 1)), "#555555"),
 }
-# Mini-batches of the trace: enough that rows come back several times, as in one of the paper's superbatches.
+# Mini-batches of the trace: enough to request rows several times, as in one of the paper's superbatches.
 BATCHES = 400
 _MOST_PANELS = 2
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """The trace of the profile's mini-batches, on its graph and on one expanded as the paper's are."""
+    """Return studies of the mini-batches' trace, on the profile's graph and on one expanded as in the paper."""
     run = gallery(profile)["run"]
     found = []
     for name, recipe in list(expansions(profile).items())[:_MOST_PANELS]:
-        # A mini-batch is to touch as small a part of a smaller graph.
+        # A mini-batch must touch an equal share of a smaller graph.
         share = FRACTAL_SHARE if name == fractal_name(run["dataset"]) else 1.0
         size = max(1, round(share * int(run["batch_size"])))
         params = {"dataset": name, "fanout": run["fanout"], "batch_size": size, "max_batches": BATCHES}
@@ -52,7 +52,7 @@ def studies(profile: Plain) -> list[StudyNeed]:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel a dataset."""
+    """Draw one panel per dataset."""
     records = _newest_by_dataset(evidence)
     canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.5, sharey=True)
     tables = []
@@ -80,7 +80,7 @@ def _newest_by_dataset(evidence: Evidence) -> list[StudyRecord]:
         policies = {entry["policy"] for entry in record.result["policies"]}
         if record.dataset is not None and set(MAIN) <= policies:
             known = found.get(record.dataset.name)
-            # The longest trace of a dataset says most.
+            # The longest trace of a dataset is the most accurate.
             if known is None or record.result["accesses"] >= known.result["accesses"]:
                 found[record.dataset.name] = record
     if not found:

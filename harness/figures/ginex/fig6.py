@@ -1,4 +1,4 @@
-"""Ginex Fig. 6: time of an iteration's sampling alone, its gathering alone, and of both beside each other."""
+"""Ginex Fig. 6: time of an iteration's sampling alone, its gathering alone, and of both in a pipeline."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from harness.figures.ginex.grid import systems_of
 from workloads.errors import OutcoreError
 
 SYSTEM = "pyg+"
-# Fewer mini-batches gathered alone than this say nothing.
+# Fewest mini-batches gathered alone for a median.
 LEAST = 3
-# pyg+'s own default: no more than so many sampled mini-batches wait for each sampler.
+# Default of pyg+: the most sampled mini-batches that wait per sampler.
 DEFAULT_AHEAD = 2
 
 
 def kinds(profile: Plain) -> Plan:
-    """pyg+ sampling only; sampling and gathering beside each other; and with sampling free to run ahead to its end."""
+    """Plan pyg+ with sampling only, with sampling and gathering, and with sampling free to run ahead to its end."""
     short = gallery(profile)
     batches = int(short["run"].get("max_batches", 0))
     # Two samplers or more together may then hold the whole epoch.
@@ -40,7 +40,7 @@ def kinds(profile: Plain) -> Plan:
 
 
 def gather_alone(stages: pd.DataFrame, epochs: list[Plain]) -> list[float]:
-    """Seconds of each gathering that began after the last sampling of its epoch had ended, warm-up left out."""
+    """Return seconds of each gathering that began after the last sampling of its epoch had ended, without warm-up."""
     found: list[float] = []
     for epoch in epochs:
         if epoch["warmup"]:
@@ -54,7 +54,7 @@ def gather_alone(stages: pd.DataFrame, epochs: list[Plain]) -> list[float]:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Two bars and a dotted line: sampling alone, gathering alone, both in a pipeline; seconds an iteration."""
+    """Draw seconds per iteration of sampling alone, gathering alone, both; raise NotDrawn where one is missing."""
     group = evidence.points(
         kinds, lambda epoch: epoch["seconds"] / epoch["batches"] if epoch["batches"] else None, least=3
     )

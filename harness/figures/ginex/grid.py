@@ -1,4 +1,4 @@
-"""What the figures of the Ginex paper share: its systems, and grids with scaled sizes."""
+"""Common parts of the Ginex paper's figures: systems, and grids with scaled sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ITEM_BYTES = {"float32": 4, "float16": 2}
 
 
 def systems_of(profile: Plain, names: list[str]) -> list[Any]:
-    """Entries of these systems: the profile's own, or those of its gallery where it does not list them."""
+    """Return entries of these systems: the profile's own, or those of its gallery where it does not list them."""
     own = {entry["name"]: dict(entry) for entry in (profile.get("gallery") or {}).get("systems", [])}
     found = []
     for entry in only_systems(profile, names):
@@ -22,7 +22,7 @@ def systems_of(profile: Plain, names: list[str]) -> list[Any]:
 
 
 def host_budget(profile: Plain) -> int:
-    """The profile's host budget in bytes: as given, or its share of the feature table at the profile's dimension."""
+    """Return the profile's host budget in bytes, which it gives so or as a share of the feature table."""
     memory = str(profile["run"]["memory"])
     if memory.endswith("x"):
         return round(float(memory[:-1]) * feature_bytes(profile))
@@ -30,14 +30,14 @@ def host_budget(profile: Plain) -> int:
 
 
 def feature_bytes(profile: Plain) -> int:
-    """Bytes of the feature table of the profile's dataset, by its recipe."""
+    """Return bytes of the feature table of the profile's dataset, by its recipe."""
     recipe = profile["datasets"][profile["run"]["dataset"]]
     width = int(recipe.get("dim", 128)) * _ITEM_BYTES[recipe.get("dtype", "float32")]
     return parse_count(recipe["nodes"], "nodes") * width
 
 
 def batch_sizes(profile: Plain, factors: list[float]) -> list[Plain]:
-    """Run settings of mini-batches of `factors` times the profile's size, over the same number of seed nodes."""
+    """Return run settings for mini-batches of `factors` times the profile's size, with as many seed nodes per epoch."""
     size, batches = int(profile["run"]["batch_size"]), int(profile["run"].get("max_batches", 0))
     found = []
     for factor in factors:

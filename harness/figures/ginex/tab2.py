@@ -1,4 +1,4 @@
-"""Ginex Table 2: the expanded datasets, published ones beside those of our generator."""
+"""Ginex Table 2: expanded datasets, the published ones beside those of our generator."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from harness.studies.base import StudyNeed
 from harness.studies.record import StudyRecord
 from workloads.units import format_bytes, format_count, parse_count
 
-# The randomised expansion flattens skew; a graph a tenth as large shows it and is made in seconds.
+# The randomised expansion flattens skew; a graph a tenth as large shows this and is made in seconds.
 FRACTAL_SHARE = 0.1
 
 
 def fractal_name(dataset: str) -> str:
-    """Name of the fractal dataset beside a profile's own."""
+    """Return the name of the fractal dataset beside a profile's own."""
     return f"{dataset}-fractal"
 
 
 def expansions(profile: Plain) -> dict[str, Plain]:
-    """Recipes of expanded datasets: the profile's own, a fractal one beside it as the paper's are, and all others that
-    the profile names."""
+    """Return recipes of expanded datasets: the profile's own, a fractal one as in the paper, and all its others."""
     short = gallery(profile)
     own = short["run"]["dataset"]
     recipe = short["datasets"][own]
@@ -41,17 +40,17 @@ def expansions(profile: Plain) -> dict[str, Plain]:
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """What the generator made of each."""
+    """Return the expansion study of each dataset."""
     return [StudyNeed("expansion", {"dataset": name}, {name: recipe}) for name, recipe in expansions(profile).items()]
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """Counts and bytes of base and result; skew and homophily before and after."""
+    """Return counts and bytes of base and result, and skew and homophily before and after expansion."""
     records = sorted(
         evidence.all_studies("expansion"), key=lambda record: str(record.dataset.name if record.dataset else "")
     )
@@ -101,7 +100,7 @@ def _ours(record: StudyRecord) -> dict[str, Any]:
 
 
 def _published() -> list[dict[str, Any]]:
-    """A row for each dataset of `harness/published/ginex-tab2.csv`, whose x names the column."""
+    """Return a row for each dataset of `harness/published/ginex-tab2.csv`, whose x is the column."""
     table = published("ginex-tab2")
     rows = []
     for name, part in table.groupby("series", sort=False):

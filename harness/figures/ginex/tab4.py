@@ -1,9 +1,8 @@
-"""Ginex Table 4: performance per dollar against a distributed run, whose side is modelled from the published numbers.
+"""Ginex Table 4: performance per dollar against a distributed run, which is modelled from the published numbers.
 
-There is no cluster here. The paper gives DistDGL's and Ginex's hourly prices, Ginex's speed over DistDGL's, and Ginex's
-speed over PyG+; so DistDGL's speed over PyG+ is known for the paper's machines. Held to our pyg+, it stands in for the
-distributed run, and what we measure of a system over pyg+ gives its speed and, at the price of Ginex's machine, its
-performance per dollar.
+There is no cluster here. The paper has hourly prices of DistDGL and Ginex, and Ginex's speed over DistDGL and PyG+;
+hence DistDGL's speed over PyG+ on the paper's machines. Applied to our pyg+, it models the distributed run: a system's
+measured speed over pyg+ then gives its speed over DistDGL and, at the price of Ginex's machine, performance per dollar.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ BASE = SYSTEMS[0]
 
 
 def planned(profile: Plain) -> Plan:
-    """The paper's three systems, as Fig. 14 has them."""
+    """Plan the paper's three systems, as in Fig. 14."""
     short = gallery(profile)
     return grid(short, systems_of(short, SYSTEMS), {"": {}})
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """Rows of the paper, and of each measured system with the distributed side modelled."""
+    """Return rows of the paper and of each measured system; raise NotDrawn without pyg+ and another system."""
     facts = _facts()
     group = evidence.points(planned, least=1)
     points = {point.system: point for point in group.points if point.value is not None}
@@ -57,7 +56,12 @@ def draw(evidence: Evidence) -> Sheet:
 
 
 def performance(point: Point, base: Point, published_performance: float, published_speedup: float) -> float:
-    """Speed over the distributed run's: the paper's of Ginex, by how our speedup over pyg+ compares with its own."""
+    """Return a system's speed over the distributed run's.
+
+    Args:
+        point, base: the system and pyg+.
+        published_performance, published_speedup: the paper's speed of Ginex over DistDGL and over PyG+.
+    """
     return published_performance * (float(base.value or 0) / float(point.value or 1)) / published_speedup
 
 

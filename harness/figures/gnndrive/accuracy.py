@@ -1,4 +1,4 @@
-"""GNNDrive Fig. 14: test accuracy over time, from real training."""
+"""GNNDrive Fig. 14: test accuracy over training time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ REFERENCE = "in-memory"
 
 
 def planned(profile: Plain) -> Plan:
-    """The systems under a cap, and the same training with everything in memory."""
+    """Plan the accuracy runs of the capped systems, and the same training with all data in memory."""
     return accuracy_plan(profile, [{"name": REFERENCE, "memory": "none"}, *only_systems(profile, SYSTEMS)])
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Accuracy over epochs and over training time, a line a system."""
+    """Draw accuracy over epochs and over training time, one line per system; raise NotDrawn without a run."""
     group = evidence.points(planned, least=1)
     order = style.ordered(group.systems())
     points = sorted(group.points, key=lambda point: order.index(point.system))

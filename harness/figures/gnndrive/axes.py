@@ -10,26 +10,24 @@ from harness.figures.ginex.grid import batch_sizes, host_budget
 from harness.figures.gnndrive.grid import CPU, SYSTEMS, cpu_variant, in_bytes
 from workloads.units import format_bytes, parse_bytes, parse_count
 
-# The paper goes from 8 to 128 GB, which is 4 to 60 % of papers100M's features at dimension 512; at that dimension the
-# profile's budget is about the smallest.
+# 8 to 128 GB in the paper: 4 to 60 % of papers100M's features at dimension 512, where our budget is about the smallest.
 MEMORY_FACTORS = [1.0, 2.0, 4.0, 8.0]
 MOST_MEMORY = 16.0
-# The paper's smaller graphs come to lie in memory as a whole at its largest cap: here a tenth of the profile's graph,
-# with mini-batches enough that the warm-up epoch touches all of it.
+# The paper's largest cap holds its smaller graphs: here a tenth of our graph, which the warm-up epoch touches whole.
 SMALL_SHARE = 10
 SMALL_MEMORY = "1.2x"
 SMALL_BATCHES = 40
 # The paper's 500 to 4000 around its default of 1000.
 BATCH_FACTORS = [0.5, 1.0, 2.0, 4.0]
 BUFFER_FACTORS = [1.0, 2.0, 4.0, 8.0]
-# The paper's default buffer is 4 % of its features. Mini-batches of a quarter of the profile's size, four times as many
-# of them, keep ours near that, so that the largest still holds a part of what an epoch reads and not all of it.
+# The paper's default buffer is 4 % of its features. A quarter of the profile's batch size and four times the number of
+# mini-batches keep ours near that, so that the largest buffer holds only part of the rows that an epoch reads.
 BUFFER_BATCH_FACTOR = 0.25
 RANKS = [1, 2, 4, 6, 8]
 
 
 def over_memory(profile: Plain) -> Plan:
-    """The profile's systems, in-memory too, at budgets of one to sixteen times the profile's, dimension 512."""
+    """Plan the systems and in-memory at budgets of one to sixteen times the profile's, dimension 512."""
     wide = _wide(profile)
     factors = [*values(profile, "memory_factors", MEMORY_FACTORS), MOST_MEMORY]
     budgets = [round(host_budget(wide) * factor) for factor in dict.fromkeys(factors)]
@@ -45,7 +43,7 @@ def _wide(profile: Plain) -> Plain:
 
 
 def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
-    """pyg+ beside gnndrive on a graph that memory holds (gd-19), which the drawing of one graph leaves out."""
+    """Return the experiment of pyg+ and gnndrive on a graph that fits memory (gd-19), which the drawing leaves out."""
     wide = _wide(profile)
     name = wide["run"]["dataset"]
     recipe = wide["datasets"][name]
@@ -58,7 +56,7 @@ def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
 
 
 def over_batches(profile: Plain) -> Plan:
-    """The profile's systems at each batch size, epochs of as many seed nodes, device memory for the largest of them."""
+    """Plan the systems at each batch size, with equal seed nodes per epoch and device memory for the largest size."""
     short = in_bytes(gallery(profile))
     factors = values(profile, "batch_factors", BATCH_FACTORS)
     memory = short["run"].get("device_memory")
@@ -69,21 +67,21 @@ def over_batches(profile: Plain) -> Plan:
 
 
 def over_buffers(profile: Plain) -> Plan:
-    """gnndrive on both devices with each buffer; the memory that the largest needs is there in all runs."""
+    """Plan gnndrive on both devices with each feature buffer; all runs have the memory for the largest buffer."""
     short = in_bytes(gallery(profile))
     (sizes,) = batch_sizes(short, [BUFFER_BATCH_FACTOR])
     short["run"] = {**short["run"], **sizes}
     factors = [float(factor) for factor in values(profile, "buffer_factors", BUFFER_FACTORS)]
     memory = short["run"].get("device_memory")
     if memory is not None:
-        # The largest buffer fits: the profile's memory holds one of its own size, for mini-batches of its own size.
+        # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
         short["run"]["device_memory"] = round(max(factors) * parse_bytes(memory))
     variants = [*only_systems(short, ["gnndrive"]), cpu_variant(short)]
     return grid(short, variants, {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors})
 
 
 def over_processes(profile: Plain) -> Plan:
-    """gnndrive in one process and several, on devices and on the processor, on the bare disk: it is not the limit.
+    """Plan gnndrive in one and several processes, on devices and on the CPU; the bare disk is no bottleneck.
 
     The paper leaves host memory unrestricted; here all runs have the profile's budget times the most processes.
     """

@@ -13,14 +13,13 @@ from harness.figures.draw.style import Look
 from harness.figures.gnndrive.grid import CPU, SYSTEMS, cpu_variant, grows, narrow, over_dims
 
 DIMS = [64, 128, 256, 512]
-#: Models by the title of their panel.
 MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
-#: Stages of a run by what is appended to the system's name.
+#: Stages of a run and their suffix to the system's name.
 STAGES = {"sample": "only", "all": "all"}
 
 
 def sampling(profile: Plain) -> Plan:
-    """The profile's capped systems, each dimension, with sampling only and with all stages."""
+    """Plan the capped systems at each dimension, with sampling only and with all stages."""
     short = narrow(profile)
     changed, runs = over_dims(short, values(profile, "dims", DIMS))
     entries = []
@@ -33,7 +32,7 @@ def sampling(profile: Plain) -> Plan:
 
 
 def _open_or_filled(series: str) -> Look:
-    """Sampling alone is open, with all stages filled."""
+    """Return the system's look: white with its hatch for sampling only, its plain colour for all stages."""
     system, _, stages = series.rpartition("-")
     look = style.look(system)
     return replace(look, color="white") if stages == "only" else replace(look, hatch="")
@@ -46,9 +45,9 @@ def _both(group: Group) -> str:
 
 
 def epochs(profile: Plain) -> Plan:
-    """The systems on each dimension and model, the CPU variant with GraphSAGE.
+    """Plan the systems at each dimension with each model, the CPU variant with GraphSAGE.
 
-    A model that the profile leaves out is run at its own dimension only, on both devices, which the paper compares.
+    A model that the profile leaves out runs only at the profile's dimension, on both devices for the comparison.
     """
     short = narrow(profile)
     changed, runs = over_dims(short, values(profile, "dims", DIMS))

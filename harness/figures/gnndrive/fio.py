@@ -1,4 +1,4 @@
-"""GNNDrive Fig. B.1: bandwidth and latency of synchronous threads and of an asynchronous one, buffered and direct."""
+"""GNNDrive Fig. B.1: bandwidth and latency of synchronous threads and one asynchronous thread, buffered and direct."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STUDY = "fio-grid"
 MODES = ["direct", "buffered"]
-# Panel -> x, its label, y, its label.
+# Engine, x column, y label and y column of each panel.
 PANELS = [
     ("sync", "threads", "bandwidth (MB/s)", "bandwidth_mb_per_s"),
     ("async", "depth", "bandwidth (MB/s)", "bandwidth_mb_per_s"),
@@ -29,17 +29,17 @@ XLABELS = {"threads": "synchronous threads", "depth": "I/O depth of one asynchro
 
 
 def no_runs(profile: Plain) -> list[Plain]:
-    """It is drawn from a study alone."""
+    """Return no runs: the figure is drawn from a study alone."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """The grid on the disk under the data root."""
+    """Return the fio study on the disk under the data root."""
     return [StudyNeed(STUDY)]
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Bandwidth above, latency below; threads left, depth right."""
+    """Draw bandwidth (top), latency (bottom) over threads and queue depth; raise NotDrawn without buffered reads."""
     import pandas as pd
 
     record = evidence.study(STUDY)

@@ -1,4 +1,4 @@
-"""What the figures of the GNNDrive paper share: its systems, the variant on the processor, and scaled profiles."""
+"""Common parts of the GNNDrive paper's figures: systems, the CPU variant, and scaled profiles."""
 
 from __future__ import annotations
 
@@ -12,27 +12,24 @@ from workloads.units import parse_bytes
 
 #: The paper's comparison (Section 5.1), baselines first.
 SYSTEMS = ["pyg+", "ginex", "gnndrive"]
-#: gnndrive trained on the processor, its feature buffer in host memory.
+#: gnndrive trained on the CPU, with its feature buffer in host memory.
 CPU = "gnndrive (cpu)"
 
 
 def in_bytes(profile: Plain) -> Plain:
-    """The profile with its host budget in bytes, so that it stays the same over dimensions (32 GB in the paper)."""
+    """Return the profile with its host budget in bytes, hence equal over dimensions (32 GB in the paper)."""
     return {**profile, "run": {**profile["run"], "memory": f"+{host_budget(profile)}"}}
 
 
 def narrow(profile: Plain) -> Plain:
-    """The gallery's runs, mini-batches of `wide_batch_factor` of its size: the budget then holds the widest rows."""
+    """Return the gallery's profile, mini-batches scaled by `wide_batch_factor` to fit the widest rows in the budget."""
     short = in_bytes(gallery(profile))
     (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
     return {**short, "run": {**short["run"], **run}}
 
 
 def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]:
-    """The profile with a dataset for each dimension, and the run settings of each.
-
-    Device memory holds as many rows at each of them, so that at the profile's own dimension runs are the usual ones.
-    """
+    """Return the profile with a dataset per dimension, and run settings with device memory for equally many rows."""
     changed, names = with_dims(profile, dims)
     memory = profile["run"].get("device_memory")
     base = int(profile["datasets"][profile["run"]["dataset"]].get("dim", 128))
@@ -44,7 +41,7 @@ def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]
 
 
 def cpu_variant(profile: Plain, run: Plain | None = None) -> Plain:
-    """gnndrive on the processor, the device's memory moved into the host budget; `run`: more settings of it."""
+    """Return the entry of gnndrive on the CPU, with device memory added to the host budget; `run`: more settings."""
     entry = only_systems(profile, ["gnndrive"])[0]
     own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
     host = host_budget(profile) + parse_bytes(profile["run"].get("device_memory") or 0)
@@ -53,6 +50,6 @@ def cpu_variant(profile: Plain, run: Plain | None = None) -> Plain:
 
 
 def grows(points: Iterable[Point], what: str) -> str:
-    """For the caption: whether device memory differs between the points."""
+    """Return caption text where device memory differs between the points; empty otherwise."""
     sizes = {int(point.record["config"]["device_memory_bytes"] or 0) for point in points if point.record} - {0}
     return f"device memory grows with the {what}" if len(sizes) > 1 else ""

@@ -1,4 +1,4 @@
-"""GNNDrive Table 2: data preparation, training and the whole epoch, MariusGNN at two memory sizes beside the others."""
+"""GNNDrive Table 2: data preparation, training and the whole epoch; MariusGNN at two memory sizes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from workloads.units import format_bytes
 MARIUS = "mariusgnn"
 # 32 and 128 GB in the paper.
 FACTORS = [1.0, 4.0]
-# Row of the table -> row of the paper's.
 PAPER = {"gnndrive": "GNNDrive-GPU", CPU: "GNNDrive-CPU", "pyg+": "PyG+", "ginex": "Ginex"}
 PARTS = ("preparation", "training", "overall")
 
 
 def budgets(profile: Plain) -> Plan:
-    """The systems at the profile's budget, the CPU variant, and mariusgnn with four times as much, too."""
+    """Plan the systems and the CPU variant at the profile's budget, mariusgnn also at four times the budget."""
     short = gallery(profile)
     sizes = {round(host_budget(short) * factor): factor for factor in FACTORS}
     others = [*only_systems(short, SYSTEMS), cpu_variant(short)]
@@ -36,7 +35,7 @@ def budgets(profile: Plain) -> Plan:
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """A row a system; the paper's seconds on papers100M beside."""
+    """Return one row per system, with the paper's seconds on papers100M."""
     group = evidence.points(budgets, least=1)
     found = {point.system: point for point in group.points if point.system != MARIUS}
     lines = [_line(name, paper, found.get(name)) for name, paper in PAPER.items()]
@@ -59,7 +58,7 @@ def _marius(group: Group) -> list[Point]:
 
 
 def _seconds(point: Point | None) -> tuple[float | None, float | None, float | None]:
-    """Medians of data preparation (None: it has none), of the rest of the epoch, and of the epoch."""
+    """Return median seconds of data preparation (None without it), of the rest of the epoch, and of the epoch."""
     epochs = [] if point is None else [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
     if point is None or point.value is None or not epochs:
         return None, None, None

@@ -1,4 +1,4 @@
-"""GNNDrive Figures 3 and 11: CPU, GPU and I/O wait over time, of the baselines and of both variants of gnndrive."""
+"""GNNDrive Figures 3 and 11: CPU, GPU and I/O wait over time of the baselines and of both variants of gnndrive."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ BASELINES = ["pyg+", "ginex", "mariusgnn"]
 
 
 def baselines(profile: Plain) -> Plan:
-    """Capped runs of these systems."""
+    """Plan capped runs of the baselines."""
     return grid(first_setting(profile), only_systems(profile, BASELINES), {"": {}})
 
 
 def variants(profile: Plain) -> Plan:
-    """gnndrive as in the profile, and on the processor with the device memory moved into the host budget."""
+    """Plan gnndrive as in the profile, and on the CPU with the device memory added to the host budget."""
     first = first_setting(profile)
     return grid(first, [*only_systems(first, ["gnndrive"]), cpu_variant(first)], {"": {}})
 
 
 def shorter(profile: Plain) -> Plan:
-    """`baselines` with the gallery's runs."""
+    """Plan `baselines` with the gallery's runs."""
     return baselines(gallery(profile))
 
 
 def shorter_variants(profile: Plain) -> Plan:
-    """`variants` with the gallery's runs."""
+    """Plan `variants` with the gallery's runs."""
     return variants(gallery(profile))
 
 
 def draw_baselines(evidence: Evidence) -> Drawing:
-    """A panel a system; of the headline's runs where the gallery's were not made."""
+    """Draw one panel per system, from the headline's runs where the gallery's were not made."""
     group = evidence.points(shorter, otherwise=baselines, least=1)
     points = [point for point in group.points if point.value is not None]
     failed = {point.system: point.status.upper() for point in group.points if point.value is None}
@@ -44,7 +44,7 @@ def draw_baselines(evidence: Evidence) -> Drawing:
 
 
 def draw_variants(evidence: Evidence) -> Drawing:
-    """The GPU variant above, the CPU variant below where one did the same work."""
+    """Draw the GPU variant above the CPU variant, as far as measured; raise NotDrawn if neither is."""
     group = evidence.points(shorter_variants, otherwise=variants, least=1)
     points = [point for point in group.points if point.value is not None]
     if not points:

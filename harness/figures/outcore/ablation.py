@@ -1,4 +1,4 @@
-"""outcore-ablation: epoch time of `outcore` whole, and with each of its parts switched off by itself."""
+"""outcore-ablation: epoch time of `outcore` whole, and with each of its parts switched off alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, g
 from harness.figures.draw.bars import draw_bars
 
 WHOLE = "whole"
-#: What each bar leaves out, and the options that do so; none is at its default.
+#: The part that each bar leaves out, and the options that switch it off; none is at its default.
 VARIANTS: dict[str, Plain] = {
     WHOLE: {},
     "sampled online": {"external_sampling": "off"},
@@ -25,15 +25,15 @@ _SYSTEM = "outcore"
 
 
 def variants(profile: Plain) -> Plan:
-    """`outcore` with each set of options, and what it is compared with: the profile's setting."""
+    """Plan `outcore` with each set of options in the profile's setting."""
     return grid(gallery(profile), [_SYSTEM], {name: {"options": options} for name, options in VARIANTS.items()})
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A bar a variant, beside the whole.
+    """Draw one bar per variant, beside the whole.
 
     Raises:
-        NotDrawn: the whole was not measured, or nothing beside it.
+        NotDrawn: the whole was not measured, or no variant was run.
     """
     group = evidence.points(variants, least=1)
     found = {str(point.x): point for point in group.points}

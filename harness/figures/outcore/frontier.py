@@ -1,4 +1,4 @@
-"""outcore-frontier: epoch time against memory, and the systems that no other beats on both: the Pareto set."""
+"""outcore-frontier: epoch time against memory, and the Pareto set: the runs that no other beats on both."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MIB = 2**20
 
 
 def over_memory(profile: Plain) -> Plan:
-    """The profile's systems at its budget and multiples of it, and the upper bound without a cap.
+    """Plan the systems at the profile's budget and multiples of it, and in-memory without a cap as the upper bound.
 
-    Of a profile that goes through budgets itself its own runs, at the first values of its other axes.
+    A profile whose grid sweeps budgets has its own runs planned, at the first values of its other axes.
     """
     if budgets := (profile.get("grid") or {}).get("memory", []):
         return grid(first_setting(profile), profile["systems"], {memory: {"memory": memory} for memory in budgets})
@@ -52,7 +52,7 @@ def _times(memory: str, factor: float) -> str:
 
 
 def budget_bytes(record: Mapping[str, Any]) -> int | None:
-    """Host memory beyond floor and training that a run had; of one without a cap what its peak shows it took."""
+    """Return a run's host budget beyond floor and training; without a cap, its peak beyond both, None if unknown."""
     memory = record["memory"]
     if memory.get("budget_bytes"):
         return int(memory["budget_bytes"])
@@ -66,7 +66,7 @@ def budget_bytes(record: Mapping[str, Any]) -> int | None:
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Whether each (memory, seconds) is beaten by none: no other has as little of both and less of one."""
+    """Return whether each (memory, seconds) is in the Pareto set: no other is at most equal in both and less in one."""
     return [
         not any(m <= memory and s <= seconds and (m, s) != (memory, seconds) for m, s in points)
         for memory, seconds in points
@@ -74,8 +74,7 @@ def pareto(points: Sequence[tuple[float, float]]) -> list[bool]:
 
 
 def fastest(data: pd.DataFrame) -> list[tuple[int, str, float, str]]:
-    """(budget in bytes, fastest system, times as fast as the next, the next) of each budget with two systems or more,
-    by epoch time, least memory first."""
+    """Return (bytes, fastest system, speedup over the next, the next) of each budget with two systems, ascending."""
     found = []
     for _, rows in data[data["seconds"].notna()].groupby("budget_bytes"):
         order = rows.sort_values("seconds").to_dict("records")
@@ -87,7 +86,7 @@ def fastest(data: pd.DataFrame) -> list[tuple[int, str, float, str]]:
 
 
 def leaders(data: pd.DataFrame) -> str:
-    """Who is fastest at which budgets, and so where the order changes: `a at 64 to 256 MiB (5.1 to 2.0 x), b at …`."""
+    """Return the fastest systems by budget: `a at 64 to 256 MiB (5.1 to 2 x the next), then b …`."""
     spans: list[tuple[str, list[int], list[float]]] = []
     for budget, system, ratio, _ in fastest(data):
         if not spans or spans[-1][0] != system:
@@ -103,7 +102,7 @@ def leaders(data: pd.DataFrame) -> str:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A marker a run cell, joined by system; the frontier as a step line."""
+    """Draw one marker per run, joined by system, the frontier as a step line; raise NotDrawn below two budgets."""
     group = evidence.points(over_memory)
     rows = []
     for point in group.points:

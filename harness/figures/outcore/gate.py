@@ -1,4 +1,4 @@
-"""outcore-gate: how often the regression gate calls a comparison regressed, over how much was slowed on purpose."""
+"""outcore-gate: share of comparisons that the regression gate calls regressed, over the injected slowdown."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from harness.regress.proof_record import STUDY
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """Nothing that `bench` runs: runs slowed on purpose are no evidence of anything else."""
+    """Return no runs for `bench`: runs slowed on purpose are no evidence for other figures."""
     return []
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A line for each number of pairs; a grey bar at what is promised."""
+    """Draw one line per number of pairs, grey bars at the promises; raise NotDrawn without a proof of the gate."""
     if not any(record.study == STUDY for record in evidence.studies):
         raise NotDrawn(
             "the gate was not proved on this machine: `python -m benchmarks.gate_proof collect`, then `judge --results`"

@@ -1,4 +1,4 @@
-"""outcore-pipeline: one epoch as a timeline, which mini-batch is in which stage when; a panel a system."""
+"""outcore-pipeline: one epoch as a timeline of mini-batches and stages, one panel per system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.compare.evidence import Evidence
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn"]
-# A longer epoch is shown in part: at this width a mini-batch could not be seen otherwise.
+# A longer epoch is drawn in part: else a mini-batch would be too narrow to see.
 MAX_BATCHES = 80
 # Begin and length in seconds, and row.
 Box = tuple[float, float, int]
@@ -27,17 +27,17 @@ _LANES = {"lane:copy": "device: copy", "lane:compute": "device: compute"}
 
 
 def planned(profile: Plain) -> Plan:
-    """Capped runs of these systems."""
+    """Plan capped runs of `SYSTEMS`."""
     return grid(first_setting(profile), only_systems(profile, SYSTEMS), {"": {}})
 
 
 def shorter(profile: Plain) -> Plan:
-    """The same with the gallery's runs; where only the headline's have run, it is drawn from those."""
+    """Plan the runs of `planned` at the gallery's size; `draw` uses the headline's where only those were made."""
     return planned(gallery(profile))
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """The measured epoch nearest to the median of the newest comparable runs, each system on its own time axis.
+    """Draw each system's measured epoch nearest to the median of its comparable runs, on its own time axis.
 
     Raises:
         NotDrawn: no such run has a measured epoch with stages.
@@ -73,7 +73,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
-    """The epoch shown, and its spans in seconds from its begin."""
+    """Return the drawn epoch and its spans in seconds from its begin."""
     measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
     epoch = min(measured, key=lambda entry: abs(entry["seconds"] - float(point.value or 0.0)))
     try:
@@ -87,14 +87,14 @@ def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
 
 
 def _rows(spans: pd.DataFrame) -> list[tuple[str, str]]:
-    """(stage, thread) of each row from the top: stages in the order they begin, lanes of the device last."""
+    """Return (stage, thread) of each row from the top: stages by begin, the device's lanes last."""
     first = spans.groupby("stage")["start"].min()
     stages = sorted(first.index, key=lambda stage: (stage in _LANES, first[stage], stage))
     return [(stage, thread) for stage in stages for thread in sorted(set(spans.loc[spans["stage"] == stage, "thread"]))]
 
 
 def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[str]:
-    """Draws one system; returns what the caption has to say of it."""
+    """Draw one system; return its notes for the caption."""
     rows = _rows(spans)
     place = {row: index for index, row in enumerate(rows)}
     batches = sorted({int(batch) for batch in spans["batch"] if batch >= 0})
@@ -104,7 +104,7 @@ def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[s
         "none": ({"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"}, []),
         "even": ({"facecolor": color, "edgecolor": "black"}, []),
         "odd": ({"facecolor": _tint(color), "edgecolor": "black"}, []),
-        # What is too short to have a border has its own colour as one, and stays visible.
+        # A box too short for a black border has one in its own colour, to stay visible.
         "short": ({"facecolor": color, "edgecolor": color}, []),
         "marked": ({"facecolor": "black", "edgecolor": "black"}, []),
     }
@@ -142,7 +142,7 @@ def _boxes(axes: Any, boxes: list[Box], looks: dict[str, Any]) -> None:
 
 
 def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:
-    """One label a stage, in the middle of its threads' rows; a line between two stages."""
+    """Label each stage in the middle of its threads' rows; draw a line between two stages."""
     names: dict[str, list[int]] = {}
     for index, (stage, _) in enumerate(rows):
         names.setdefault(stage, []).append(index)

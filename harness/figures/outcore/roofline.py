@@ -23,24 +23,24 @@ from harness.figures.base import (
 from harness.figures.draw import style
 
 MIB = 2**20
-# Systems that keep their features on disk: the others have no limit of the device to be far from.
+# Systems that keep their features on disk: the device limits no others.
 ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn", "outcore"]
 
 
 def planned(profile: Plain) -> Plan:
-    """Every system that reads its features from disk, under the profile's cap."""
+    """Plan every system that reads its features from disk, under the profile's cap."""
     return grid(first_setting(profile), only_systems(profile, ON_DISK), {"": {}})
 
 
 def shorter(profile: Plain) -> Plan:
-    """The same with the gallery's runs; where only the headline's have run, it is drawn from those."""
+    """Plan the runs of `planned` at the gallery's size; `draw` uses the headline's where only those were made."""
     return planned(gallery(profile))
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: the device's read rate over request size (the last point sequential) and where each system's requests fall.
+    """Draw the device's read rate over request size, its last point sequential, with each system's mean request (left).
 
-    Right: each epoch against the least device time of its trace (distance) and engine efficiency beside it.
+    Right: epochs over the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
     """
     group = evidence.points(shorter, otherwise=planned, least=1)
     points = [point for point in group.points if point.value is not None]
@@ -59,7 +59,7 @@ def _draw(group: Group, points: list[Point]) -> Drawing:
     )
     rows = _roof(left, points)
     rows += _distance(right, points)
-    # Above both panels: inside, its markers would pass for measurements.
+    # Above both panels: inside, its markers would look like measurements.
     canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
     failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
     text = caption(group, points, "; ".join(failed))
@@ -164,7 +164,7 @@ def _distance(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
 
 
 def _preparation(record: Plain) -> float:
-    """Seconds of preprocessing for each epoch of the run, whichever run spent them."""
+    """Return seconds of preprocessing per epoch of the run, whether this run or an earlier one spent them."""
     spent = record.get("preprocess") or {}
     return float(spent.get("seconds", 0.0) + spent.get("made_s", 0.0)) / max(1, len(record["epochs"]))
 

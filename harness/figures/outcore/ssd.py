@@ -1,4 +1,4 @@
-"""outcore-ssd: every disk system on several classes of SSD: how an epoch answers to fewer or more requests a second."""
+"""outcore-ssd: epoch time of every disk system on SSD classes with fewer or more requests a second."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore"]
-# An SSD of the cloud with few requests a second; undivided, it lies under the divided class of the profiles.
+# A cloud SSD with few requests a second: unscaled, still fewer than the scaled class of the profiles.
 SLOW = "aws-gp3"
 BARE = "none"
 
 
 def classes(profile: Plain) -> list[str]:
-    """The profile's own class, one with fewer requests a second, and the bare device."""
+    """Return the profile's SSD class, one with fewer requests a second, and the bare device."""
     own = str(profile["run"].get("disk_class", BARE))
     return values(profile, "disk_classes", list(dict.fromkeys([own, SLOW, BARE])))
 
 
 def over_classes(profile: Plain) -> Plan:
-    """The profile's capped systems under each class."""
+    """Plan the profile's capped systems on each SSD class."""
     return grid(
         gallery(profile), only_systems(profile, SYSTEMS), {name: {"disk_class": name} for name in classes(profile)}
     )
 
 
 def request_rate(record: Mapping[str, Any]) -> float:
-    """Random reads of 4 KiB a second of the device under a run's limits; 0 where it was not measured."""
+    """Return the device's 4 KiB random reads per second under a run's limits, 0 if not measured."""
     profile = record.get("disk", {}).get("limited") or record.get("disk", {}).get("bare") or {}
     rates = [p["iops"] for p in profile.get("points", []) if p["pattern"] == "random" and p["block_bytes"] == 4096]
     return float(max(rates, default=0.0))
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A group of bars for each class, slowest first."""
+    """Draw a group of bars for each class, slowest first; raise NotDrawn below two measured classes."""
     group = evidence.points(over_classes)
     rates = {str(point.x): 0.0 for point in group.points}
     for point in group.points:

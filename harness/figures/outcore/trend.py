@@ -1,4 +1,4 @@
-"""outcore-trend: epoch time over the commits of a history, its steps marked with the commits they lie between."""
+"""outcore-trend: epoch time over the commits of a history, its steps marked with their range of commits."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from harness.figures.draw import style
 from harness.figures.draw.panels import legend_above, one_panel
 from harness.regress.trend_record import STUDY
 
-# The lines of a panel; what moved most comes first where there are more.
+# Most lines of a panel: the cells with most steps, then with the largest ratio.
 MOST_LINES = 10
 MOST_LABELS = 6
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs of its own: whatever runs and baselines a results root holds, commit by commit."""
+    """Return no runs: the figure takes any runs and baselines of a results root, commit by commit."""
     return []
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A line a cell, relative to its first entry; a vertical line a step."""
+    """Draw one line per cell over its first entry, one vertical line per step; raise NotDrawn without epoch times."""
     if not any(record.study == STUDY for record in evidence.studies):
         raise NotDrawn(
             "no history was looked at yet: `outcore bench --figures outcore-trend` looks at runs made from commits, "
@@ -80,7 +80,7 @@ def _movement(series: Plain) -> tuple[int, float]:
 
 
 def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, str, str]]:
-    """Draw one series; returns (x, text, colour) of its steps."""
+    """Draw one series; return (x, text, colour) of its steps."""
     look = style.look(series["system"])
     first = series["points"][0]["value"]
     xs = [place[point["commit"]] for point in series["points"]]
@@ -107,7 +107,7 @@ def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, 
 
 
 def _label_steps(axes: Any, labels: list[tuple[float, str, str]]) -> None:
-    """Above the lines, one below the other, so that neighbours do not overlap."""
+    """Label the steps above the lines, one below the other, so that neighbours do not overlap."""
     shown = sorted(labels)[:MOST_LABELS]
     if not shown:
         return

@@ -1,4 +1,4 @@
-"""Runs of the paper's workload on several devices: what Figs. 15, 16, 18 and 20c share."""
+"""Runs of the paper's workload on several devices: common parts of Figs. 15, 16, 18 and 20c."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NOTE = (
 
 
 def rank_counts(profile: Plain) -> list[int]:
-    """Numbers of devices to run on."""
+    """Return the numbers of devices to run on."""
     return [int(count) for count in values(profile, "ranks", RANKS)]
 
 
 def on_devices(
     profile: Plain, models: Sequence[str], systems: Sequence[Any], counts: Sequence[int] = (), **changes: Any
 ) -> Plan:
-    """The systems under each model on each number of devices; x is like `gcn 2`.
+    """Plan the systems with each model on each number of devices; x is like `gcn 2`.
 
     Args:
-        counts: of devices; none: the profile's. From two on each device trains a partition of its own.
-        changes: of the run settings.
+        counts: numbers of devices, by default the profile's; from two on, each device trains a partition of its own.
+        changes: further run settings.
     """
     over = {
         f"{model} {count}": {
@@ -47,10 +47,9 @@ def on_devices(
 
 
 def seeds_per_s(record: Mapping[str, Any], epoch: Mapping[str, Any]) -> float:
-    """Seed nodes trained a second, over all devices.
+    """Return seed nodes trained per second, over all devices.
 
-    Mini-batches of partitions are cut as even as can be (`workloads.sampling.seeds.PartitionPlan`), so they are a
-    little smaller than the batch size; those of one plan are full but for the last of a whole epoch.
+    With partitions (`PartitionPlan`) mini-batches are even, just below the batch size; else full but the last one.
     """
     config = record["config"]
     ranks, size, train = config["ranks"], config["batch_size"], config["dataset"]["train_nodes"]
@@ -65,7 +64,7 @@ def seeds_per_s(record: Mapping[str, Any], epoch: Mapping[str, Any]) -> float:
 
 
 def point_rate(point: Point) -> tuple[float, float, float] | None:
-    """Median, least and most seed nodes a second of the measured epochs of a point's newest run, in thousands."""
+    """Return median, least and most thousand seed nodes per second in the measured epochs of the newest run."""
     measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
     if point.value is None or not measured:
         return None
@@ -74,7 +73,7 @@ def point_rate(point: Point) -> tuple[float, float, float] | None:
 
 
 def rate_rows(group: Group, names: Mapping[str, str]) -> pd.DataFrame:
-    """Rows for curves: series (system and model), x (devices), y (thousand seed nodes a second), interval, status."""
+    """Return rows for curves: series (system and model), x (devices), y (thousand seed nodes / s), interval, status."""
     rows = []
     for point in group.points:
         model, _, ranks = str(point.x).partition(" ")

@@ -16,7 +16,7 @@ FULL = "six graphs x GCN, GraphSAGE"
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: epoch times; right: speed-ups over DGL, the paper's range beside PaGraph's."""
+    """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
     group = evidence.points(one_device, least=1)
     rows = with_ranges(speedup_rows(group), "pagraph-fig11")
     canvas, panels = many_panels(2)
@@ -29,7 +29,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def with_ranges(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
-    """The rows with the published range of each bar's speed-up, where there is one."""
+    """Add columns with the published range of each bar's speed-up, None without one, and return the rows."""
     table = published(figure)
     for end in ("low", "high"):
         known = {(row["series"], str(row["x"])): float(row["value"]) for row in table.to_dict("records")}
@@ -40,7 +40,7 @@ def with_ranges(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
 
 
 def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
-    """Bars of `speedup`; the paper's range as a line with hollow ends at the bar's right edge."""
+    """Draw bars of `speedup`, the paper's range as a line with hollow ends at a bar's right edge."""
     shown = rows.assign(value=rows["speedup"], low=None, high=None)
     draw_bars(shown, title="Speed-up over DGL", ylabel="times faster than dgl", numbers=".1f", axes=axes)
     groups, series = list(dict.fromkeys(rows["group"])), list(dict.fromkeys(rows["series"]))

@@ -1,4 +1,4 @@
-"""PaGraph Fig. 12: where a GCN epoch goes on one device, with the loading that PaGraph hides behind computation."""
+"""PaGraph Fig. 12: a GCN epoch by part on one device, with the loading that PaGraph hides behind computation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from harness.figures.pagraph.parts import NOTE, PARTS, part_rows
 
 
 def planned(profile: Plain) -> Plan:
-    """The GCN half of Fig. 11's runs."""
+    """Plan the GCN half of Fig. 11's runs."""
     return by_model(profile, FAMILY, "gcn")
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A stacked bar a system."""
+    """Draw one stacked bar per system."""
     group = evidence.points(planned, least=1)
     need_systems(group, ["dgl"], "gcn")
     found = {point.system: point for point in group.points if point.x == "gcn"}

@@ -1,4 +1,4 @@
-"""PaGraph Fig. 13: hit ratio of the device cache over the cached share, by what fills it."""
+"""PaGraph Fig. 13: hit ratio of the device cache over the cached share, by ranking of the rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """One epoch of the paper's workload against caches of every share."""
+    """Return the study of one epoch of the paper's workload with caches of every share."""
     return [study(profile, "device-cache-hits", shares=sorted({*SHARES, *values(profile, "cached_shares", [])}))]
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A curve for each ranking and for the best cache that never changes."""
+    """Draw a curve for each ranking and for the optimal static cache."""
     record = evidence.study("device-cache-hits")
     table = published("pagraph-fig13")
     rows = []

@@ -1,4 +1,4 @@
-"""PaGraph Fig. 14: epoch time over the cached share, by what fills the cache."""
+"""PaGraph Fig. 14: epoch time over the cached share, by ranking of the rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.figures.pagraph.grid import device_bytes, setting
 
 RANKINGS = {"out-degree": "PaGraph", "aligraph": "AliGraph", "random": "random"}
 SHARES = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
-# A cache of all rows, its reserve and the buffers beside it.
+# Space for a cache of all rows, its reserve and the buffers beside it.
 DEVICE_SHARE = 1.25
 
 
 def over_shares(profile: Plain) -> Plan:
-    """pagraph with each ranking at each cached share, on a device that could hold all rows."""
+    """Plan pagraph with each ranking at each cached share, on a device that can hold all rows."""
     rankings = [
         {"name": "pagraph", "series": label, "options": {"ranking": ranking}} for ranking, label in RANKINGS.items()
     ]
@@ -28,7 +28,7 @@ def over_shares(profile: Plain) -> Plan:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A curve for each ranking."""
+    """Draw a curve for each ranking."""
     group = evidence.points(over_shares)
     rows = group.frame().rename(columns={"system": "series", "value": "y"})
     order = list(RANKINGS.values())

@@ -14,12 +14,12 @@ SYSTEMS = ["pagraph"]
 
 
 def planned(profile: Plain) -> Plan:
-    """pagraph under both models on each number of devices; the only one of the family that trains on several."""
+    """Plan pagraph, the only system of the family for several devices, with both models on each number of devices."""
     return on_devices(profile, list(HIDDEN), SYSTEMS)
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A curve for each model."""
+    """Draw a curve for each model; raise NotDrawn with fewer than two measured numbers of devices."""
     group = evidence.points(planned)
     rows = rate_rows(group, NAMES)
     if rows.loc[rows["y"].notna(), "x"].nunique() < 2:

@@ -14,12 +14,12 @@ from harness.figures.pagraph.grid import FAMILY, HIDDEN, NAMES
 
 
 def planned(profile: Plain) -> Plan:
-    """Every system on one device, and on two where it trains on two; the others are recorded as unsupported."""
+    """Plan every system on one and two devices; those without multi-device training are recorded as unsupported."""
     return on_devices(profile, list(HIDDEN), FAMILY, [1, 2])
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Bars for one and two devices, each over DGL on one."""
+    """Draw bars for one and two devices over DGL on one; raise NotDrawn without DGL on one or any run on two."""
     group = evidence.points(planned)
     rows = []
     for model in HIDDEN:

@@ -1,4 +1,4 @@
-"""PaGraph Fig. 17: what partitioning does to each device's hit ratio, and how much of the graph a partition holds."""
+"""PaGraph Fig. 17: hit ratio of each device with and without partitions, and a partition's share of the graph."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from harness.studies.base import StudyNeed
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """One to eight partitions of a tenth of the graph."""
+    """Return the study of one to eight partitions of a tenth of the graph."""
     return [small_study(profile, "partition-quality")]
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: hit ratios with partitions and without; right: nodes of a partition over all nodes."""
+    """Draw hit ratios with and without partitions (left) and a partition's share of all nodes (right)."""
     record = evidence.study("partition-quality")
     found = record.result["partitions"]
     hits = [

@@ -13,7 +13,7 @@ from harness.figures.pagraph.devices import NOTE, point_rate
 from harness.figures.pagraph.grid import HIDDEN, NAMES, by_model, device_bytes
 
 DEVICES = 2
-# The paper's friendster fits a quarter of its rows into four devices; here two devices hold about as much.
+# Four devices hold a quarter of friendster's rows in the paper; here two devices hold about as much.
 DEVICE_SHARE = 0.2
 STEPS: dict[str, Plain] = {
     "loader alone": {"options": {"cache": "0x", "pipeline": False}, "partition": "none"},
@@ -24,7 +24,7 @@ STEPS: dict[str, Plain] = {
 
 
 def steps(profile: Plain) -> Plan:
-    """pagraph with its parts added one after another, on two small devices."""
+    """Plan pagraph with its parts added one after another, on two small devices."""
     entries = [
         {"name": "pagraph", "series": name, "options": step["options"], "run": {"partition": step["partition"]}}
         for name, step in STEPS.items()
@@ -33,7 +33,7 @@ def steps(profile: Plain) -> Plan:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A bar for each step and model: seconds for a million seed nodes."""
+    """Draw seconds per million seed nodes by step and model; raise NotDrawn with fewer than two measured bars."""
     group = evidence.points(steps, least=1)
     rows = []
     for model in HIDDEN:

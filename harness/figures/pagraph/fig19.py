@@ -12,13 +12,13 @@ NEIGHBOURS = [2, 4, 8, 16]
 
 
 def over_neighbours(profile: Plain) -> Plan:
-    """The four systems, GCN, at each number of neighbours."""
+    """Plan the four systems with GCN at each number of sampled neighbours."""
     counts = values(profile, "neighbours", NEIGHBOURS)
     return grid(setting(profile), FAMILY, {count: {"fanout": [count, count]} for count in counts})
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A line a system, logarithmic."""
+    """Draw one line per system on logarithmic axes."""
     group = evidence.points(over_neighbours)
     rows = group.frame().rename(columns={"system": "series", "value": "y"})
     base = {point.x: point.value for point in group.points if point.system == "dgl"}

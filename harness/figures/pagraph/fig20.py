@@ -19,22 +19,22 @@ from harness.figures.pagraph.parts import NOTE, PARTS, part_rows
 
 
 def layered(profile: Plain) -> Plan:
-    """Fig. 11's runs with layer-wise sampling."""
+    """Plan Fig. 11's runs with layer-wise sampling."""
     return by_model(profile, FAMILY, **layerwise())
 
 
 def devices(profile: Plain) -> Plan:
-    """For GCN, Fig. 15's with layer-wise sampling."""
+    """Plan Fig. 15's GCN runs with layer-wise sampling."""
     return on_devices(profile, ["gcn"], ["pagraph"], **layerwise())
 
 
 def on_several(profile: Plain) -> list[Plain]:
-    """The experiment of `devices`."""
+    """Return the experiment of `devices`."""
     return [devices(profile).experiment("pagraph-fig20-devices")]
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """(a) speed-ups over DGL, (b) GCN's epoch by part, (c) throughput over devices."""
+    """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise NotDrawn with no speed-up."""
     group = evidence.points(layered, least=1)
     speedups = with_ranges(speedup_rows(group), "pagraph-fig20")
     if speedups["speedup"].notna().sum() < 2:

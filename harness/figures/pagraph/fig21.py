@@ -1,4 +1,4 @@
-"""PaGraph Fig. 21: accuracy over training time, DGL and PaGraph, whose devices each shuffle their own partition."""
+"""PaGraph Fig. 21: accuracy over training time of DGL and PaGraph, each of whose devices shuffles its own partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LABELS = ["dgl", "pagraph", f"pagraph, {DEVICES} partitions"]
 
 
 def planned(profile: Plain) -> Plan:
-    """Real training: DGL, PaGraph alone, and PaGraph on partitions with as many seed nodes a step in all."""
+    """Plan accuracy runs of DGL, PaGraph, and PaGraph on partitions with an equal total of seed nodes per step."""
     plans = []
     for model in HIDDEN:
         base = accuracy_profile(profile, model)
@@ -41,7 +41,7 @@ def planned(profile: Plain) -> Plan:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel for each model, a curve for each way of training."""
+    """Draw one panel per model, one curve per entry of `LABELS`; raise NotDrawn without test accuracy."""
     group = evidence.points(planned, least=1)
     rows, notes, drawn = [], [], []
     for model in HIDDEN:
@@ -80,7 +80,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
-    """Best accuracies, and the time to one that all reached."""
+    """Return caption text: best accuracies, and the time to the common target accuracy."""
     records = {label: point.record for label, point in known.items()}
     target = common_target(list(records.values()))
     if target is None:

@@ -1,4 +1,4 @@
-"""PaGraph Fig. 4: data loading against computation in DGL, neighbour and layer-wise sampling."""
+"""PaGraph Fig. 4: data loading against computation in DGL, with neighbour and layer-wise sampling."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SAMPLERS = {"neighbor": "neighbour", "layerwise": "layer-wise"}
 
 
 def by_sampler(profile: Plain) -> Plan:
-    """DGL under both ways of sampling."""
+    """Plan DGL with both samplers."""
     ways = {"neighbor": {}, "layerwise": layerwise()}
     return grid(setting(profile), ["dgl"], {SAMPLERS[sampler]: changes for sampler, changes in ways.items()})
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: an epoch by part; right: loading over loading and computation, beside the paper's."""
+    """Draw an epoch by part (left), loading's share with the paper's (right); raise NotDrawn without an epoch."""
     group = evidence.points(by_sampler, least=1)
     points = [point for point in group.points if point.value is not None]
     if not points:

@@ -1,4 +1,4 @@
-"""PaGraph Fig. 5: how often rows are read in an epoch, as a distribution, for both ways of sampling."""
+"""PaGraph Fig. 5: distribution of reads per row in an epoch, for both samplers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SAMPLERS = {"neighbor": "neighbour sampling", "layerwise": "layer-wise sampling"
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """The accesses of one epoch, each way of sampling."""
+    """Return the studies of one epoch's accesses, one per sampler."""
     return [study(profile, "access-frequency"), study(profile, "access-frequency", **layerwise())]
 
 
@@ -33,7 +33,7 @@ def _sampled_by(sampler: str, params: Mapping[str, Any]) -> bool:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A curve for each way of sampling: share of the rows read that were read at most so often."""
+    """Draw a CDF of reads per row that is read, one per sampler; raise NotDrawn without a study."""
     rows, notes, first = [], [], None
     for sampler, label in SAMPLERS.items():
         try:

@@ -1,4 +1,4 @@
-"""The workload of PaGraph's paper on a profile's graph, its four systems, and queries that its figures share."""
+"""The PaGraph paper's workload on a profile's graph, its four systems, and common queries of its figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.studies.base import StudyNeed
 from workloads.units import parse_count
 
 FAMILY = ["dgl", "pagraph", "dgl+pp", "pagraph+pp"]
-# Table 3: two layers, so wide inside.
+# Hidden widths of Table 3, two layers.
 HIDDEN = {"gcn": 32, "sage": 16}
 NAMES = {"gcn": "GCN", "sage": "GraphSAGE"}
 # Section 5.1: two neighbours a node and layer, 2,400 nodes a layer, mini-batches of 6,000, a split of 65:10:25.
@@ -29,13 +29,13 @@ DEVICE_SHARE = 0.6
 MOST_DEVICE = 11 << 30
 # Steps of an epoch: these runs read nothing from disk, so an epoch can have more than those of other figures.
 STEPS = 3
-# Partitioning looks at every training node's neighbourhood; a tenth of the graph keeps it under a minute.
+# Partitioning reads every training node's neighbourhood; a tenth of the graph keeps it under a minute.
 PARTITION_SCALE = 10
 LOADING = ("extract", "transfer")
 
 
 def feature_bytes(profile: Plain) -> int:
-    """Bytes of the feature table of the profile's graph."""
+    """Return bytes of the feature table of the profile's graph."""
     short = gallery(profile)
     recipe = short["datasets"][short["run"]["dataset"]]
     width = 2 if recipe.get("dtype") == "float16" else 4
@@ -43,17 +43,12 @@ def feature_bytes(profile: Plain) -> int:
 
 
 def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
-    """Device memory of `share` of the features, at most the paper's 11 GiB, in whole MiB."""
+    """Return device memory for `share` of the features, at most the paper's 11 GiB, in whole MiB."""
     return min(MOST_DEVICE, max(1, round(share * feature_bytes(profile) / 2**20)) * 2**20)
 
 
 def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
-    """The profile with the paper's workload: its split, mini-batches, samples and widths, features in host memory.
-
-    Args:
-        model: `gcn` or `sage`, with the paper's hidden width.
-        changes: of `run`.
-    """
+    """Return the profile with the paper's split, mini-batches, fan-outs and widths; `changes` override run settings."""
     changed = copy.deepcopy(gallery(profile))
     name = changed["run"]["dataset"]
     recipe = changed["datasets"][name]
@@ -79,23 +74,23 @@ def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
 
 
 def by_model(profile: Plain, systems: Sequence[Any], *models: str, **changes: Any) -> Plan:
-    """The systems under the paper's models (all of them, or those named), x is `gcn` or `sage`."""
+    """Plan the systems with the given models (by default both); x is `gcn` or `sage`."""
     over = {model: {"model": model, "hidden": HIDDEN[model]} for model in models or HIDDEN}
     return grid(setting(profile, **changes), systems, over)
 
 
 def one_device(profile: Plain) -> Plan:
-    """The four systems under both models, as Fig. 11 has them."""
+    """Plan the four systems with both models, as in Fig. 11."""
     return by_model(profile, FAMILY)
 
 
 def layerwise() -> Plain:
-    """`run` settings of layer-wise sampling as the paper has it."""
+    """Return `run` settings of layer-wise sampling, as in the paper."""
     return {"sampler": "layerwise", "fanout": [LAYER_NODES] * 2}
 
 
 def study(profile: Plain, name: str, **params: Any) -> StudyNeed:
-    """A study of the whole epoch of the paper's workload, without the limit on mini-batches."""
+    """Return a study of a whole epoch of the paper's workload, without the limit on mini-batches."""
     base = setting(profile)
     run = base["run"]
     return StudyNeed(
@@ -106,7 +101,7 @@ def study(profile: Plain, name: str, **params: Any) -> StudyNeed:
 
 
 def small_study(profile: Plain, name: str, **params: Any) -> StudyNeed:
-    """A study of the paper's workload on a graph of a tenth of the profile's nodes and edges, batches to match."""
+    """Return a study of the paper's workload on a tenth of the profile's nodes and edges, with a tenth of the batch."""
     base = setting(profile)
     recipe = next(iter(base["datasets"].values()))
     nodes = parse_count(recipe["nodes"], "nodes") // PARTITION_SCALE
@@ -121,10 +116,10 @@ def small_study(profile: Plain, name: str, **params: Any) -> StudyNeed:
 
 
 def need_systems(group: Group, systems: Sequence[str], x: Any) -> None:
-    """Every one of the systems has a measured point at `x`.
+    """Check that each system has a measured point at `x`.
 
     Raises:
-        NotDrawn: names those that have none.
+        NotDrawn: a system has none; the message names it.
     """
     done = {point.system for point in group.points if point.x == x and point.value is not None}
     missing = [name for name in systems if name not in done]
@@ -133,7 +128,7 @@ def need_systems(group: Group, systems: Sequence[str], x: Any) -> None:
 
 
 def speedup_rows(group: Group, base: str = "dgl") -> pd.DataFrame:
-    """Rows for bars: group (model), series (system), value (s), interval, status, and `speedup` over `base`."""
+    """Return rows for bars: group (model), series (system), value (s), interval, status, `speedup` over `base`."""
     rows = []
     order = style.ordered([point.system for point in group.points])
     for model in [name for name in HIDDEN if any(point.x == name for point in group.points)]:

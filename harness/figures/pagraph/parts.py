@@ -1,4 +1,4 @@
-"""How an epoch of an in-memory loader divides: computation, loading that it waits for, and loading that it hides."""
+"""Parts of an epoch of an in-memory loader: computation, exposed loading, and loading hidden behind computation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NOTE = (
 
 
 def epoch_parts(point: Point) -> dict[str, float]:
-    """Mean seconds of a measured epoch by part; all but the hidden loading sum to its wall time.
+    """Return mean seconds of a measured epoch by part; all parts but hidden loading sum to its wall time.
 
     Raises:
-        NotDrawn: the run has no table of stages.
+        NotDrawn: the run has no table of stages, or no measured epoch.
     """
     parts = run_breakdown(point, [(COMPUTE, ["train"]), (EXPOSED, LOADING)], OTHER)
     loading = run_breakdown(point, [("loading", LOADING)], "rest")["loading"]
@@ -32,14 +32,14 @@ def epoch_parts(point: Point) -> dict[str, float]:
 
 
 def loading_share(point: Point) -> float:
-    """Loading over loading and computation, in percent: sampling, which runs beside both, is left out (Fig. 4)."""
+    """Return loading over loading and computation, in percent, without sampling, which runs beside both (Fig. 4)."""
     parts = epoch_parts(point)
     loading = parts[EXPOSED] + parts[HIDDEN]
     return float(100.0 * loading / max(loading + parts[COMPUTE], np.finfo(float).tiny))
 
 
 def part_rows(points: Sequence[Point], label: str) -> pd.DataFrame:
-    """Rows for stacks: bar (system), part, value (s); a point without a measured epoch says its status."""
+    """Return rows for stacks: bar (system), part, value (s); a point without a value has its status instead."""
     rows: list[dict[str, Any]] = []
     for point in points:
         if point.value is None:

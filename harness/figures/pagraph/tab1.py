@@ -1,4 +1,4 @@
-"""PaGraph Table 1: how much of the device DGL uses, by model and way of sampling."""
+"""PaGraph Table 1: device utilisation of DGL, by model and sampler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLERS = {"neighbor": "neighbour", "layerwise": "layer-wise"}
 
 
 def planned(profile: Plain) -> Plan:
-    """DGL, both models, both ways of sampling."""
+    """Plan DGL with both models and both samplers."""
     ways: dict[str, Plain] = {"neighbor": {}, "layerwise": layerwise()}
     plans = [
         grid(
@@ -32,14 +32,14 @@ def planned(profile: Plain) -> Plan:
 
 
 def device_memory_share(record: Plain) -> float | None:
-    """Percent of the device's memory that the run's buffers take, by its plan."""
+    """Return the per cent of device memory that the run's buffers take, by its memory plan."""
     have = record["config"].get("device_memory_bytes")
     planned = [item["bytes"] for item in record["memory"]["plan"] if item["tier"] == "device"]
     return 100.0 * sum(planned) / have if have and planned else None
 
 
 def row_of(point: Point) -> Plain:
-    """One model under one way of sampling, beside the paper's numbers."""
+    """Return the row of one model and sampler, with the paper's numbers."""
     table = published("pagraph-tab1")
     busy = point.record["summary"].get("accelerator_utilisation")
     row: dict[str, Any] = {
@@ -57,7 +57,7 @@ def row_of(point: Point) -> Plain:
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """A row for each model and way of sampling."""
+    """Return one row per model and sampler; raise NotDrawn without a measured epoch."""
     group = evidence.points(planned, least=1)
     points = [point for point in group.points if point.value is not None]
     if not points:

@@ -20,29 +20,29 @@ GB = 10**9
 
 
 def gigabytes(value: float) -> str:
-    """Decimal gigabytes, as the papers' tables have them."""
+    """Return bytes as text in decimal gigabytes, as in the papers' tables."""
     return f"{value / GB:.3g} GB"
 
 
 def planned(profile: Plain) -> Plan:
-    """DGL and PaGraph, the GCN half of Fig. 11's runs."""
+    """Plan the GCN runs of DGL and PaGraph in Fig. 11."""
     return by_model(profile, SYSTEMS, "gcn")
 
 
 def loaded(epoch: Mapping[str, Any]) -> float | None:
-    """Bytes that an epoch copied to the device."""
+    """Return the bytes that an epoch copied to the device, None if not counted."""
     value = epoch["counters"].get("bytes_loaded")
     return None if value is None else float(value)
 
 
 def cached_share(point: Point) -> float | None:
-    """Percent of the rows in the device's cache, as the run noted it."""
+    """Return the per cent of rows in the device cache, from the run's notes."""
     match = re.match(r"(\d+) of (\d+) rows", str(point.record.get("notes", {}).get("device_cache", "")))
     return 100.0 * int(match[1]) / int(match[2]) if match else None
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """One row of ours, then the paper's."""
+    """Return one measured row, then the paper's; raise NotDrawn without loaded bytes of DGL and PaGraph."""
     group = evidence.points(planned, loaded, least=1)
     found = {point.system: point for point in group.points if point.x == "gcn" and point.value is not None}
     missing = [name for name in SYSTEMS if name not in found]

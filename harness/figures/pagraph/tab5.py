@@ -1,4 +1,4 @@
-"""PaGraph Table 5: what partitioning costs, once."""
+"""PaGraph Table 5: one-time cost of partitioning."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from workloads.units import format_count
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """Fig. 17's."""
+    """Return the study of Fig. 17."""
     return [small_study(profile, "partition-quality")]
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """A row for each number of partitions, then the paper's graphs."""
+    """Return one row per number of partitions, then one per graph of the paper."""
     record = evidence.study("partition-quality")
     data = record.dataset
     rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Data Tiering Fig. 10: what crosses the bus and how long an epoch takes, over the share of rows in device memory."""
+"""Data Tiering Fig. 10: bytes over the bus and epoch time, over the share of rows in device memory."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from workloads.units import format_bytes
 
 
 def over_shares(profile: Plain) -> Plan:
-    """data-tiering with each hot share."""
+    """Plan data-tiering with each share of hot rows."""
     return hot_rows(host_profile(profile), values(profile, "hot_shares", HOT_SHARES))
 
 
 def loaded_bytes(point: Point) -> float | None:
-    """Bytes of rows that crossed the bus in an epoch, the median of those measured."""
+    """Return the median bytes of feature rows that crossed the bus in a measured epoch, None if not counted."""
     loaded = [epoch["counters"].get("bytes_loaded") for epoch in point.record["epochs"] if not epoch["warmup"]]
     return float(np.median(loaded)) if loaded and all(value is not None for value in loaded) else None
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Two panels over the share, both relative to no hot rows; the paper's values as hollow marks."""
+    """Draw bus bytes and time over those without hot rows, and the paper's; raise NotDrawn without that run."""
     group = evidence.points(over_shares)
     points = {float(point.x): point for point in group.points if point.value is not None}
     none = points.get(0.0)

@@ -8,15 +8,14 @@ from harness.figures.base import Figure, Plain, Sheet, register
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs: see `draw`."""
+    """Return no runs: `draw` cannot use any."""
     return []
 
 
 def draw(evidence: Evidence) -> Sheet:
-    """Not from one device, nor from emulated ones, whatever the records hold.
+    """Refuse to draw: in this figure devices read each other's memory, and one CPU samples for all devices.
 
-    The figure is about rows that devices read from each other's memory and about one processor that samples for all of
-    them. An emulated device is private to its process, so one a rank would show neither.
+    An emulated device is private to its process, so one device per rank would show neither.
 
     Raises:
         NotDrawn: always.

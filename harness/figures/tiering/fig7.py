@@ -1,4 +1,4 @@
-"""Data Tiering Fig. 7: share of the row accesses covered by the rows that each score ranks first."""
+"""Data Tiering Fig. 7: share of the row accesses covered by the top-ranked rows of each score."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ BATCHES = 200
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """The profile's graph with both fan-outs."""
+    """Return the coverage studies of the profile's graph, one per fan-out."""
     return coverage_needs(profile, FANOUTS, BATCHES)
 
 
 def coverage_rows(record: StudyRecord, scores: dict[str, str], share_limit: float = 1.0) -> list[dict[str, Any]]:
-    """A row for each score and share: per cent of the rows, per cent of the accesses."""
+    """Return a row for each score and share: per cent of the rows, per cent of the accesses."""
     rows = []
     for score, label in scores.items():
         for share, value in zip(record.result["shares"], record.result["coverage"][score], strict=True):
@@ -57,7 +57,7 @@ def coverage_rows(record: StudyRecord, scores: dict[str, str], share_limit: floa
 
 
 def _at_ten(record: StudyRecord) -> str:
-    """The values at a tenth of the rows, for lines that lie upon each other."""
+    """Return caption text with the coverage of a tenth of the rows, since lines may overlap in the drawing."""
     shares = record.result["shares"]
     if 0.1 not in shares:
         return ""
@@ -68,7 +68,7 @@ def _at_ten(record: StudyRecord) -> str:
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel a fan-out; the order by the accesses themselves as the upper bound."""
+    """Draw one panel per fan-out, with the ranking by actual accesses as the upper bound."""
     records = coverage_studies(evidence, FANOUTS, list(SCORES))
     canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.4, sharey=True)
     tables = []

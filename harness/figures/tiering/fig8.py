@@ -1,4 +1,4 @@
-"""Data Tiering Fig. 8: epoch time with rows gathered by the processor, read by zero-copy, and tiered."""
+"""Data Tiering Fig. 8: epoch time with rows gathered by the CPU, read by zero-copy, and tiered."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ORDER = (
 
 
 def planned(profile: Plain) -> Plan:
-    """The three systems without a cap, tiering with a tenth of the rows hot."""
+    """Plan the three systems without a cap, tiering with a tenth of the rows hot."""
     changed = host_profile(profile)
     others = systems_of(changed, [name for name in SYSTEMS if name != TIERING])
     return joined([grid(changed, others, {DEFAULT_SHARE: {"memory": "none"}}), hot_rows(changed, [DEFAULT_SHARE])])
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Left: epoch time. Right: what it goes to. The paper's speedups stand below the bars' names."""
+    """Draw epoch time (left, speedups and the paper's below) and its parts (right); raise NotDrawn without an epoch."""
     group = evidence.points(planned, least=1)
     points = {point.system: point for point in group.points}
     rows = _rows(points)
@@ -100,7 +100,7 @@ def _rows(points: dict[str, Point]) -> pd.DataFrame:
 
 
 def _compared(rows: pd.DataFrame) -> str:
-    """Speedups of each step, ours and the paper's, as text below the bars."""
+    """Return the speedup of each step, ours and the paper's, as text below the bars."""
     paper = published("tiering-fig8")
     lines = []
     for series, label in (("zero-copy over CPU gather", "zero-copy"), ("tiering over zero-copy", "tiering")):

@@ -1,4 +1,4 @@
-"""Data Tiering Fig. 9: the share of accesses covered by top-ranked rows as sampling goes deeper, two to five hops."""
+"""Data Tiering Fig. 9: share of the row accesses covered by top-ranked rows, for sampling of two to five hops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.studies.base import StudyNeed
 
 HOPS = [2, 3, 4, 5]
 PANELS = {score: SCORES[score] for score in ("weighted-reverse-pagerank", "degree")}
-# Five hops reach a large part of the graph in each mini-batch: few of them make as many accesses as many small ones.
+# Five hops reach a large part of the graph per mini-batch, so that few mini-batches make enough accesses.
 BATCHES = 16
 
 
@@ -34,17 +34,17 @@ def _fanouts(hops: list[int]) -> list[list[int]]:
 
 
 def needs(profile: Plain) -> list[Plain]:
-    """No runs."""
+    """Return no runs."""
     return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
-    """The profile's graph at each depth."""
+    """Return the coverage studies of the profile's graph, one per depth."""
     return coverage_needs(profile, _fanouts(values(profile, "hops", HOPS)), BATCHES, scores=list(PANELS))
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel a score, a line a depth; the paper's values of five hops as hollow marks."""
+    """Draw one panel per score, one line per depth, the paper's values of five hops as hollow marks."""
     records = coverage_studies(evidence, _fanouts(HOPS), list(PANELS))
     depths = {f"{len(record.params['fanout'])} hops": record for record in records}
     looks = {label: SERIES[at] for at, label in enumerate(depths)}

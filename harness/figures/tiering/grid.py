@@ -1,4 +1,4 @@
-"""What the figures of the data tiering paper share: runs with the features in host memory, and studies of coverage."""
+"""Common parts of the Data Tiering paper's figures: runs with features in host memory, studies of coverage."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from harness.studies.base import StudyNeed
 from harness.studies.record import StudyRecord
 from workloads.units import parse_bytes
 
-#: What the paper compares, and how its figures call them.
+#: The paper's comparison: systems, and their names in its figures.
 SYSTEMS = {"dgl": "CPU gather", "uva": "zero-copy", "data-tiering": "tiering"}
 TIERING = "data-tiering"
 # Shares of the rows in device memory (Fig. 10).
 HOT_SHARES = [0.0, 0.05, 0.1, 0.25]
-# The papers' usual width, columns.
+# Columns of the papers' usual rows.
 _NARROW = 128
-#: The share of Fig. 8.
+#: Share of hot rows in Fig. 8.
 DEFAULT_SHARE = 0.1
 
 
 def host_profile(profile: Plain) -> Plain:
-    """The gallery's profile with all features in host memory, and a device that holds the largest hot share, too.
+    """Return the gallery's profile with all features in host memory, and device memory for the largest hot share, too.
 
-    Epochs are whole: with everything in memory a short one would be over before it could be timed. A profile may name
-    another dataset and mini-batch size (`tiering_dataset`, `tiering_batch`), so that the bus counts beside sampling.
+    Epochs are whole: with all data in memory a short one would end too soon to be timed. A profile may set another
+    dataset and mini-batch size (`tiering_dataset`, `tiering_batch`), so that the bus counts beside sampling.
     """
     short = gallery(profile)
     memory = short["run"].get("device_memory")
@@ -43,13 +43,13 @@ def host_profile(profile: Plain) -> Plain:
 
 
 def hot_rows(profile: Plain, shares: Sequence[float], **run: Any) -> Plan:
-    """data-tiering with each share of the rows hot; x is the share; `run`: more settings."""
+    """Plan data-tiering with each share of the rows hot; x is the share; `run`: further run settings."""
     over = {share: {"memory": "none", **run, "options": {"cache": f"{share:g}x"}} for share in shares}
     return grid(profile, systems_of(profile, [TIERING]), over)
 
 
 def chosen_rows(config: Mapping[str, Any]) -> str:
-    """For the caption: rows wide enough for the bus to show were chosen; empty where they are as narrow as usual."""
+    """Return caption text on rows chosen wide enough for the bus to matter; empty for rows of usual width."""
     dim = int(config["dataset"]["dim"])
     if dim <= _NARROW:
         return ""
@@ -57,7 +57,11 @@ def chosen_rows(config: Mapping[str, Any]) -> str:
 
 
 def coverage_needs(profile: Plain, fanouts: Sequence[Sequence[int]], batches: int, **more: Any) -> list[StudyNeed]:
-    """The study of coverage of the profile's graph, for each fan-out."""
+    """Return the coverage study of the profile's graph for each fan-out.
+
+    Args:
+        batches: number of mini-batches of each study.
+    """
     short = gallery(profile)
     name = short["run"]["dataset"]
     shared = {"dataset": name, "batch_size": short["run"]["batch_size"], "max_batches": batches, **more}
@@ -66,10 +70,10 @@ def coverage_needs(profile: Plain, fanouts: Sequence[Sequence[int]], batches: in
 
 
 def coverage_studies(evidence: Evidence, fanouts: Sequence[Sequence[int]], scores: Sequence[str]) -> list[StudyRecord]:
-    """The newest study of coverage for each of the fan-outs, all of one dataset, in that order.
+    """Return the newest coverage study of each fan-out, in that order, all of the newest study's dataset.
 
     Raises:
-        NotDrawn: none of them was made with these scores.
+        NotDrawn: no study has these fan-outs and scores, or the newest has no dataset.
     """
     wanted = [list(fanout) for fanout in fanouts]
     found = evidence.all_studies(
