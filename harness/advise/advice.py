@@ -1,4 +1,4 @@
-"""The advice: every system's forecast at the memory given, ranked by the time of the whole training."""
+"""The advice: every system's forecast at the given memory, ranked by the time of the whole training."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ _GROWTH = 2
 
 @dataclass(frozen=True)
 class Setting:
-    """What the advice is for.
+    """The conditions of the advice.
 
     Attributes:
-        workload: graph, sampler, model.
-        device: `cpu`, `cuda` or `emulated:<profile>`; `device_memory` its memory in bytes.
+        device, device_memory: `cpu`, `cuda` or `emulated:<profile>`, and its memory in bytes.
         host: host budget in bytes.
-        epochs: of the whole training.
         options: options of single systems, by name.
     """
 
@@ -42,13 +40,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Advice:
-    """What is advised.
+    """The ranking of the systems and its evidence.
 
     Attributes:
         ranked: forecasts of systems that can run, least time first.
-        refused: those that cannot, or are not compared; by name.
-        share: what was sampled.
-        changes: what twice the memory and a disk twice as fast would come to: the advised system and its time.
+        refused: forecasts of systems that cannot run or do not compare, by name.
+        share: sampled mini-batches.
+        changes: change of memory or disk (twice as much, twice as fast) -> forecast of the system ranked first then.
     """
 
     ranked: list[Forecast]
@@ -70,13 +68,13 @@ def advise(
 
     Args:
         batches: mini-batches of an epoch to sample.
-        systems: of these alone; None: all that are installed.
-        graph: sample this instead of the dataset, which is outlines alone.
+        systems: names of the systems to rank; None: all installed systems.
+        graph: implied graph to sample where the setting's dataset is only outlines.
     """
     from systems.registry import names
     from workloads.accelerator import make_accelerator
 
-    # What is planned for may have more memory than this host has free: none of it is used.
+    # The planned device may have more memory than this host has free: none of it is used.
     accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)
     try:
         if graph is None:

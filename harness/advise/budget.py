@@ -1,4 +1,4 @@
-"""From the memory that somebody gives to the budget that a system has: what an empty run takes is measured first."""
+"""The budget for data under a memory setting; a cap is reduced by the measured memory of an empty run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
-    """Read a memory setting that advice can be given for: a cap or a budget.
+    """Return a memory setting for which advice is possible: a cap or a budget.
 
     Raises:
         InputError: the memory is `none`, or is not a setting of memory.
@@ -30,10 +30,10 @@ def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
 
 
 def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
-    """Host budget in bytes under `config.memory`: the budget itself, or a cap less interpreter, torch and a step.
+    """Return the host budget in bytes under `config.memory`: a budget itself, or a cap less interpreter, torch, a step.
 
     Raises:
-        InputError: the memory is `none`, or below what an empty run takes.
+        InputError: the memory is `none`, or below the memory of an empty run.
         HostError: an empty run could not be measured.
     """
     from harness import calibrate

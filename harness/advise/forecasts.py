@@ -1,7 +1,7 @@
-"""What each system would read and how long an epoch would take, from the share, its plan and a device profile.
+"""Each system's reads and time of an epoch, predicted from the share, the system's plan and a device profile.
 
-Nothing of a system runs. Cache contents follow from its own rule (Belady, most accesses, least recently used); the
-kernel's page cache is S3-FIFO, as in ali+pg's tuner. A model says what the device does, training beside it.
+No system runs. Cache contents follow each system's own rule (Belady, most accesses, least recently used); the kernel's
+page cache is modelled as S3-FIFO, as in ali+pg's tuner. A model predicts the disk's time; training runs beside it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ Reads = dict[int, float]
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a forecast is made under.
+    """The conditions of a forecast.
 
     Attributes:
         host: host budget in bytes.
-        epochs: of the whole training, which preparation is shared out over.
-        cores: of the machine.
-        bus_bytes_per_s: of copies to the device; 0: there is none, or it costs nothing.
+        epochs: epochs of the whole training, over which preparation is spread.
+        bus_bytes_per_s: bandwidth of copies to the device; 0: there is no bus, or copies are free.
     """
 
     host: int
@@ -48,13 +47,13 @@ class Forecast:
     """One system under one budget.
 
     Attributes:
-        reads: of an epoch, request bytes -> how many.
+        reads: request bytes -> number of requests of an epoch.
         device_s, train_s, sample_s, bus_s: seconds of an epoch of the disk, of training steps, of sampling on all cores
-            and of copies to the device; they run beside each other.
-        prepare_s: before the first epoch.
-        why: what its time comes from, for a reader.
-        options: that it needs to fit, beyond its defaults.
-        refused: why it cannot run, or is not ranked; nothing else is known then.
+            and of copies to the device; they overlap.
+        prepare_s: seconds before the first epoch.
+        why: reason for the time, as text for a reader.
+        options: options that the system lowers to fit the budget.
+        refused: reason why the system cannot run or is not ranked; the other fields are empty then.
     """
 
     system: str
@@ -70,22 +69,22 @@ class Forecast:
 
     @property
     def epoch_s(self) -> float:
-        """The longest of what runs beside each other."""
+        """Seconds of an epoch: those of its longest overlapping part."""
         return max(self.device_s, self.train_s, self.sample_s, self.bus_s)
 
     @property
     def bound(self) -> str:
-        """What an epoch waits for."""
+        """Name of the part that limits an epoch."""
         parts = {"disk": self.device_s, "training": self.train_s, "sampling": self.sample_s, "bus": self.bus_s}
         return max(parts, key=lambda name: parts[name])
 
     def total_s(self, epochs: int) -> float:
-        """Preparation and `epochs` epochs."""
+        """Return the seconds of preparation and `epochs` epochs."""
         return self.prepare_s + epochs * self.epoch_s
 
     @property
     def bytes_read(self) -> float:
-        """Of an epoch."""
+        """Bytes read in an epoch."""
         return sum(size * count for size, count in self.reads.items())
 
 
@@ -94,7 +93,7 @@ Model = Callable[[Share, "Planned", Conditions], "_Found"]
 
 @dataclass
 class _Found:
-    """What a model says: reads of the sampled mini-batches, and of preparation; rows that cross the bus."""
+    """The result of a model: reads of the sampled mini-batches and of preparation, and rows that cross the bus."""
 
     reads: Reads
     why: str
@@ -115,7 +114,12 @@ def _models(*systems: str) -> Callable[[Model], Model]:
 
 
 def forecast(system: str, share: Share, planned: Planned, conditions: Conditions) -> Forecast:
-    """The forecast of one system; refused where its plan does not fit, or nothing here models it."""
+    """Forecast one system; refuse it where its plan does not fit or no model exists.
+
+    Args:
+        system: name of the system.
+        share, planned, conditions: sampled mini-batches, the system's plan, and budget with disk and cores.
+    """
     if planned.refused:
         return Forecast(system, refused=planned.refused)
     if system not in _MODELS:
@@ -139,13 +143,13 @@ def forecast(system: str, share: Share, planned: Planned, conditions: Conditions
 
 
 def row_bytes(share: Share) -> int:
-    """Bytes of a feature row."""
+    """Return the bytes of a feature row."""
     dataset = share.workload.dataset
     return int(dataset.dim * dataset.feature_dtype.itemsize)
 
 
 def request_bytes(share: Share, profile: DiskProfile) -> int:
-    """Bytes of the read that brings one row: whole logical blocks."""
+    """Return the bytes of the read of one row: whole logical blocks."""
     block = profile.logical_block_bytes
     row = row_bytes(share)
     return -(-row // block) * block + (block if row % block else 0)
@@ -160,7 +164,7 @@ def _accesses(share: Share) -> int:
 
 
 def _topology(share: Share, cache_bytes: int) -> float:
-    """Pages of `indices` that sampling reads, with `cache_bytes` of page cache."""
+    """Count the pages of `indices` that sampling reads with `cache_bytes` of page cache."""
     pages = share.workload.dataset.topology_bytes // PAGE + 2
     return misses(_PAGE_CACHE, share.pages, pages, cache_bytes // PAGE)
 
@@ -178,7 +182,7 @@ def _feature_pages(share: Share) -> list[npt.NDArray[np.uint32]]:
 
 
 def _mapped(share: Share, cache_bytes: int) -> float:
-    """Pages that reach the disk where graph and features are memory-mapped and share the page cache."""
+    """Count the pages read from disk where graph and features are memory-mapped and share the page cache."""
     begin = share.workload.dataset.topology_bytes // PAGE + 2
     ids = begin + share.workload.dataset.feature_bytes // PAGE + 2
     features = _feature_pages(share)
@@ -189,7 +193,7 @@ def _mapped(share: Share, cache_bytes: int) -> float:
 
 
 def _hottest(share: Share, rows: int) -> npt.NDArray[np.bool_]:
-    """bool [N]: the `rows` nodes that the sampled mini-batches ask for most, or that are known to be asked for most."""
+    """Return bool [N]: the `rows` most accessed nodes, by `share.hot` or else by the sampled mini-batches."""
     if share.hot is not None:
         known = np.zeros(share.workload.dataset.num_nodes, dtype=bool)
         known[share.hot(rows)] = True
@@ -242,7 +246,7 @@ def _with_topology(share: Share, reads: Reads, cache_bytes: int, why: str, copie
 @_models("gnndrive")
 def _gnndrive(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     slots = {**planned.host, **planned.device}.get("feature buffer", 0) // row_bytes(share)
-    # Rows of mini-batches under way are found again, too, so all slots count as one least-recently-used cache.
+    # Rows of mini-batches in progress are hits too, so all slots count as one least-recently-used cache.
     missed = row_misses("lru", share, slots)
     reads = {request_bytes(share, conditions.profile): float(missed)}
     cache = planned.left(conditions.host) + planned.host.get("page cache of indices", 0)
@@ -274,8 +278,8 @@ def _ginex(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     else:
         missed = _belady(share, sizes.superbatch, sizes.capacity)
         how = f"Belady over superbatches of {sizes.superbatch}"
-    # Sampling has what the main loop's cache takes, but for rows that stay, the graph's index and what is held
-    # throughout; and no less than it plans for itself.
+    # Sampling does not run beside the main loop, so its page cache also has the memory of the loop's buffers, less the
+    # rows that stay cached, and no less than the plan's page cache of indices.
     loop = sum(planned.host.get(name, 0) for name in ("feature cache", "mini-batches read back")) - sizes.kept * row
     graph = 2 * share.graph_bytes * len(_counted(share))  # written by sampling, read back by the loop
     reads = {request_bytes(share, conditions.profile): float(missed), **_sequential(graph)}
@@ -286,14 +290,14 @@ def _ginex(share: Share, planned: Planned, conditions: Conditions) -> _Found:
 
 
 def _belady(share: Share, superbatch: int, capacity: int) -> int:
-    """Rows read over superbatches, which go on over the ends of epochs, each with a cache of its own: fills count."""
+    """Count the rows read over superbatches, which may cross epochs and start with an empty cache; fills count."""
     counted = _counted(share)
     step = max(1, superbatch)
     cold = _belady_cold(share, min(step, len(counted)), capacity)
     if step <= len(counted):
         return cold
-    # A superbatch goes on beyond what was sampled: its cache stands warmed, and is filled once in so many mini-batches.
-    # A cache may leave slots empty that are not worth their first fill.
+    # A superbatch longer than the sample has a warm cache whose fill is shared by its `step` mini-batches. Slots stay
+    # empty where they do not repay their fill, so smaller caches are tried too.
     rows = min(capacity, share.workload.dataset.num_nodes)
     warmed = [row_misses("belady", share, used) + used * len(counted) / step for used in (rows, rows // 2, rows // 4)]
     return round(min(cold, *warmed))
@@ -332,7 +336,7 @@ def _diskgnn(share: Share, planned: Planned, conditions: Conditions) -> _Found:
     row = row_bytes(share)
     packed = missed * row + len(_counted(share)) * share.graph_bytes + 12 * _accesses(share)
     epochs = conditions.epochs
-    # Each epoch's samples are its own: sampled, and packed by one pass over the features.
+    # Every epoch is sampled anew and packed by one pass over the features.
     written = epochs * share.scale * packed
     prepare = {PAGE: epochs * share.scale * _topology(share, conditions.host - planned.host.get("indptr", 0))}
     prepare |= _sequential(share.workload.dataset.feature_bytes + written)
@@ -381,7 +385,7 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
             reads[size] = reads.get(size, 0.0) + groups * count
         how = "passes over graph and features"
     hits = _per_cent(_accesses(share) - missed, _accesses(share))
-    # A row is in whichever slot was free: the device's cross the bus when they are filled, the host's at every use.
+    # A row is stored in any free slot: the device's slots cross the bus when filled, the host's at every use.
     on_device = sizes.device_slots / max(1, sizes.slots)
     return _Found(
         {size: count / share.scale for size, count in reads.items()},
@@ -391,16 +395,12 @@ def _outcore(share: Share, planned: Planned, conditions: Conditions) -> _Found:
 
 
 def _pages_of_groups(share: Share, group: int, *, once: bool) -> float:
-    """Pages of `indices` that one group's passes read, from what the sampled mini-batches touch.
-
-    Args:
-        once: one pass serves a hop of each of several groups; else each hop has a pass of its own.
-    """
+    """Estimate the pages of `indices` that one group's passes read; `once`: one pass serves hops of several groups."""
     total, left, sampled = 0.0, 1.0, share.sampled
     most = share.workload.dataset.topology_bytes / PAGE + 1
     for hop in range(len(share.hop_pages[0])):
         seen = len(np.unique(np.concatenate([pages[hop] for pages in share.hop_pages[sampled:]]))) / most
-        # Each mini-batch leaves a share of the pages untouched; so many mini-batches leave its power.
+        # A mini-batch leaves a share of the pages untouched; n mini-batches leave the n-th power of that share.
         untouched = max(0.0, 1.0 - seen) ** (min(group, share.num_batches) / sampled)
         total += most * (1.0 - untouched)
         left *= untouched
@@ -426,5 +426,5 @@ def _resident(share: Share, planned: Planned, conditions: Conditions) -> _Found:
 
 
 def modelled() -> Sequence[str]:
-    """Systems that have a model here."""
+    """Return the names of the systems that have a model here."""
     return sorted(_MODELS)

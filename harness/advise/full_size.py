@@ -1,4 +1,4 @@
-"""Advice for a graph that nobody has here, from its published statistics: predictions, of its full size."""
+"""Advice for a graph that is not stored here, from its published statistics: predictions for its full size."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ def advise_published(
     options: dict[str, dict[str, Any]] | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Advice, int]:
-    """Rank the systems for a published graph on a disk; returns the advice and the host budget in bytes.
+    """Rank the systems for a published graph on a disk; return the advice and the host budget in bytes.
 
-    What sampling costs the processor is left out, and mini-batches are of the graph that its statistics imply.
+    The forecast leaves out the processor's cost of sampling and uses mini-batches of the implied graph.
 
     Args:
-        graph: its statistics.
-        settings: as of a run; `dataset` is put in here, `memory` has to be a budget (`0.1x`, `+8GiB`).
-        epochs, batches: of the whole training; mini-batches of an epoch to sample.
+        settings: settings of a run; `dataset` is set here, `memory` has to be a budget (`0.1x`, `+8GiB`).
+        epochs, batches: epochs of the whole training; mini-batches of an epoch to sample.
         options: options of single systems, by name.
 
     Raises:
-        InputError: the memory is no budget, or the sampler is none that statistics can imply.
+        InputError: the memory is no budget, or statistics cannot imply the sampler's mini-batches.
     """
     from harness.build import workload_of
     from harness.experiment import PlannedRun, resolve
@@ -64,7 +63,7 @@ def advise_published(
     try:
         implied = ImpliedGraph(graph.num_nodes, graph.num_edges, graph.accesses, settings.fanout, settings.seed)
         seeds = np.arange(round(graph.train_share * graph.num_nodes), dtype=np.int64)
-        # Any nodes: what is published says nothing of the degrees of those with a label.
+        # Seed nodes of any rank: the statistics do not give the degrees of labelled nodes.
         seeds = np.sort(implied.node_of(seeds * (graph.num_nodes // max(1, len(seeds)))))
         dataset = make_holes(folder / graph.name, graph, seeds)
         progress(f"fitting mini-batches to the accesses of {graph.name}")

@@ -1,6 +1,6 @@
-"""A dataset folder of full size that holds nothing: its files are holes, and only the seed nodes are written.
+"""A dataset folder of full size whose files are holes, with only the seed nodes written.
 
-Systems are asked for their plans with it, for a graph that is known by its statistics alone.
+Systems plan with it for a graph of which only statistics are known.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ _NOTE = "nothing but holes: a graph known by its statistics alone"
 
 
 def make_holes(folder: Path, graph: PublishedGraph, seeds: np.ndarray) -> Dataset:
-    """A dataset at `folder`, which becomes it; of use for sizes alone.
-
-    Args:
-        seeds: int64 [T], the training nodes.
+    """Make a dataset of holes with the training nodes `seeds` (int64 [T]) at `folder`, of use for its sizes alone.
 
     Raises:
         DataIOError: the file system cannot hold files of that size, even of holes.
@@ -44,7 +41,7 @@ def make_holes(folder: Path, graph: PublishedGraph, seeds: np.ndarray) -> Datase
         "valid": ("int64", (0,)),
         "test": ("int64", (0,)),
     }
-    # Equal statistics are equal datasets; no file of a dataset that is there has such a digest.
+    # Equal statistics give equal datasets; no stored dataset has a file with such a digest.
     digest = xxhash.xxh3_64_hexdigest(repr((graph, seeds.shape)).encode())
     files: dict[Part, FileEntry] = {}
     try:

@@ -1,8 +1,8 @@
-"""A graph that its published statistics imply, of full size and without a byte of it stored.
+"""A graph of full size implied by its published statistics, without a byte of it stored.
 
-`indptr` and `indices` are functions: degrees follow an exponential law about the published mean, and the entry of a
-list is a node drawn by a popularity such that the unique nodes of the mini-batches come to the published skew of
-accesses. What is made from it is a model: which nodes neighbour each other beyond that is not known.
+`indptr` and `indices` are functions: degrees follow an exponential law about the published mean, and each entry of a
+list is a node drawn by a popularity with which the unique nodes of the mini-batches have the published skew of
+accesses. This is a model: beyond popularity the statistics do not say which nodes are neighbours.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from workloads.sampling.batch import Block, SampledBatch
 Ids = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
-# Nodes whose lists share a known number of edges; within it they are cut at random.
+# Nodes of a group, whose lists share the mean number of edges, cut at random positions.
 _GROUP = 8
 _POINTS = 4096
-# A node that every mini-batch asks for would have to be drawn without end.
+# Greatest probability that a mini-batch contains a node: certainty would take infinitely many draws.
 _MOST_INCLUSION = 0.995
 _FIT_ROUNDS = 6
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 def uniform(keys: npt.NDArray[Any], salt: int) -> Reals:
-    """A number in [0, 1) for each key, the same every time (SplitMix64's finalizer, Steele, Lea and Flood, 2014)."""
+    """Return a reproducible number in [0, 1) for each key (SplitMix64's finalizer, Steele, Lea and Flood, 2014)."""
     with np.errstate(over="ignore"):
         mixed = (keys.astype(np.uint64) + np.uint64(salt)) * _MIX[0]
         mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[1]
@@ -39,13 +39,13 @@ def uniform(keys: npt.NDArray[Any], salt: int) -> Reals:
 
 
 class ImpliedIndptr:
-    """int64 [N + 1] as a function: takes an array of node ids as an index."""
+    """int64 [N + 1] as a function of an array of node ids."""
 
     def __init__(self, num_nodes: int, num_edges: int) -> None:
         self._nodes, self._edges = num_nodes, num_edges
 
     def __getitem__(self, ids: Ids) -> Ids:
-        """Where the lists of `ids` begin."""
+        """Return the positions at which the lists of `ids` begin."""
         ids = np.asarray(ids, dtype=np.int64)
         group, place = ids // _GROUP, ids % _GROUP
         begin, width = group * _GROUP * (self._edges / self._nodes), _GROUP * (self._edges / self._nodes)
@@ -63,7 +63,7 @@ class ImpliedGraph:
         num_nodes, num_edges: at least one of each.
         accesses: (share of nodes, share of accesses), the most accessed first, as in `PublishedGraph`.
         fanout: neighbours a hop, seed nodes' hop first.
-        seed: keys every draw.
+        seed: key of every draw.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ImpliedGraph:
         self.num_nodes, self.num_edges = num_nodes, num_edges
         self.indptr = ImpliedIndptr(num_nodes, num_edges)
         self._fanout, self._seed = tuple(fanout), seed
-        # Cumulative accesses over ranks, log-log between the points that are known and beyond the first.
+        # Cumulative accesses over ranks: log-log between the published points and beyond the first.
         knots = np.asarray(accesses, dtype=np.float64)
         self._ranks = np.unique(np.geomspace(1.0 / num_nodes, 1.0, _POINTS))
         slope = math.log(knots[1, 1] / knots[0, 1]) / math.log(knots[1, 0] / knots[0, 0])
@@ -81,24 +81,24 @@ class ImpliedGraph:
         shares = np.exp(np.interp(np.log(self._ranks), np.log(points[:, 0]), np.log(points[:, 1])))
         self._nodes = np.diff(self._ranks, prepend=0.0) * num_nodes
         self._shares = np.diff(shares, prepend=0.0)
-        # Nodes by rank, so that ids say nothing of it.
+        # Spread the ranks over the ids, so that ids do not reveal popularity.
         self._step = _coprime(num_nodes)
         self._set(self._shares)
 
     def fit(self, batch_size: int) -> None:
-        """Find the popularity at which mini-batches of so many seed nodes have the published skew of accesses."""
+        """Find the popularity at which mini-batches of `batch_size` seed nodes have the published skew of accesses."""
         seeds = self.node_of(np.arange(batch_size, dtype=np.int64) * max(1, self.num_nodes // batch_size))
         for _ in range(_FIT_ROUNDS):
             batch = self.sample(0, 0, seeds)
             self._set(self._for_draws(float(batch.num_edges)))
 
     def _set(self, popularity: Reals) -> None:
-        """How often nodes of each cell of ranks are drawn, to any scale."""
+        """Set how often the nodes of each cell of ranks are drawn, on any scale."""
         cumulative = np.concatenate([[0.0], np.cumsum(popularity)])
         self._cumulative: Reals = cumulative / cumulative[-1]
 
     def _for_draws(self, draws: float) -> Reals:
-        """Popularity by cell of ranks, such that `draws` of it find unique nodes by the published shares."""
+        """Return draws by cell of ranks, `draws` in total, whose unique nodes have the published shares of accesses."""
 
         def drawn(accesses: float) -> Reals:
             included = np.minimum(accesses * self._shares / self._nodes, _MOST_INCLUSION)
@@ -112,20 +112,20 @@ class ImpliedGraph:
         return drawn(high)
 
     def node_of(self, ranks: Ids) -> Ids:
-        """Ids of the nodes of these ranks, 0 the most accessed."""
+        """Return the ids of the nodes of these ranks; rank 0 is the most accessed."""
         return (ranks * self._step + 1) % self.num_nodes
 
     def hottest(self, count: int) -> Ids:
-        """Ids of the `count` most accessed nodes."""
+        """Return the ids of the `count` most accessed nodes."""
         return self.node_of(np.arange(min(count, self.num_nodes), dtype=np.int64))
 
     def neighbours(self, positions: Ids) -> Ids:
-        """`indices[positions]`."""
+        """Return `indices[positions]`."""
         at = np.interp(uniform(positions, salt=2), self._cumulative, np.concatenate([[0.0], self._ranks]))
         return self.node_of(np.minimum((at * self.num_nodes).astype(np.int64), self.num_nodes - 1))
 
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """A mini-batch: every hop draws from the lists of all nodes so far, distinct entries of each."""
+        """Sample a mini-batch: every hop draws distinct entries from the lists of all nodes so far."""
         nodes, blocks = np.asarray(seeds, dtype=np.int64), []
         for hop, fanout in enumerate(self._fanout):
             begin = self.indptr[nodes]
@@ -150,7 +150,7 @@ class ImpliedGraph:
 
 
 def skew(nodes: Sequence[npt.NDArray[Any]], num_nodes: int, ranks: Sequence[float]) -> list[tuple[float, float]]:
-    """(share of the nodes, share of accesses) of mini-batches' unique nodes at `ranks`, as DiskGNN's Table 3 has it."""
+    """Return (share of nodes, share of accesses) at `ranks` over mini-batches' unique nodes, as DiskGNN's Table 3."""
     counts = np.zeros(num_nodes, dtype=np.int64)
     for part in nodes:
         counts[part] += 1
@@ -159,7 +159,7 @@ def skew(nodes: Sequence[npt.NDArray[Any]], num_nodes: int, ranks: Sequence[floa
 
 
 def _coprime(count: int) -> int:
-    """A step that visits all of `count` in a scattered order."""
+    """Return a step that visits all of `count` positions in a scattered order."""
     step = max(1, round(count * 0.6180339887498949))
     while math.gcd(step, count) != 1:
         step += 1

@@ -1,4 +1,4 @@
-"""How a system would part the memory: its own plan, made without running it."""
+"""A system's division of the memory: its own plan, made without running the system."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """One system's plan.
-
-    Attributes:
-        host, device: bytes by buffer.
-        refused: why the budget does not hold it; nothing else is known then.
-    """
+    """One system's plan: bytes by host and device buffer, or why the budget does not hold it (`refused`)."""
 
     system: System | None
     host: dict[str, int]
@@ -28,7 +23,7 @@ class Planned:
     refused: str = ""
 
     def left(self, budget: int) -> int:
-        """Bytes of the host budget that no buffer takes: page cache."""
+        """Return the bytes of the host budget that no buffer takes, which the page cache may use."""
         return max(0, budget - sum(self.host.values()))
 
 
@@ -48,7 +43,8 @@ def plan_of(
 
     Args:
         host, device: budgets in bytes.
-        options: set by the user, defaults otherwise.
+        cores, epochs: processor cores, and epochs of the whole training.
+        options: options set by the user; others have their defaults.
     """
     from systems.interface import MemoryBudget, Runtime, StageClock, reserve_bytes
     from systems.registry import load

@@ -1,4 +1,4 @@
-"""What others published of graphs that are too large to have here: sizes, and the skew of accesses in training."""
+"""Published sizes and access skews of graphs that are too large to store here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ class PublishedGraph:
     """Statistics of a graph as a paper trains on it, edges in both directions.
 
     Attributes:
-        dim, dtype: of its features as its own authors publish them; papers often cut or extend them.
-        train_share: of the nodes that are seed nodes.
+        dim, dtype: feature dimension and type by the graph's own authors; papers often cut or extend features.
+        train_share: share of the nodes that are seed nodes.
         accesses: (share of the nodes, most accessed first; their share of all accesses), rising, up to (1, 1).
-        source: of the numbers.
     """
 
     name: str
@@ -31,7 +30,7 @@ class PublishedGraph:
 
 
 def _ranks(first: float, second: float, third: float) -> tuple[tuple[float, float], ...]:
-    """The ranks of Table 3: below 1 %, to 5 %, to 10 %; the rest is what is left."""
+    """Return the ranks of Table 3: below 1 %, to 5 %, to 10 %, and the remainder."""
     return ((0.01, first), (0.05, first + second), (0.1, first + second + third), (1.0, 1.0))
 
 
@@ -47,10 +46,10 @@ GRAPHS = {
 
 
 def published(name: str) -> PublishedGraph:
-    """A graph by its name.
+    """Return a graph by its name.
 
     Raises:
-        InputError: nothing is known of it.
+        InputError: no statistics of the graph are known.
     """
     if name.lower() not in GRAPHS:
         raise InputError(f"no statistics of {name!r} are carried here", f"known: {', '.join(GRAPHS)}")

@@ -1,6 +1,6 @@
-"""A share of an epoch: some mini-batches of two epochs, sampled as a run samples them, and what each asks for.
+"""A share of an epoch: some mini-batches of two epochs, sampled as in a run, with the rows and pages of each.
 
-The first epoch's warm the caches that are simulated, the second's are counted.
+The first epoch's mini-batches warm the simulated caches, the second's are counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.int64]
 
-#: Row and page accesses that are held, 4 bytes each.
+#: Most row and page accesses that are held in memory, 4 bytes each.
 MOST_ACCESSES = 1 << 27
-# Working memory of a sampler over the bytes of its largest mini-batch, where no sampler is at hand to say it.
+# Assumed ratio of a sampler's working memory to its largest mini-batch, where no real sampler exists.
 _SCRATCH_OF_BATCH = 2
 
 
@@ -33,17 +33,16 @@ class Share:
     """Mini-batches of the first two epochs.
 
     Attributes:
-        workload: cut to the mini-batches sampled.
-        whole: not cut.
-        num_batches: of a whole epoch.
-        nodes: uint32, the unique nodes of each mini-batch, the first epoch's before the second's.
-        pages: uint32, the unique pages of `indices` that sampling each touches.
-        hop_pages: the same by hop, next to the seed nodes last, as blocks are.
-        train_s: seconds of each one's training step alone.
-        edges, nbytes: of each one's blocks, and of its arrays.
-        sample_s: processor seconds of sampling one mini-batch, the mean.
-        graph_bytes: of one sampled mini-batch, the mean.
-        hot: ids of the so many most popular nodes, where more is known of them than the mini-batches show.
+        workload, whole: workload cut to the sampled mini-batches, and the complete one.
+        num_batches: mini-batches of a whole epoch.
+        nodes: uint32, unique nodes of each mini-batch, the first epoch's before the second's.
+        pages: uint32, unique pages of `indices` that sampling each mini-batch touches.
+        hop_pages: uint32, the same pages by hop in the order of the blocks, the seed nodes' hop last.
+        train_s: seconds of each mini-batch's training step alone.
+        edges, nbytes: edges of each mini-batch's blocks, and bytes of its arrays.
+        sample_s: mean processor seconds of sampling a mini-batch.
+        graph_bytes: mean bytes of a sampled mini-batch.
+        hot: function from a count to the ids of the most popular nodes, where popularity is known; else None.
     """
 
     workload: Workload
@@ -66,25 +65,29 @@ class Share:
 
     @property
     def scale(self) -> float:
-        """From what the sampled mini-batches of an epoch need to what the epoch does."""
+        """Factor from the sampled mini-batches of an epoch to the whole epoch."""
         return self.num_batches / max(1, self.sampled)
 
     @property
     def rows(self) -> float:
-        """Feature rows that an epoch asks for."""
+        """Feature rows accessed in an epoch."""
         return self.scale * sum(len(nodes) for nodes in self.nodes[self.sampled :])
 
     def epoch_s(self) -> float:
-        """Seconds of an epoch's training steps."""
+        """Return the seconds of an epoch's training steps."""
         return self.scale * sum(self.train_s[self.sampled :])
 
 
 def take_share(
     workload: Workload, accelerator: Accelerator, batches: int, progress: Callable[[str], None] = lambda text: None
 ) -> Share:
-    """Sample the first `batches` mini-batches of two epochs, fewer where an epoch has fewer or memory would not do.
+    """Sample up to `batches` mini-batches of each of two epochs; read `indptr` and the lists drawn from, no features.
 
-    Reads `indptr` and the lists asked for, not the features.
+    Args:
+        batches: greatest number of mini-batches to sample of an epoch.
+
+    Raises:
+        InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
     """
     from systems.engine.topology import mapped_sampler
 
@@ -104,7 +107,15 @@ def implied_share(
     batches: int,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Share:
-    """The same of a graph that nobody has here. What sampling costs the processor is not known of it, and 0."""
+    """Sample an implied graph as `take_share` does a stored one; its sampling time is unknown and set to 0.
+
+    Args:
+        graph: implied graph, from which `share.hot` comes.
+        batches: greatest number of mini-batches to sample of an epoch.
+
+    Raises:
+        InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
+    """
     cut, num_batches = _cut(workload, batches)
     share = _filled(Share(cut, workload, num_batches), graph, graph.indptr, _Steps(cut, accelerator), progress)
     share.sample_s, share.hot = 0.0, graph.hottest
@@ -113,7 +124,7 @@ def implied_share(
 
 
 def _keep_bounds(share: Share, scratch_bytes: int) -> None:
-    """Systems plan the whole epoch: its mini-batches are taken to be as those sampled."""
+    """Keep bounds for the whole epoch, on which systems plan, by repeating the sampled mini-batches."""
     from workloads.sampling.make import BatchBounds, keep_bounds
 
     times = -(-share.num_batches // share.sampled)
@@ -135,7 +146,7 @@ def _keep_bounds(share: Share, scratch_bytes: int) -> None:
 
 
 def _cut(workload: Workload, batches: int) -> tuple[Workload, int]:
-    """The workload of at most `batches` mini-batches an epoch, and how many an epoch has."""
+    """Cut a workload to at most `batches` mini-batches an epoch; return it with an epoch's number of mini-batches."""
     from workloads.sampling.make import make_seed_plan
 
     num_batches = make_seed_plan(workload).num_batches
@@ -144,10 +155,10 @@ def _cut(workload: Workload, batches: int) -> tuple[Workload, int]:
 
 
 class Sampler(Protocol):
-    """Whatever samples mini-batches."""
+    """Interface of samplers of mini-batches."""
 
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """One mini-batch."""
+        """Sample one mini-batch."""
 
 
 def _filled(share: Share, sampler: Sampler, indptr: Any, steps: _Steps, progress: Callable[[str], None]) -> Share:
@@ -195,7 +206,7 @@ def _too_large(count: int, held: int) -> Exception:
 
 
 class _Steps:
-    """Seconds of a training step: modelled on an emulated device, measured on a few mini-batches on a real one."""
+    """Seconds of training steps: modelled on an emulated device, measured on a few mini-batches on a real one."""
 
     _MEASURED = 3
 
@@ -215,7 +226,7 @@ class _Steps:
         work = batch.num_nodes + sum(block.num_edges for block in batch.blocks)
         if len(self._rates) <= self._MEASURED:
             self._rates.append(self._measured(batch) / work)
-        # The first step pays for what later ones find ready.
+        # The first step includes one-off costs.
         return work * float(np.median(self._rates[1:] or self._rates))
 
     def _measured(self, batch: SampledBatch) -> float:
@@ -230,7 +241,7 @@ class _Steps:
 
 
 def row_misses(policy: str, share: Share, capacity: int) -> int:
-    """`misses` of the share's rows; a cache that popularity is known for begins with the most popular."""
+    """Count the misses of the share's rows; where popularity is known the cache starts with the most popular rows."""
     nodes = share.workload.dataset.num_nodes
     hot = [] if share.hot is None else [share.hot(min(capacity, nodes)).astype(np.uint32)]
     return misses(policy, [*hot, *share.nodes], nodes, capacity, warm=len(hot) + share.sampled)
@@ -239,12 +250,12 @@ def row_misses(policy: str, share: Share, capacity: int) -> int:
 def misses(
     policy: str, parts: list[npt.NDArray[np.uint32]], ids: int, capacity: int, *, warm: int | None = None
 ) -> int:
-    """Accesses of the later `parts` that a cache of `capacity` misses which the first ones have warmed.
+    """Count the misses of a cache of `capacity` ids over the later `parts`, after the first `warm` parts warmed it.
 
     Args:
-        policy: of `systems.engine.policies.DYNAMIC`.
+        policy: name in `systems.engine.policies.DYNAMIC`.
         parts: ids below `ids`, unique in each part.
-        warm: how many warm it; None: half of them.
+        warm: number of warming parts; None: half of the parts.
     """
     from systems import _native
 
@@ -258,5 +269,5 @@ def misses(
 
 
 def device_seconds(reads: dict[int, float], profile: DiskProfile) -> float:
-    """Time of the device for reads, request bytes -> how many."""
+    """Return the device's seconds for reads given as request bytes -> number of requests."""
     return profile.seconds(reads)

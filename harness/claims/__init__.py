@@ -1,4 +1,4 @@
-"""Claims: what the papers publish as numbers, held against our own records, one verdict each."""
+"""Claims: the numbers that the papers publish, each judged against our own records."""
 
 from harness.claims.judge import Judged, judge_all, judge_one
 

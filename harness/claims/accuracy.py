@@ -1,4 +1,4 @@
-"""What the accuracy claims measure: runs that really train, judged on test nodes after every epoch."""
+"""Queries of the accuracy claims, from runs that train for real and are tested on test nodes after every epoch."""
 
 from __future__ import annotations
 
@@ -14,17 +14,13 @@ def _trained(system: str) -> Side:
 
 
 def _setting(records: Records, first: str, second: str) -> Setting:
-    # The reference keeps all in memory: no cap, no limited disk.
+    # The in-memory reference has neither a cap nor a limited disk.
     free = ("memory", "disk_class") if "in-memory" in (first, second) else ()
     return one_setting(records, [_trained(first), _trained(second)], free=free)
 
 
 def _accuracy(cell: Cell) -> Number:
-    """Mean accuracy over the last three epochs, in per cent, its range over the runs.
-
-    Raises:
-        NotRun: it was not judged.
-    """
+    """Return the mean accuracy over the last three epochs (per cent) and its range over runs. Raises NotRun."""
     from harness.figures.accuracy_runs import final_accuracy
 
     found = [final_accuracy(record) for record in cell.records]
@@ -36,13 +32,13 @@ def _accuracy(cell: Cell) -> Number:
 
 @dataclass(frozen=True, eq=False)
 class AccuracyGap:
-    """Points of test accuracy of one system over another's."""
+    """Query for the points by which one system's test accuracy exceeds another's."""
 
     system: str
     other: str
 
     def __call__(self, records: Records) -> Measured:
-        """The number in the declared setting."""
+        """Compute the number in the declared setting."""
         setting = _setting(records, self.system, self.other)
         a, b = (_accuracy(cell) for cell in setting.cells)
         number = Number(a.value - b.value, a.low - b.high, a.high - b.low, a.kind)
@@ -52,17 +48,13 @@ class AccuracyGap:
 
 @dataclass(frozen=True, eq=False)
 class TimeToAccuracy:
-    """Seconds of a baseline over another system's until the accuracy that both reach, 99 % of the lesser best."""
+    """Query that divides two systems' seconds to an accuracy that both reach: 99 % of the lower best accuracy."""
 
     better: str
     baseline: str
 
     def __call__(self, records: Records) -> Measured:
-        """The number in the declared setting.
-
-        Raises:
-            NotRun: one of them was not judged, or never reaches it.
-        """
+        """Divide the baseline's seconds by the better system's. Raises NotRun without a test or the accuracy."""
         from harness.figures.accuracy_runs import best_accuracy, time_to
 
         setting = _setting(records, self.better, self.baseline)

@@ -12,7 +12,7 @@ from harness.claims.query import OverSettings, Ratio, answers, one_setting, regi
 from harness.studies.record import StudyRecord
 
 OURS = Side("diskgnn")
-#: Epochs of the paper's training, which share one epoch's samples.
+#: Epochs of the paper's training; all of them train on the samples of one epoch.
 EPOCHS = 50
 
 register("dg-03", OverSettings(Ratio(Side("diskgnn", {"resample_every": 1}), MARIUS), "mean"))
@@ -25,7 +25,7 @@ register("dg-26", Ratio(MARIUS, OURS, device_bytes))
 
 @answers("dg-10")
 def _batched(records: Records) -> Measured:
-    """Seconds of packing a mini-batch at a time over those of packing in one pass."""
+    """Divide the seconds of packing one mini-batch at a time by those of packing in one pass."""
     sides = [
         Side("diskgnn", {"packing": "batched"}),
         Side("diskgnn", {"packing": "individual"}, name="individual packing"),
@@ -37,11 +37,7 @@ def _batched(records: Records) -> Measured:
 
 
 def _packing_s(record: Plain) -> float:
-    """Seconds that packing took, whichever run did it.
-
-    Raises:
-        NotRun: the run does not say.
-    """
+    """Return the seconds of packing, an earlier run's included. Raises NotRun where the record has none."""
     notes = record.get("notes") or {}
     if "pack_s" in notes:
         return float(notes["pack_s"])
@@ -49,7 +45,7 @@ def _packing_s(record: Plain) -> float:
 
 
 def _pipelined() -> Ratio:
-    """The sequential epoch over the pipelined one."""
+    """Return the query that divides the sequential epoch by the pipelined one."""
     sequential = Side("diskgnn", {"pipeline": False}, name="diskgnn, sequential")
     return Ratio(Side("diskgnn", {"pipeline": True}), sequential)
 
@@ -59,11 +55,7 @@ register("dg-12", OverSettings(_pipelined(), "mean"))
 
 
 def _searches(records: Records) -> tuple[list[Plain], str]:
-    """The cases of the search study in which both found a layout.
-
-    Raises:
-        NotRun: there is none.
-    """
+    """Return the cases in which both searches found a layout, and the study's name and key. Raises NotRun."""
     (study,) = records.studies("packing-search")
     both = [case for case in study.result["cases"] if case["heuristic"] and case["brute_force"]]
     if not both:
@@ -73,7 +65,7 @@ def _searches(records: Records) -> tuple[list[Plain], str]:
 
 @answers("dg-13")
 def _search_time(records: Records) -> Measured:
-    """Seconds of brute force over those of the heuristic, the least of the cases."""
+    """Divide the seconds of brute force by those of the heuristic; the least over the cases."""
     cases, key = _searches(records)
     numbers = [Number.exact(case["brute_force"]["seconds"] / max(1e-9, case["heuristic"]["seconds"])) for case in cases]
     tried = "brute force tries 8 segment lengths with each threshold, the paper every one"
@@ -82,7 +74,7 @@ def _search_time(records: Records) -> Measured:
 
 @answers("dg-14")
 def _search_quality(records: Records) -> Measured:
-    """The heuristic's amplification over brute force's, the most of the cases."""
+    """Divide the heuristic's read amplification by brute force's; the greatest over the cases."""
     cases, key = _searches(records)
     numbers = [
         Number.exact(case["heuristic"]["amplification"] / case["brute_force"]["amplification"]) for case in cases
@@ -114,7 +106,7 @@ register("dg-15", Ratio(_on("aws-nvme"), _on("aws-gp3"), free=("disk_class",)))
 
 @answers("dg-18")
 def _with_memory(records: Records) -> Measured:
-    """The packed rows with more than a fifth of all rows in memory, over the feature table: the most of the graphs."""
+    """Divide packed bytes by the feature table's, with over a fifth of all rows in memory; greatest over the graphs."""
     found = records.studies("disk-space")
     points = [(min(_beyond_a_fifth(study), key=lambda entry: entry["memory_share"]), study) for study in found]
     worst, study = max(points, key=lambda entry: float(entry[0]["packed_x"]))
@@ -137,7 +129,7 @@ def _beyond_a_fifth(study: StudyRecord) -> list[Plain]:
 
 @answers("dg-19")
 def _third_hop(records: Records) -> Measured:
-    """Packed bytes with a third hop over those with two."""
+    """Divide the packed bytes with three hops by those with two."""
     found = records.studies("disk-space")
     two = next((study for study in found if len(study.params["fanout"]) == 2), None)
     three = [study for study in found if len(study.params["fanout"]) == 3]
@@ -153,7 +145,7 @@ def _third_hop(records: Records) -> Measured:
     )
 
 
-# From the bottom of the ablation up: which options each step has.
+# Options of each step of the ablation, from the bottom up.
 ABLATION = (
     ("naive", {"device_cache": "off", "host_cache": "off", "packing": "off", "disk_cache": "off"}),
     ("+G", {"device_cache": "auto", "host_cache": "off", "packing": "off", "disk_cache": "off"}),
@@ -163,7 +155,7 @@ ABLATION = (
 
 
 def _step(above: int) -> Ratio:
-    """The epoch of a step of the ablation over the one of the step above it."""
+    """Return the query that divides the epoch of the ablation's step `above - 1` by that of step `above`."""
     below, better = (
         Side("diskgnn", options, name=f"diskgnn {name}") for name, options in ABLATION[above - 1 : above + 1]
     )
@@ -177,14 +169,14 @@ register("dg-20", _step(3))
 
 @answers("dg-21")
 def _top(records: Records) -> Measured:
-    """Share of the accesses that go to the 1 % of nodes asked for most, on the profile's own graph, the first."""
+    """Return the per cent of accesses to the 1 % of nodes asked for most, on the profile's first graph."""
     study = records.studies("access-share")[0]
     return Measured(Number.exact(100 * study.result["shares"][0]), studies=[f"access-share {study.key}"])
 
 
 @answers("dg-23")
 def _amortised(records: Records) -> Measured:
-    """Preprocessing over itself and all training, per cent: one epoch's samples are prepared once and replayed."""
+    """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
     setting = one_setting(
         records, [Side("diskgnn", {"resample_every": 0}, name="diskgnn, one epoch's samples replayed")]
     )

@@ -1,4 +1,4 @@
-"""What `outcore claims --explain ID` prints: the numbers behind a verdict and what differs from the paper's setting."""
+"""Text of `outcore claims --explain ID`: the numbers behind a verdict and the differences from the paper's setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READ = {
 
 
 def explain(judged: Judged) -> list[str]:
-    """Lines for a reader, most important first."""
+    """Return the lines that explain a verdict, most important first."""
     lines = [
         f"{judged.id} ({judged.paper}): {judged.claim}",
         f"paper: {judged.paper_value} {judged.unit} ({judged.condition}; {_READ[judged.read]}; "
@@ -38,7 +38,7 @@ def explain(judged: Judged) -> list[str]:
 
 
 def measured_text(judged: Judged) -> str:
-    """The measured number with its interval, as text; a dash where there is none."""
+    """Format the measured number with its interval; a dash where nothing was measured."""
     if judged.measured is None or judged.interval is None:
         return "–"
     low, high = judged.interval
@@ -48,7 +48,7 @@ def measured_text(judged: Judged) -> str:
 
 
 def setting_lines(config: dict[str, Any]) -> list[str]:
-    """Scale, device, cap and disk of our runs, each as a sentence part."""
+    """Describe scale, device, cap and disk of our runs, one line each."""
     if not config:
         return []
     lines = []

@@ -17,7 +17,7 @@ register("gx-04", Ratio(GINEX, ALI))
 
 @answers("gx-05")
 def _stall(records: Records) -> Measured:
-    """Share of pyg+'s epochs in which the device neither computes nor copies."""
+    """Return the share of pyg+'s epochs in which the device neither computes nor copies."""
     table = records.drawn("ginex-fig4")
     rows = table[(table["panel"] == "time") & (table["part"] == "data preparation")]
     return Measured(Number.exact(float(rows["percent"].iloc[0])), runs=sorted(set(rows["run"])))
@@ -25,7 +25,7 @@ def _stall(records: Records) -> Measured:
 
 @answers("gx-06")
 def _settled(records: Records) -> Measured:
-    """The page cache's miss ratio over the last third of the iterations."""
+    """Return the page cache's miss ratio over the last third of the iterations."""
     table = records.drawn("ginex-fig4")
     seen = table[table["panel"] == "miss ratio"]["miss_percent"].dropna()
     last = [float(value) for value in seen.iloc[-max(1, len(seen) // 3) :]]
@@ -35,7 +35,7 @@ def _settled(records: Records) -> Measured:
 
 @answers("gx-09")
 def _belady(records: Records) -> Measured:
-    """The optimal cache's reads over the static one's, the most over graphs and sizes that do not hold all rows."""
+    """Return the greatest ratio of Belady's reads to the static cache's, over graphs and cache sizes below all rows."""
     from harness.studies.miss_ratios import read_ratios
 
     found = records.studies("miss-ratios")
@@ -51,13 +51,13 @@ def _belady(records: Records) -> Measured:
     return Measured(Number.exact(worst), studies=[f"miss-ratios {record.key}" for record in found], detail=lines)
 
 
-# By how many per cent ginex's superbatch sampling and changesets take longer than ginex-pg's sampling.
+# Per cent by which ginex's superbatch sampling and changesets take longer than ginex-pg's sampling.
 register("gx-10", Ratio(GINEX, Side("ginex-pg"), stage_s("ask", "sample", "inspect"), kind="added"))
 register("gx-11", Share(GINEX, ("switch", "cache_update")))
 
 
 def _of_superbatch(factor: int) -> Side:
-    """ginex with the default superbatch times `factor`: half an epoch, or 100 GB of runtime files."""
+    """Return ginex with `factor` times the default superbatch: half an epoch, or 100 GB of runtime files."""
 
     def accepts(config: object) -> bool:
         assert isinstance(config, dict)
@@ -77,14 +77,14 @@ def _speedup(setting: Setting) -> Measured:
 
 
 def _gap(small: Measured, large: Measured, lines: list[str]) -> Measured:
-    """One speedup over another."""
+    """Divide the speedup `large` by the speedup `small`."""
     number = quotient(large.number, small.number)
     return Measured(number, runs=[*small.runs, *large.runs], setting=large.setting, detail=lines)
 
 
 @answers("gx-13")
 def _wide_rows(records: Records) -> Measured:
-    """The speedup over pyg+ at dimension 768 over that at 512, rows being read as whole pages."""
+    """Divide the speedup over pyg+ at dimension 768 by that at 512; rows are read as whole pages."""
     found = {int(s.shared["dataset"]["dim"]): _speedup(s) for s in records.settings([GINEX, PYG])}
     if not {512, 768} <= set(found):
         raise NotRun("ginex and pyg+ were not both run at dimensions 512 and 768")
@@ -94,7 +94,7 @@ def _wide_rows(records: Records) -> Measured:
 
 @answers("gx-14")
 def _small_memory(records: Records) -> Measured:
-    """The speedup over pyg+ at the least budget over that at twice of it."""
+    """Divide the speedup over pyg+ at the least budget by that at twice the budget."""
     budgets = {int(s.cells[0].newest["memory"]["budget_bytes"] or 0): s for s in records.settings([GINEX, PYG])}
     least = min(budgets)
     if 2 * least not in budgets or not least:

@@ -14,7 +14,7 @@ OURS, PYG, GINEX, MARIUS = (Side(name) for name in ("gnndrive", "pyg+", "ginex",
 
 
 def trained_s(record: Plain) -> list[float]:
-    """Epochs without the data preparation that stands on their way."""
+    """Return the seconds of the measured epochs, each without its data preparation."""
     measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
     return [float(epoch["seconds"]) - float(epoch["stages_s"].get("data_prep") or 0.0) for epoch in measured]
 
@@ -30,7 +30,7 @@ register("gd-11", Ratio(OURS, PYG, SAMPLE))
 
 
 def _sampling_alone(system: str) -> Ratio:
-    """How many times as long sampling takes with all stages as alone."""
+    """Return the query that divides sampling seconds beside all stages by sampling seconds alone."""
     alone = Side(system, where=lambda config: config["stages"] == "sample", name=f"{system}, sampling alone")
     every = Side(system, where=lambda config: config["stages"] == "all", name=f"{system}, all stages")
     return Ratio(alone, every, SAMPLE, free=("stages",))
@@ -45,7 +45,7 @@ def _on_device(where: Where) -> Where:
 
 
 def _over_dims(system: str, value: Any = epoch_s) -> Ratio:
-    """How many times as long an epoch takes at dimension 512 as at 64; device memory grows with the dimension."""
+    """Return the query for the ratio of dimension 512 to dimension 64; device memory grows with the dimension."""
     small = Side(system, where=_on_device(of_dim(64)), name=f"{system} at dimension 64")
     large = Side(system, where=_on_device(of_dim(512)), name=f"{system} at dimension 512")
     return Ratio(small, large, value, free=("dataset", "device_memory_bytes"))
@@ -60,7 +60,7 @@ register("gd-13", Share(MARIUS, ("data_prep",), pick="least memory"))
 
 
 def _variants() -> Ratio:
-    """The variant on the accelerator over the one on the processor."""
+    """Return the query for how many times as fast the accelerator's variant is as the processor's."""
     gpu = Side("gnndrive", where=lambda config: config["device"] != "cpu", name="gnndrive on the accelerator")
     cpu = Side("gnndrive", where=lambda config: config["device"] == "cpu", name="gnndrive on the processor")
     moved = "the processor's run has the device's memory in its host budget"
@@ -71,7 +71,7 @@ def _of_variants(records: Records) -> Measured:
     compared = _variants()
     setting = one_setting(records, [compared.better, compared.baseline], free=compared.free)
     found = compared.of(setting)
-    # The two differ in the device: the accelerator's says whether the number is an emulator's.
+    # The two sides differ in the device: the accelerator's shows whether the number is an emulator's.
     device = setting.cells[0].newest["config"]["device"]
     return Measured(
         found.number,
@@ -84,13 +84,13 @@ def _of_variants(records: Records) -> Measured:
 
 @answers("gd-14")
 def _sage_variants(records: Records) -> Measured:
-    """The accelerator over the processor, GraphSAGE."""
+    """Return how many times as fast the accelerator is as the processor with GraphSAGE."""
     return _of_variants(records)
 
 
 @answers("gd-15")
 def _gcn_variants(records: Records) -> Measured:
-    """The accelerator over the processor, GCN."""
+    """Return how many times as fast the accelerator is as the processor with GCN."""
     return _of_variants(records)
 
 
@@ -99,7 +99,7 @@ register("gd-18", Ratio(OURS, PYG, pick="least memory"))
 
 @answers("gd-19")
 def _much_memory(records: Records) -> Measured:
-    """pyg+ over gnndrive where the budget holds the features."""
+    """Return how many times as fast pyg+ is as gnndrive where the budget holds the features."""
     compared = Ratio(PYG, OURS, differs=("a smaller graph than in the other claims, all of it in memory",))
     setting = one_setting(records, [PYG, OURS], pick="most memory")
     share = budget_share(setting)
@@ -109,7 +109,7 @@ def _much_memory(records: Records) -> Measured:
 
 
 def _buffer(*, cpu: bool) -> Ratio:
-    """The feature buffer as it is over twice of it."""
+    """Return the query that divides the epoch with the default feature buffer by the epoch with twice the buffer."""
 
     def of(scale: float, name: str) -> Side:
         return Side(
@@ -125,7 +125,7 @@ register("gd-21", _buffer(cpu=True))
 
 
 def _processes(*, cpu: bool) -> Ratio:
-    """One process over two."""
+    """Return the query that divides the epoch of one process by that of two processes."""
 
     def of(ranks: int, name: str) -> Side:
         return Side(
@@ -151,7 +151,7 @@ def _fio(records: Records) -> list[Plain]:
 
 @answers("gd-27")
 def _async_over_sync(records: Records) -> Measured:
-    """Best asynchronous depth of one thread over the best number of synchronous threads, 512 B direct reads."""
+    """Divide one thread's best asynchronous bandwidth by the best of synchronous threads, 512 B direct reads."""
     points = [p for p in _fio(records) if p["block_bytes"] == 512 and p["direct"]]
     deep = max((p for p in points if p["engine"] != "sync"), key=lambda p: p["bytes_per_s"], default=None)
     wide = max((p for p in points if p["engine"] == "sync"), key=lambda p: p["bytes_per_s"], default=None)
@@ -166,7 +166,7 @@ def _async_over_sync(records: Records) -> Measured:
 
 @answers("gd-28")
 def _buffered_over_direct(records: Records) -> Measured:
-    """By how many per cent buffered reads stay behind direct ones, or lead, at the deepest queue of 512 B reads."""
+    """Return the per cent by which buffered 512 B reads exceed direct ones (or fall short) at the deepest queue."""
     points = [p for p in _fio(records) if p["block_bytes"] == 512 and p["engine"] != "sync"]
     depth = max((p["depth"] for p in points), default=0)
     rates = {p["direct"]: p["bytes_per_s"] for p in points if p["depth"] == depth}

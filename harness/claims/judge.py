@@ -1,4 +1,4 @@
-"""The verdict on a claim: what the paper has, what we measured in the declared setting, how far they are apart."""
+"""The verdict on a claim: the published value, our measurement in the declared setting, and their distance."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ class Judged:
     """One claim with its verdict.
 
     Attributes:
-        paper_value: with its bound, as `at least 35`.
-        setting: what the claim declares of the profile's runs; `profile` names it.
-        measured: the number; None where nothing was measured.
-        certain: whether both ends of the interval would give the same verdict.
-        figure: the figure that shows it.
+        paper_value: published value with its bound, as `at least 35`.
+        profile, setting: bench profile, and the claim's selection of its runs.
+        certain: whether both ends of the interval give the same verdict.
     """
 
     id: str
@@ -51,28 +49,23 @@ class Judged:
     found: Measured | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, without what only `--explain` shows."""
+        """Return plain data, without the parts that only `--explain` shows."""
         content = asdict(self)
         del content["found"]
         return content
 
 
 def judge_all(evidence: Evidence, profile: Plain | None = None) -> list[Judged]:
-    """Every published claim, in the file's order.
-
-    Args:
-        evidence: the records.
-        profile: the bench profile, as plain data, whose runs the claims declare; by default `quick`.
-    """
+    """Judge every published claim, in the file's order; the claims declare runs of `profile` (default: `quick`)."""
     declared = Declared(evidence, profile or default_profile())
     return [_judge(claim, declared) for claim in claims().values()]
 
 
 def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Judged:
-    """One claim.
+    """Judge one claim.
 
     Raises:
-        InputError: there is none of that id.
+        InputError: no claim has this id.
     """
     return _judge(find_claim(id_), Declared(evidence, profile or default_profile()))
 
@@ -131,10 +124,10 @@ def _judged(
 
 
 def verdict_of(claim: Claim, seen: float) -> Verdict:
-    """The verdict on one number.
+    """Return the verdict on one number.
 
-    Reproduced: within the tolerance of the published value; of a bound or a range, within it and no further. Direction
-    only: not further off than twice the tolerance, on the value's side of what is neutral. Else not reproduced.
+    Reproduced: within the tolerance of the published value, or within the published bound or range itself. Direction
+    only: within twice the tolerance. Not reproduced: further off, or on the wrong side of the neutral value.
     """
     off = distance(claim, seen)
     if not direction(claim, seen) or off > 2 + 1e-9:
@@ -143,7 +136,7 @@ def verdict_of(claim: Claim, seen: float) -> Verdict:
 
 
 def direction(claim: Claim, seen: float) -> bool:
-    """Whether the number is on the published value's side of the neutral one, where there is one."""
+    """Return whether the number is on the published value's side of the neutral value; True without a neutral one."""
     if not claim.neutral:
         return True
     neutral, (low, high) = float(claim.neutral), claim.ends

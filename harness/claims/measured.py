@@ -1,4 +1,4 @@
-"""What a query of our records found for a claim: numbers with intervals, what they came from, or why there are none."""
+"""Results of the claims' queries: numbers with intervals and their sources, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.record import Spread, spread, spread_of_ratio
 
 
 class NotRun(Exception):
-    """The records hold nothing to judge a claim by; the text says why."""
+    """The records cannot answer a claim; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Number:
 
     @classmethod
     def exact(cls, value: float) -> Number:
-        """A counter: it does not vary."""
+        """Return a number that does not vary, such as a counter."""
         return cls(value, value, value)
 
 
@@ -33,10 +33,9 @@ class Measured:
     """The answer of a query: one number.
 
     Attributes:
-        runs, studies: what it came from.
-        setting: what the runs share: `RunConfig` as plain data.
-        detail: lines for `--explain`: stages, counters, how the number was had.
-        differs: in what the setting is not the paper's, beyond scale, device and cap.
+        setting: configuration that the runs share (`RunConfig` as plain data).
+        detail: lines for `--explain`: stages, counters, the computation.
+        differs: differences from the paper's setting beyond scale, device and cap.
     """
 
     number: Number
@@ -48,12 +47,12 @@ class Measured:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Number:
-    """Ratio of the medians with its interval."""
+    """Return the ratio of the medians with its interval."""
     return _number(spread_of_ratio(list(above), list(below)))
 
 
 def median(samples: Sequence[float], scale: float = 1.0) -> Number:
-    """Median of samples, times `scale`, with its interval."""
+    """Return the median of samples, times `scale`, with its interval."""
     return _number(spread([scale * sample for sample in samples]))
 
 
@@ -63,18 +62,18 @@ def _number(seen: Spread) -> Number:
 
 
 def saved(faster: Number) -> Number:
-    """From a ratio old / new to the per cent that are saved."""
+    """Convert a ratio old / new to the per cent that the new one saves."""
     return _less(Number(1 / faster.value, 1 / faster.high, 1 / faster.low, faster.kind))
 
 
 def added(faster: Number) -> Number:
-    """From a ratio old / new to the per cent that the new one takes longer."""
+    """Convert a ratio old / new to the per cent that the new one takes longer."""
     less = saved(faster)
     return Number(-less.value, -less.high, -less.low, less.kind)
 
 
 def quotient(above: Number, below: Number) -> Number:
-    """One number over another, with the interval that both leave."""
+    """Divide one number by another; the interval covers every quotient of the two intervals."""
     return Number(above.value / below.value, above.low / below.high, above.high / below.low, above.kind)
 
 

@@ -18,7 +18,7 @@ register("pg-06", Ratio(OURS, DGL, counter("bytes_loaded"), kind="saved"))
 
 
 def _loading() -> Share:
-    """Share of loading (extract and transfer) in dgl's stage time."""
+    """Return the query for the share of loading (extract and transfer) in the stage time of dgl."""
     whole = ("extract", "transfer", "train")
     return Share(DGL, whole[:2], whole, differs=("sampling apart: of loading and computation together",))
 
@@ -28,7 +28,7 @@ register("pg-13", _loading())
 
 
 def _pipelining() -> Ratio:
-    """The per cent of the epoch that loading while others train saves; partitions and cache in both."""
+    """Return the query for the per cent of the epoch that pipelining saves; both sides have partitions and cache."""
     parts = {"cache": "auto"}
     return Ratio(
         Side("pagraph", {**parts, "pipeline": True}),
@@ -42,11 +42,7 @@ register("pg-14", _pipelining())
 
 
 def _hits(records: Records) -> tuple[Plain, str]:
-    """Hit ratios at 20 % of the rows by what fills the cache, in per cent, and the study's key.
-
-    Raises:
-        NotRun: the study was made without that share.
-    """
+    """Return the hit ratios (per cent) at 20 % of the rows by cache ranking, and the study's key. Raises NotRun."""
     (study,) = records.studies("device-cache-hits")
     if 0.2 not in study.result["shares"]:
         raise NotRun("the study device-cache-hits has no 20 %")
@@ -56,14 +52,14 @@ def _hits(records: Records) -> tuple[Plain, str]:
 
 @answers("pg-04")
 def _hit_ratio(records: Records) -> Measured:
-    """Hit ratio of pagraph's cache of 20 % of the rows."""
+    """Return the hit ratio of a pagraph cache of 20 % of the rows."""
     ratios, key = _hits(records)
     return Measured(Number.exact(ratios["PaGraph"]), studies=[f"device-cache-hits {key}"], detail=_lines(ratios))
 
 
 @answers("pg-05")
 def _over_others(records: Records) -> Measured:
-    """Its hit ratio over the better one of AliGraph's and random's."""
+    """Return the hit ratio of pagraph's cache over the higher one of AliGraph's and the random cache's."""
     ratios, key = _hits(records)
     others = max(ratios["AliGraph"], ratios["random"])
     if not others:
@@ -77,11 +73,7 @@ def _lines(ratios: Plain) -> list[str]:
 
 
 def _partitions(records: Records, *counts: int) -> tuple[list[Plain], str]:
-    """The partitions of these counts, and the study's key.
-
-    Raises:
-        NotRun: there are none of one.
-    """
+    """Return the partitions of these counts and the study's key. Raises NotRun where one is missing."""
     (study,) = records.studies("partition-quality")
     by_count = {int(entry["count"]): entry for entry in study.result["partitions"]}
     missing = [count for count in counts if count not in by_count]
@@ -108,6 +100,6 @@ _four_over_one("pg-15", "hit_ratio_shared")
 
 @answers("pg-09")
 def _replicas(records: Records) -> Measured:
-    """Redundant nodes of one of eight partitions, of the whole graph."""
+    """Return the redundant nodes of one of eight partitions, in per cent of all nodes."""
     (eight,), key = _partitions(records, 8)
     return Measured(Number.exact(100 * float(eight["redundant"])), studies=[f"partition-quality {key}"])

@@ -1,4 +1,4 @@
-"""Finding runs that may be held against each other: equal in all but the system and what the claim is about."""
+"""Search for comparable runs: equal in all but the system and the claim's subject."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Where = Callable[[Mapping[str, Any]], bool]
 
 
 def always(config: Mapping[str, Any]) -> bool:
-    """Any configuration."""
+    """Accept any configuration."""
     return True
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a system, options that it must have, and any other condition on its configuration."""
+    """One side of a comparison: a system, the options that it must have, and a condition on its configuration."""
 
     system: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Side:
     name: str = ""
 
     def accepts(self, record: Plain) -> bool:
-        """Whether a run is of this side, its unusual options apart."""
+        """Return whether a run is of this side; options that the side does not name may have any value."""
         if record["system"] != self.system or not self.where(record["config"]):
             return False
         held = record["config"]["options"]
@@ -51,30 +51,30 @@ class Cell:
     records: list[Plain]
 
     def samples(self, value: Samples) -> list[float]:
-        """The value of every measured epoch."""
+        """Return the value of every measured epoch."""
         return [sample for record in self.records for sample in value(record)]
 
     @property
     def newest(self) -> Plain:
-        """The run that stands for the cell."""
+        """Newest run, which stands for the cell."""
         return max(self.records, key=lambda record: str(record["run_id"]))
 
     @property
     def runs(self) -> list[str]:
-        """Ids, oldest first."""
+        """Run ids, oldest first."""
         return sorted(str(record["run_id"]) for record in self.records)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The sides of a claim in one setting, in the order asked for."""
+    """The sides of a claim in one setting, in the order of the query."""
 
     shared: Plain
     cells: list[Cell]
 
 
 def budget_share(setting: Setting) -> float:
-    """The least budget of a setting's runs over the bytes of the features."""
+    """Divide the least budget of a setting's runs by the bytes of the features."""
     dataset = setting.shared["dataset"]
     width = dataset["dim"] * {"float32": 4, "float16": 2}[dataset["dtype"]]
     budget = min(cell.newest["memory"]["budget_bytes"] or 0 for cell in setting.cells)
@@ -82,12 +82,12 @@ def budget_share(setting: Setting) -> float:
 
 
 def epoch_s(record: Plain) -> list[float]:
-    """Seconds of the measured epochs."""
+    """Return the seconds of the measured epochs."""
     return [float(epoch["seconds"]) for epoch in record["epochs"] if not epoch["warmup"]]
 
 
 def stage_s(*names: str) -> Samples:
-    """Seconds of some stages together, for each measured epoch."""
+    """Return a function for the seconds of some stages together in each measured epoch."""
 
     def value(record: Plain) -> list[float]:
         found = [[epoch["stages_s"].get(name) for name in names] for epoch in record["epochs"] if not epoch["warmup"]]
@@ -97,7 +97,7 @@ def stage_s(*names: str) -> Samples:
 
 
 def counter(name: str) -> Samples:
-    """A counter of the system, for each measured epoch."""
+    """Return a function for one of the system's counters in each measured epoch."""
 
     def value(record: Plain) -> list[float]:
         found = [epoch["counters"].get(name) for epoch in record["epochs"] if not epoch["warmup"]]
@@ -107,18 +107,13 @@ def counter(name: str) -> Samples:
 
 
 def device_bytes(record: Plain) -> list[float]:
-    """Bytes that the cap read from the device, for each measured epoch."""
+    """Return the bytes read from the device under the cap in each measured epoch."""
     found = [epoch["device_bytes"] for epoch in record["epochs"] if not epoch["warmup"]]
     return [float(seen) for seen in found if seen is not None]
 
 
 class Records:
-    """The records of one claim's declared setting, to be asked for comparable sides and for studies.
-
-    Args:
-        evidence: of these records alone.
-        needed: the studies that the claim's figure is drawn from, with their complete parameters.
-    """
+    """The records of one claim's declared setting, and the studies `needed` by its figure with complete parameters."""
 
     def __init__(self, evidence: Evidence, needed: Sequence[tuple[str, Plain]] = ()) -> None:
         self.valid: list[Plain] = [] if evidence.frame.empty else list(evidence.frame["record"])
@@ -127,14 +122,10 @@ class Records:
         self._drawn: dict[str, pd.DataFrame] = {}
 
     def studies(self, name: str, where: Callable[[Plain], bool] = lambda params: True) -> list[StudyRecord]:
-        """The newest record of every study of a name that the claim's figure needs, in that order.
-
-        Args:
-            name: of the study.
-            where: which of them, by their parameters.
+        """Return the newest record of each study `name` that the claim's figure needs and `where` accepts, in order.
 
         Raises:
-            NotRun: one was not made.
+            NotRun: a study has no record, or the figure needs none of this name.
         """
         found = []
         for study, params in self._needed:
@@ -150,10 +141,10 @@ class Records:
         return found
 
     def drawn(self, figure: str) -> pd.DataFrame:
-        """What a figure of the catalogue draws, as its table.
+        """Return the table of a figure of the catalogue.
 
         Raises:
-            NotDrawn: it cannot be drawn; says why.
+            NotDrawn: the records do not hold what the figure needs.
         """
         if figure not in self._drawn:
             import matplotlib as mpl
@@ -170,14 +161,12 @@ class Records:
         return self._drawn[figure]
 
     def settings(self, sides: Sequence[Side], *, free: Sequence[str] = ()) -> list[Setting]:
-        """Every setting in which each side has a measured run, newest first, all measured on the newest one's host.
+        """Return every setting in which each side has a measured run, newest first, all on the newest one's host.
 
-        Args:
-            sides: what is compared.
-            free: keys of the configuration in which the sides differ beside system and options.
+        The sides may differ in system, options and the `free` keys of the configuration.
 
         Raises:
-            NotRun: there is none; says which side is missing, or how it ended.
+            NotRun: there is no such setting; names the missing side, or how its runs ended.
         """
         groups: dict[str, list[list[Plain]]] = {}
         ended: list[Counter[str]] = [Counter() for _ in sides]
@@ -216,7 +205,7 @@ def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:
 
 
 def describe(cell: Cell, value: Samples) -> str:
-    """One side in a line: value, stages, bytes and requests of its newest run."""
+    """Describe one side in a line: value, stages, bytes and requests of its newest run."""
     record = cell.newest
     samples = cell.samples(value)
     parts = [f"{record['system']}: median {statistics.median(samples):.4g} of {len(samples)} epochs"]

@@ -1,4 +1,4 @@
-"""The published claims as facts with their source (`harness/published/claims.csv`), every column checked when read."""
+"""The published claims with their sources (`harness/published/claims.csv`); every column is checked when read."""
 
 from __future__ import annotations
 
@@ -19,30 +19,29 @@ FILE = Path(harness.__file__).parent / "published" / "claims.csv"
 BOUNDS = ("", "at least", "at most", "above", "below")
 READ = ("text", "computed", "plot", "words")
 RUNS = ("figure", "bench")
-#: Keys of `setting` beside those of a run's settings: the feature dimension of the dataset.
+#: Key of `setting` beside those of a run's settings: the feature dimension of the dataset.
 DIM = "dim"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One row: one published quantity.
+    """One row of the file: one published quantity.
 
     Attributes:
-        where: the section, table or figure that states it.
-        value: a number, or `85–90` for a range that the paper gives.
-        bound: `at least` or `at most` where the value is a bound, `above` or `below` where equal would be too little.
-        tolerance: `factor 2` or `10 points`; none where only the side of the value counts.
-        neutral: the value that has no direction, 1 of ratios and 0 of differences; empty where there is none.
-        read: how the value was had: of the paper's `text`, `computed` from printed numbers, off a `plot`, or from
-            `words` such as "similar".
-        computed: the computation, of a value that is not printed.
+        where: section, table or figure of the paper.
+        value: a number, or `85–90` for a published range.
+        bound: `at least` or `at most`, or `above` or `below` where equality does not satisfy the bound; else empty.
+        tolerance: `factor 2` or `10 points`; empty where only the side of the value counts.
+        neutral: value without a direction, 1 for ratios and 0 for differences; empty where there is none.
+        read: source of the value: printed `text`, `computed` from printed numbers, a `plot`, or `words` ("similar").
+        computed: computation of a value that is not printed.
         near: words of the paper beside the value.
-        figure: the figure of the catalogue that shows it.
-        runs: whether the `figure`'s runs or those of the `bench` itself answer it.
-        setting: which of these runs, as `model=sage dim=128`; the rest is what the profile says.
+        figure: id of the catalogue's figure that shows the claim.
+        runs: `figure` or `bench`: source of the runs that answer the claim.
+        setting: subset of these runs, as `model=sage dim=128`; other settings are the profile's.
         condition: the paper's own setting.
         emulated: `device` where an emulated device's coefficients decide the number.
-        not_run: why no run of ours can answer it; empty where runs can.
+        not_run: reason why no run of ours can answer the claim; else empty.
     """
 
     id: str
@@ -66,7 +65,7 @@ class Claim:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Least and greatest number that is as published; infinite on the open side of a bound."""
+        """Least and greatest number that agrees with the paper; infinite on the open side of a bound."""
         low, _, high = self.value.partition("–")
         first, last = float(low), float(high or low)
         if self.bound in ("at least", "above"):
@@ -75,34 +74,34 @@ class Claim:
 
     @property
     def is_interval(self) -> bool:
-        """Whether the paper gives a bound or a range, which has room of its own and gets none on top."""
+        """Whether the paper gives a bound or a range, to which no tolerance is added."""
         return bool(self.bound) or "–" in self.value
 
     @property
     def factor(self) -> float | None:
-        """The factor of `factor 2`."""
+        """Factor of a tolerance such as `factor 2`; None for another tolerance."""
         found = re.fullmatch(r"factor (\d+(?:\.\d+)?)", self.tolerance)
         return float(found.group(1)) if found else None
 
     @property
     def points(self) -> float | None:
-        """The points of `10 points`."""
+        """Points of a tolerance such as `10 points`; None for another tolerance."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?) points", self.tolerance)
         return float(found.group(1)) if found else None
 
     @property
     def chosen(self) -> dict[str, str]:
-        """The setting by key."""
+        """Settings by key."""
         return dict(part.split("=", 1) for part in self.setting.split())
 
     @property
     def published(self) -> str:
-        """The value with its bound, as text."""
+        """Value with its bound, as text."""
         return f"{self.bound} {self.value}".strip()
 
 
 def distance(claim: Claim, seen: float) -> float:
-    """How far a number is from the published one, in tolerances; 0 on the open side of a bound and within a range."""
+    """Return the distance of `seen` from the published value in tolerances; 0 within a bound or a range."""
     low, high = claim.ends
     strict = claim.bound in ("above", "below")
     if low < seen < high or (seen in (low, high) and not strict):
@@ -117,10 +116,10 @@ def distance(claim: Claim, seen: float) -> float:
 
 
 def check(claim: Claim) -> None:
-    """Refuse a row that nothing can be made of, or that no number could refute.
+    """Refuse an unreadable row, and a claim that every number or no number would reproduce.
 
     Raises:
-        InputError: a value of a column that is none, or a claim that cannot fail, or cannot hold.
+        InputError: a column's value is invalid, or the claim cannot fail or cannot hold.
     """
     from harness.claims.judge import verdict_of
 
@@ -164,7 +163,7 @@ def check(claim: Claim) -> None:
 
 
 def possible(unit: str) -> list[float]:
-    """Numbers of all sizes that a quantity of a unit can come to: shares end at 100 %."""
+    """Return numbers of all sizes that are possible in a unit: a share ends at 100 %."""
     if unit == "%":
         return [float(number) for number in range(101)]
     if unit == "points":
@@ -174,7 +173,7 @@ def possible(unit: str) -> list[float]:
 
 @cache
 def claims(file: Path = FILE) -> dict[str, Claim]:
-    """Every claim by id, in the file's order.
+    """Read every claim by id, in the file's order.
 
     Raises:
         InputError: the file cannot be read, lacks a column, or holds a claim that cannot be judged.
@@ -192,10 +191,10 @@ def claims(file: Path = FILE) -> dict[str, Claim]:
 
 
 def find_claim(id_: str) -> Claim:
-    """One claim.
+    """Return one claim.
 
     Raises:
-        InputError: there is none of that id; names the nearest.
+        InputError: no claim has this id; names the nearest.
     """
     known = claims()
     if id_ not in known:

@@ -1,4 +1,4 @@
-"""The queries: for each claim a function from the records of its setting to one number."""
+"""The queries: one function a claim, from the records of its setting to one number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = ("gnndrive", "diskgnn", "ginex", "tiering", "pagraph")
 
 @dataclass(frozen=True)
 class Query:
-    """One query: the claim, and the function; NotRun where the records cannot answer it."""
+    """One claim's id and its function, which raises NotRun where the records cannot answer the claim."""
 
     claim: str
     run: Run
@@ -34,7 +34,7 @@ def register(claim: str, run: Run) -> None:
     """Add the query of a claim.
 
     Raises:
-        InputError: the claim is not published, is said to be not run, or another query answers it.
+        InputError: the claim is unpublished or declared not run, or the claim or the function is registered already.
     """
     known = claims().get(claim)
     if known is None or known.not_run:
@@ -47,7 +47,7 @@ def register(claim: str, run: Run) -> None:
 
 
 def answers(claim: str) -> Callable[[Run], Run]:
-    """The decorator form of `register`."""
+    """Register the decorated function as the query of a claim."""
 
     def keep(run: Run) -> Run:
         register(claim, run)
@@ -57,17 +57,21 @@ def answers(claim: str) -> Callable[[Run], Run]:
 
 
 def queries() -> dict[str, Query]:
-    """Every query by claim id."""
+    """Return every query by claim id."""
     for name in MODULES:
         importlib.import_module(f"harness.claims.{name}")
     return _QUERIES
 
 
 def one_setting(records: Records, sides: Sequence[Side], *, free: Sequence[str] = (), pick: Pick = "one") -> Setting:
-    """The setting in which a claim is judged: the only one, or the end of a sweep over budgets.
+    """Return the setting in which a claim is judged: the only one, or one end of a sweep over budgets.
+
+    Args:
+        free: configuration keys in which the sides may differ.
+        pick: end of the sweep; `one`: there is no sweep.
 
     Raises:
-        NotRun: there is none, or the declaration leaves a choice.
+        NotRun: no setting holds all sides, or several do and `pick` is `one`.
     """
     found = records.settings(sides, free=free)
     if pick != "one":
@@ -83,11 +87,12 @@ def _config(setting: Setting) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Ratio:
-    """How many times as fast (as small) one side is as another, in one setting.
+    """Query that compares two sides in one setting.
 
     Attributes:
-        kind: the `ratio` baseline / better itself, the per cent `saved` of the baseline, or the per cent `added` to it.
-        free: keys in which the sides may differ.
+        value: quantity that is compared.
+        kind: `ratio`: baseline / better; `saved`, `added`: per cent by which better is below, above the baseline.
+        free: configuration keys in which the sides may differ.
     """
 
     better: Side
@@ -99,14 +104,14 @@ class Ratio:
     differs: tuple[str, ...] = ()
 
     def __call__(self, records: Records) -> Measured:
-        """The number in the declared setting."""
+        """Compute the number in the declared setting."""
         return self.of(one_setting(records, [self.better, self.baseline], free=self.free, pick=self.pick))
 
     def of(self, setting: Setting) -> Measured:
-        """The number in a setting.
+        """Compute the number in `setting`.
 
         Raises:
-            NotRun: the runs do not hold it.
+            NotRun: the runs of a side have no samples, or the better side has a sample of 0.
         """
         first, second = setting.cells
         above, below = second.samples(self.value), first.samples(self.value)
@@ -126,17 +131,13 @@ class Ratio:
 
 @dataclass(frozen=True, eq=False)
 class OverSettings:
-    """The mean or the greatest ratio over the settings of a figure, of which there are several."""
+    """Query for the mean or the greatest ratio over the settings of a figure."""
 
     ratio: Ratio
     kind: Over
 
     def __call__(self, records: Records) -> Measured:
-        """The number over all settings that hold both sides.
-
-        Raises:
-            NotRun: there is one setting only: no mean, and no greatest, is had of one.
-        """
+        """Compute the number over all settings that hold both sides. Raises NotRun for fewer than two."""
         sides = [self.ratio.better, self.ratio.baseline]
         found = [self.ratio.of(setting) for setting in records.settings(sides, free=self.ratio.free)]
         if len(found) < 2:
@@ -151,11 +152,7 @@ class OverSettings:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """The per cent that some stages are of others, or of the whole epoch.
-
-    Attributes:
-        whole: stages; none for the epoch.
-    """
+    """Query for the per cent that some stages take of others; an empty `whole` stands for the epoch."""
 
     side: Side
     parts: tuple[str, ...]
@@ -165,11 +162,7 @@ class Share:
     differs: tuple[str, ...] = field(default=())
 
     def __call__(self, records: Records) -> Measured:
-        """The number in the declared setting.
-
-        Raises:
-            NotRun: the runs have no such stages.
-        """
+        """Compute the number in the declared setting. Raises NotRun where the runs lack the stages."""
         setting = one_setting(records, [self.side], pick=self.pick)
         cell = setting.cells[0]
         spent = stage_s(*self.parts)
@@ -187,12 +180,12 @@ class Share:
 
 
 def runs_of(cells: Sequence[Cell]) -> list[str]:
-    """Ids of the runs of several cells."""
+    """Return the run ids of several cells."""
     return [run for cell in cells for run in cell.runs]
 
 
 def summarise(numbers: Sequence[Number], kind: Literal["mean", "most", "least"]) -> Number:
-    """One number of several; the interval of a mean is the range of what it is the mean of."""
+    """Reduce numbers to their mean, greatest or least; the interval of a mean is the range of their values."""
     ranked = sorted(numbers, key=lambda number: number.value)
     if kind == "mean":
         value = sum(number.value for number in numbers) / len(numbers)
@@ -201,5 +194,5 @@ def summarise(numbers: Sequence[Number], kind: Literal["mean", "most", "least"])
 
 
 def of_dim(dim: int) -> Callable[[Any], bool]:
-    """Whether a configuration's dataset has this feature dimension."""
+    """Return a condition that accepts configurations whose dataset has this feature dimension."""
     return lambda config: bool(config["dataset"]["dim"] == dim)

@@ -1,4 +1,4 @@
-"""The setting that a claim declares: cells of its figure, or of the bench itself, and their records."""
+"""The setting that a claim declares: cells of its figure or of the bench itself, and their records."""
 
 from __future__ import annotations
 
@@ -18,19 +18,14 @@ PROFILE = "quick"
 
 
 def default_profile() -> Plain:
-    """The default bench profile as plain data."""
+    """Return the default bench profile as plain data."""
     from harness.experiment import load_experiment
 
     return load_experiment(PROFILE).model_dump()
 
 
 class Declared:
-    """The records of an evidence that lie in the settings which claims declare, whatever else lies in the folder.
-
-    Args:
-        evidence: all records.
-        profile: the bench profile as plain data.
-    """
+    """The records of an evidence that belong to the settings declared by claims, under a bench profile (plain data)."""
 
     def __init__(self, evidence: Evidence, profile: Plain) -> None:
         self._evidence = evidence
@@ -40,24 +35,24 @@ class Declared:
         self._records: dict[str, Records] = {}
 
     def setting(self, claim: Claim) -> str:
-        """The declared setting in words."""
+        """Describe the declared setting."""
         runs = "the bench" if claim.runs == "bench" else claim.figure
         return f"profile {self.name}, runs of {runs}" + (f", {claim.setting}" if claim.setting else "")
 
     def how(self, claim: Claim) -> str:
-        """The command that makes the runs."""
+        """Return the command that makes the runs."""
         figures = "" if claim.runs == "bench" else f" FIGURES={claim.figure}"
         return f"`make bench PROFILE={self.name}{figures}`"
 
     def cells(self, claim: Claim) -> list[PlannedRun]:
-        """The runs that may answer a claim, as the profile plans them."""
+        """Return the planned runs of the profile that may answer a claim."""
         source = claim.figure if claim.runs == "figure" else "bench"
         if source not in self._cells:
             self._cells[source] = self._planned(source)
         return [cell for cell in self._cells[source] if all(_is(cell, *part) for part in self._chosen(claim))]
 
     def _chosen(self, claim: Claim) -> list[tuple[str, str]]:
-        # The dimension is the dataset's: it is asked of records, which know it.
+        # Records know the dimension of their dataset; planned runs do not.
         return [(key, value) for key, value in claim.chosen.items() if key != DIM]
 
     def _planned(self, source: str) -> list[PlannedRun]:
@@ -70,7 +65,7 @@ class Declared:
         return union(catalogue()[source].experiments(self._profile))
 
     def records(self, claim: Claim) -> Records:
-        """Return the records that count of the declared cells, and those of the studies that the figure needs."""
+        """Return the valid records of the declared cells, and the records of the studies that the figure needs."""
         key = f"{claim.runs} {claim.figure} {claim.setting}"
         if key not in self._records:
             self._records[key] = self._found(claim)

@@ -7,9 +7,9 @@ from harness.claims.pairs import Plain, Records, Samples, Side, counter, epoch_s
 from harness.claims.query import Ratio, answers, register
 from harness.studies.record import StudyRecord
 
-# The paper's published rate: the edges of papers100M in the seconds that it took.
+# Edges of papers100M, whose reordering time the paper publishes.
 _PAPER_EDGES = 3.2e9
-#: Told with every claim of these runs (`gallery.grid.tiering_dataset` of the profile).
+#: Caveat of every claim of these runs (`gallery.grid.tiering_dataset` of the profile).
 CHOSEN = "the profile may choose wide rows, so that the bus shows beside sampling: no claim about narrow ones"
 
 
@@ -22,7 +22,7 @@ register("dt-03", Ratio(Side("uva"), Side("dgl"), differs=(CHOSEN,)))
 
 
 def _less(share: float, value: Samples) -> Ratio:
-    """The per cent that hot rows save, against none."""
+    """Return the query for the per cent that hot rows save against no hot rows."""
     return Ratio(_hot(share), _hot(0.0), value, kind="saved", differs=(CHOSEN,))
 
 
@@ -34,11 +34,7 @@ register("dt-12", _less(0.25, epoch_s))
 
 
 def _at(record: StudyRecord, share: float) -> Plain:
-    """Per cent of the accesses that the first `share` of the rows cover, by score.
-
-    Raises:
-        NotRun: the study was made without that share.
-    """
+    """Return the per cent of accesses that the first `share` of the rows cover, by score. Raises NotRun."""
     if share not in record.result["shares"]:
         raise NotRun(f"the study access-coverage has no {100 * share:g} %")
     at = record.result["shares"].index(share)
@@ -69,7 +65,7 @@ _least_cover("dt-05", 0.25)
 
 @answers("dt-06")
 def _weighted_is_best(records: Records) -> Measured:
-    """Points by which weighted reverse PageRank covers more than the best other score, the least over all shares."""
+    """Return the points by which weighted reverse PageRank covers more than the best other score, least over shares."""
     found, lines, least = records.studies("access-coverage"), [], 100.0
     for record in found:
         coverage = record.result["coverage"]
@@ -98,7 +94,7 @@ _five_hops("dt-11", "degree")
 
 @answers("dt-10")
 def _reordering(records: Records) -> Measured:
-    """Seconds that the paper's 3.2 billion edges would take at the rate at which ours were reordered."""
+    """Return the seconds that reordering the paper's 3.2 billion edges would take at our measured rate."""
     found = [r for r in records.valid if r["system"] == "data-tiering" and r.get("notes", {}).get("reorder_s")]
     if not found:
         raise NotRun("no run of data-tiering says how long reordering took")

@@ -1,1 +1,1 @@
-"""Which runs are comparable: planned cells, the records that answer them, and what may differ between two runs."""
+"""Comparable runs: planned cells, the records that answer them, and the permitted differences of two runs."""

@@ -1,4 +1,4 @@
-"""What figures and claims are drawn from: the run records and the study records of one results root, nothing else."""
+"""The evidence for figures and claims: the run records and the study records of one results root, nothing else."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Planned = Callable[[Plain], Plan]
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that was measured and computed under one results root.
+    """Run records, study records and experiments of one results root.
 
     Attributes:
-        frame: of `harness.results.load()` the runs of one code (`harness.code.of_one_code`): a row a run, the record as
-            plain data in column `record`, its folder in `path`.
+        frame: runs of one code (`harness.code.of_one_code`) from `harness.results.load()`: one row a run, the record
+            as plain data in column `record`, its folder in `path`.
         studies: every study record, oldest first.
-        experiments: those whose runs lie there, as plain data, newest first.
+        experiments: experiments of these runs, as plain data, newest first.
     """
 
     frame: pd.DataFrame
@@ -38,7 +38,7 @@ class Evidence:
 
     @cached_property
     def index(self) -> Index:
-        """The runs by what each of them is."""
+        """Index of the runs by system, settings and options."""
         return Index([] if self.frame.empty else self.frame["record"])
 
     @cached_property
@@ -48,23 +48,23 @@ class Evidence:
     def points(
         self, plan: Planned, value: Value = epoch_seconds, *, least: int = 2, otherwise: Planned | None = None
     ) -> Group:
-        """What was measured of a figure's cells, under the experiment for which most of them were.
+        """Return the measured points of a figure's cells, under the experiment with the most of them.
 
         Args:
-            plan: from an experiment as plain data to the figure's cells.
-            value: the number of one measured epoch.
-            least: values of the axis that have to be there.
-            otherwise: cells to take where more of them were measured.
+            plan: function from an experiment (plain data) to the figure's cells.
+            value: function from one measured epoch to its number.
+            least: fewest values of the axis for which the figure is drawn.
+            otherwise: alternative cells, taken where more of them were measured.
 
         Raises:
-            NotDrawn: fewer are.
+            NotDrawn: fewer than `least` values of the axis were measured.
         """
         found = []
         for make in [plan] if otherwise is None else [plan, otherwise]:
             for experiment in self.experiments:
                 try:
                     found.append(measured(self.index, self._paths, make(experiment), value))
-                except (OutcoreError, LookupError):  # an experiment of someone's own may lack what the figure varies
+                except (OutcoreError, LookupError):  # a user's experiment may lack the settings that the figure varies
                     continue
         best = max(found, key=lambda group: len(group.points), default=Group({}, [], 0))
         if len({str(point.x) for point in best.points}) < least:
@@ -74,10 +74,10 @@ class Evidence:
         return best
 
     def study(self, name: str, *, where: Where = lambda params: True) -> StudyRecord:
-        """The newest record of a study whose parameters `where` accepts.
+        """Return the newest record of a study whose parameters `where` accepts.
 
         Raises:
-            NotDrawn: there is none.
+            NotDrawn: there is no such record.
         """
         found = [record for record in self.studies if record.study == name and where(record.params)]
         if not found:
@@ -85,10 +85,10 @@ class Evidence:
         return found[-1]
 
     def all_studies(self, name: str, *, where: Where = lambda params: True) -> list[StudyRecord]:
-        """The newest record of each distinct set of parameters, in the order in which they were made first.
+        """Return the newest record of each distinct set of parameters, in the order in which the sets were first made.
 
         Raises:
-            NotDrawn: there is none.
+            NotDrawn: there is no such record.
         """
         newest = {record.key: record for record in self.studies if record.study == name and where(record.params)}
         if not newest:
@@ -97,7 +97,7 @@ class Evidence:
 
 
 def load_evidence(root: Path) -> Evidence:
-    """The evidence of a results root; what is damaged, or made by older code than the newest, is left out."""
+    """Read the evidence of a results root, without damaged records and runs of older code than the newest."""
     from harness.code import Made, of_one_code
     from harness.hosts import host_fingerprint
     from harness.record import Code

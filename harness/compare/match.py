@@ -1,4 +1,4 @@
-"""From a planned run to the records that answer it: settings and options are equal, whatever they were written as."""
+"""From a planned run to its records: settings and options are compared by value, not by notation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ if TYPE_CHECKING:
     from harness.experiment import PlannedRun
 
 Plain = dict[str, Any]
-# Memory and options may be written in more ways than one.
+# Memory and options have several notations.
 _SAME = tuple(name for name in SharedSettings.model_fields if name not in ("memory", "options"))
 
 
 class Index:
-    """Run records by the run that each of them is.
-
-    Args:
-        records: as plain data.
-    """
+    """Run records (plain data) by system, settings and options."""
 
     def __init__(self, records: Iterable[Plain]) -> None:
         self._records: dict[str, list[Plain]] = {}
@@ -32,7 +28,7 @@ class Index:
             self._records.setdefault(key, []).append(record)
 
     def of(self, run: PlannedRun) -> list[Plain]:
-        """The records of a planned run, oldest first: an option that it does not name has its default in them."""
+        """Return the records of a planned run, oldest first; an option that the run omits must have its default."""
         settings = run.settings
         device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
         key = _key(run.system, str(settings.dataset), device, settings.model_dump())
@@ -45,12 +41,12 @@ class Index:
 
 
 def _complete(run: PlannedRun) -> Plain:
-    """A run's options with every default filled in, so that an ablation never stands for the system."""
+    """Return a run's options with every default filled in, so that an ablation never stands for the system."""
     from harness.experiment import check_options
 
     try:
         return dict(check_options(run.system, run.settings.options))
-    except OutcoreError:  # a system that is not installed here: its records say what they were run with
+    except OutcoreError:  # a system that is not installed here: its records hold the options of their runs
         return dict(run.settings.options)
 
 
@@ -58,7 +54,7 @@ def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping
     memory = str(settings["memory"])
     try:
         memory = canonical_memory(memory)
-    except InputError:  # an imported record may hold any text: it matches nothing that is planned
+    except InputError:  # an imported record may hold any text: it matches no planned run
         pass
     return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
 
@@ -72,7 +68,7 @@ def _agree(held: Mapping[str, Any], complete: Mapping[str, Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Sizes are kept in bytes and may be asked for as text."""
+    """Return sizes given as text in bytes, as records keep them, and sequences as lists."""
     if isinstance(value, str):
         try:
             return parse_bytes(value)

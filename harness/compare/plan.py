@@ -1,4 +1,4 @@
-"""What a figure is drawn from before anything is measured: a cell for each bar or point, named by its place."""
+"""The plan of a figure before any measurement: one cell for each bar or point, named by its place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.experiment import Experiment, PlannedRun
 
 Plain = dict[str, Any]
-#: Folder of a results root that keeps the experiments that were run there.
+#: Folder of a results root with the experiments that were run there.
 FOLDER = "experiments"
 
 
@@ -25,10 +25,9 @@ class Cell:
     """One bar or point of a figure.
 
     Attributes:
-        series: what is one line or colour: a system, or a variant of one.
-        x: its place on the axis.
-        entry: its run, as an entry of an experiment's `systems`.
-        panel: the panel that it belongs to, where there are several.
+        series: line or colour of the figure: a system, or a variant of one.
+        entry: the cell's run, as an entry of an experiment's `systems`.
+        panel: panel of the figure; empty where there is only one.
     """
 
     series: str
@@ -39,23 +38,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of a figure, and what their runs share.
-
-    Attributes:
-        shared: datasets, run settings and rounds, as in an experiment.
-        cells: in drawing order.
-    """
+    """The cells of a figure in drawing order, and the datasets, run settings and rounds that their runs share."""
 
     shared: Plain
     cells: tuple[Cell, ...]
 
     def experiment(self, name: str) -> Plain:
-        """An experiment that makes the runs of all cells."""
+        """Return an experiment that makes the runs of all cells."""
         entries = {json.dumps(cell.entry, sort_keys=True, default=str): cell.entry for cell in self.cells}
         return {**self.shared, "name": name, "systems": list(entries.values()), "grid": {}}
 
     def runs(self) -> Iterator[tuple[Cell, PlannedRun]]:
-        """Each cell with its run, every setting checked. Raises InputError."""
+        """Yield each cell with its run, every setting checked. Raises InputError."""
         from harness.experiment import cells, parse_experiment
 
         content = {**self.shared, "name": "cells", "grid": {}, "gallery": {}}
@@ -64,20 +58,20 @@ class Plan:
 
 
 def grid(shared: Plain, entries: Iterable[Any], over: Mapping[Any, Plain], *, panel: str = "") -> Plan:
-    """A cell for each system at each value of an axis.
+    """Return a cell for each system at each value of an axis.
 
     Args:
-        shared: a profile.
+        shared: profile with the settings that all runs share.
         entries: systems, as in an experiment; `series` names a variant that is not drawn under its system's name.
-        over: value of the axis -> run settings there, `options` among them, which go before an entry's own.
-        panel: of all these cells.
+        over: value of the axis -> run settings there, `options` among them; they override those of an entry.
+        panel: panel of all these cells.
     """
     found = [_cell(entry, x, settings, panel) for x, settings in over.items() for entry in entries]
     return Plan(shared, tuple(found))
 
 
 def joined(plans: Sequence[Plan]) -> Plan:
-    """The cells of several plans; datasets and run settings are the first one's, beside the others' datasets."""
+    """Join the cells of several plans, with the datasets of all and the run settings of the first."""
     datasets: Plain = {}
     for plan in reversed(plans):
         datasets |= plan.shared.get("datasets", {})
@@ -96,32 +90,28 @@ def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> Cell:
 
 
 def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
-    """The run settings at the first value of every axis of a grid, `options` among them."""
+    """Return the run settings, `options` included, at the first value of every axis of a grid."""
     found: Plain = {key: values[0] for key, values in axes.items() if not key.startswith("options.")}
     options = {key.removeprefix("options."): values[0] for key, values in axes.items() if key.startswith("options.")}
     return {**found, "options": options} if options else found
 
 
 def first_setting(profile: Plain) -> Plain:
-    """A profile at the first value of every axis of its grid."""
+    """Return a profile at the first value of every axis of its grid."""
     first = first_values(profile.get("grid") or {})
     options = {**profile["run"].get("options", {}), **first.get("options", {})}
     return {**profile, "run": {**profile["run"], **first, "options": options}, "grid": {}}
 
 
 def keep(root: Path, experiment: Experiment) -> None:
-    """Keep an experiment beside the records of its runs, so that figures know what was planned."""
+    """Write an experiment to the results root of its runs, from which figures read the planned cells."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", experiment.name)
     with whole_file(root / FOLDER / f"{name}.json", "the experiment") as file:
         file.write_text(experiment.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
-    """The experiments whose runs lie in a results root, as plain data, newest first.
-
-    Args:
-        names: experiments that records name; those that come with Outcore need not have been kept.
-    """
+    """Return the experiments of a results root, newest first, and the bundled ones of `names` without a file there."""
     from harness.experiment import PROFILES, load_experiment
 
     files = sorted((root / FOLDER).glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)

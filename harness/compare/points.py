@@ -1,4 +1,4 @@
-"""The records of planned cells as points: all rounds of one run together, everything on one host and by one code."""
+"""The records of planned cells as points: all rounds of a run in one point, all runs by one host and one code."""
 
 from __future__ import annotations
 
@@ -18,35 +18,34 @@ if TYPE_CHECKING:
     from harness.compare.match import Index
 
 Plain = dict[str, Any]
-#: From one measured epoch to a number; None where the epoch does not have it.
+#: Function from one measured epoch to a number; None where the epoch does not have it.
 Value = Callable[[Mapping[str, Any]], float | None]
 
 
 class NotDrawn(Exception):
-    """The records do not hold what a figure needs; the text says what is missing."""
+    """The records do not hold the data of a figure; the text names the missing part."""
 
 
 def epoch_seconds(epoch: Mapping[str, Any]) -> float | None:
-    """An epoch's wall time."""
+    """Return an epoch's wall time."""
     return float(epoch["seconds"])
 
 
 def stage_seconds(stage: str) -> Value:
-    """An epoch's wall time in one stage."""
+    """Return a function for an epoch's wall time in one stage."""
     return lambda epoch: epoch["stages_s"].get(stage)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One cell with what was measured of it.
+    """One cell with its measurement.
 
     Attributes:
-        system: the cell's series: a system, or a variant of one.
-        x: the cell's place on the axis.
-        status: `ok`, or why there is no value (`oom`, `timeout`, …).
-        value: median of the measured epochs of all rounds; None where nothing was measured.
-        low, high: the interval that `interval_kind` names.
-        record: the newest run, which stands for the cell; `path` is its folder.
+        system, x: the cell's series (a system, or a variant of one), and its place on the axis.
+        status: `ok`, or the reason for a missing value (`oom`, `timeout`, …).
+        value: median of the measured epochs of all rounds; None where there are none.
+        low, high: interval of the value; `interval_kind` names its kind.
+        record, path: newest run, which stands for the cell, and its folder.
     """
 
     system: str
@@ -70,8 +69,7 @@ class Group:
     Attributes:
         shared: configuration that all planned runs share, and `host`, `limits`, `accelerator` of `measured_on`.
         points: one for each cell that has a record, in the plan's order.
-        invalid: runs left out for their verdict.
-        elsewhere: runs left out because another host or device made them.
+        invalid, elsewhere: number of runs left out for their verdict, and for their host or device.
     """
 
     shared: Plain
@@ -80,15 +78,15 @@ class Group:
     elsewhere: int = 0
 
     def systems(self) -> list[str]:
-        """Names of the series with a point."""
+        """Return the names of the series with a point."""
         return list(dict.fromkeys(point.system for point in self.points))
 
     def runs(self) -> list[str]:
-        """Ids of the runs that stand for the points: the newest of each."""
+        """Return the ids of the newest run of each point."""
         return list(dict.fromkeys(str(point.record["run_id"]) for point in self.points if "run_id" in point.record))
 
     def frame(self) -> pd.DataFrame:
-        """What is drawn, as a table."""
+        """Return the points as a table."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -111,13 +109,12 @@ class Group:
 
 
 def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = epoch_seconds) -> Group:
-    """The points of a plan's cells.
+    """Return the points of a plan's cells.
 
     Args:
-        index: of the records.
         paths: run id -> the run's folder.
-        plan: what was planned; a cell without a record has no point.
-        value: the number of one measured epoch.
+        plan: planned cells; a cell without a record has no point.
+        value: function from one measured epoch to its number.
     """
     found: list[tuple[Cell, list[Plain]]] = []
     settings: list[Plain] = []
@@ -139,7 +136,7 @@ def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = 
 
 
 def _facts(record: Plain) -> list[tuple[str, str]]:
-    """What two records of one figure must have in common although their settings may differ, by name."""
+    """Return the facts, by name, that must be equal in all records of one figure even where their settings differ."""
     config, where = record["config"], measured_on(record)
     named = {
         "host": where["host"],
@@ -153,7 +150,7 @@ def _facts(record: Plain) -> list[tuple[str, str]]:
 
 
 def _host_of_most(cells: Iterable[list[Plain]]) -> str:
-    """The host that made runs of most cells; of several the one with the newest run."""
+    """Return the host that made runs of most cells; of equals the one with the newest run."""
     count: Counter[str] = Counter()
     newest: dict[str, str] = {}
     for records in cells:
@@ -165,7 +162,7 @@ def _host_of_most(cells: Iterable[list[Plain]]) -> str:
 
 
 def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
-    """The facts of the newest record; where that says nothing of one, of the newest that does."""
+    """Return the facts of the newest record, each missing one from the newest record that has it."""
     found: dict[str, str] = {}
     for record in sorted(records, key=lambda record: str(record["run_id"]), reverse=True):
         for name, fact in _facts(record):
@@ -174,7 +171,7 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
 
 
 def _shared(points: list[Point], varying: Iterable[str]) -> Plain:
-    """What the newest point's run has in common with all the others, by the plan."""
+    """Return the configuration of the first point's run without the keys that the plan varies."""
     if not points:
         return {}
     free = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", *varying}

@@ -1,4 +1,4 @@
-"""Which options of a system stand for it among some records, so that an ablation never does."""
+"""The usual options of each system among some records, so that an ablation never stands for the system."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ Plain = dict[str, Any]
 
 
 class Usual:
-    """Of each system the option set that differs least from its defaults, however many records have another one.
-
-    Args:
-        records: run records as plain data.
-    """
+    """For each system the option set with the fewest differences from its defaults, whatever its number of records."""
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         held: dict[str, set[str]] = {}
@@ -26,13 +22,13 @@ class Usual:
         self._base: dict[str, Plain] = {}
         for system, texts in held.items():
             defaults = _defaults(system)
-            # The text breaks ties, so that the answer does not depend on the order of the records.
+            # The text breaks ties, so that the result does not depend on the order of the records.
             self._base[system] = min(
                 (json.loads(text) for text in sorted(texts)), key=lambda options: _differing(options, defaults)
             )
 
     def differing(self, system: str, options: Mapping[str, Any]) -> int:
-        """In how many options this differs from what stands for the system; 0 for a system without records."""
+        """Return the number of options that differ from the system's usual ones; 0 for a system without records."""
         base = self._base.get(system)
         return 0 if base is None else _differing(options, base)
 

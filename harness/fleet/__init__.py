@@ -1,1 +1,1 @@
-"""One sweep on many hosts, each with a disk of its own (a storage vendor's case): placed by label, collected here."""
+"""One sweep on many hosts, each with its own disk (a storage vendor's case): placed by label, collected here."""

@@ -1,8 +1,8 @@
-"""What a host of a fleet does for the driver: says who it is, makes the datasets, runs one cell at a time.
+"""Orders of the driver on one host of a fleet: describe the host, make the datasets, run one cell at a time.
 
-Every order is a process of its own, `python -m harness.fleet.host ORDER PARENT`, without what Ray sets for its workers
-(`OMP_NUM_THREADS` above all, which would slow some systems and not others). The kernel ends it with the worker that
-asked for it, so a lost host leaves no run behind that nobody waits for.
+Every order is a process of its own, `python -m harness.fleet.host ORDER PARENT`, without Ray's variables for workers
+(above all `OMP_NUM_THREADS`, which would slow some systems and not others). The kernel ends it with the worker that
+started it, so a lost host leaves no run behind.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from pydantic import BaseModel
 from harness.environment import HOST_LABEL
 from workloads.errors import HostError, OutcoreError
 
-# What Ray sets for the processes of its workers.
+# Variables that Ray sets for its workers.
 _RAYS = ("RAY_", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES")
 
 
 class Order(BaseModel):
-    """One thing to do.
+    """One order.
 
     Attributes:
-        task: `describe` who this host is, `prepare` its datasets, or `run` one cell.
-        experiments: what the sweep consists of, as plain data.
-        isolation: backend.
-        fresh: run again what has a record on the host already.
-        number: of the cell, in the sweep's order.
-        out: where the archive of a run goes.
+        task: `describe` the host, `prepare` its datasets, or `run` one cell.
+        experiments: experiments of the sweep, as plain data.
+        fresh: whether to run cells again that have a record on the host.
+        number: number of the cell, in the sweep's order.
+        out: path of a run's archive.
     """
 
     task: Literal["describe", "prepare", "run"]
@@ -46,14 +45,7 @@ class Order(BaseModel):
 
 
 class Host:
-    """The driver's hand on one host: a Ray actor there, or an object in this process.
-
-    Args:
-        experiments: what the sweep consists of, as plain data.
-        isolation: the backend asked for.
-        fresh: run again what has a record there already.
-        label: what the operator calls this host; part of its fingerprint.
-    """
+    """The driver's access to one host, a Ray actor or a local object; its fingerprint has the operator's `label`."""
 
     def __init__(self, experiments: list[dict[str, Any]], isolation: str, fresh: bool, label: str) -> None:
         self._experiments = experiments
@@ -62,23 +54,23 @@ class Host:
         self._label = label
 
     def describe(self) -> dict[str, Any]:
-        """`machine` (the same for two hosts on one), `fingerprint`, `commit`, `dirty`."""
+        """Return `machine` (equal for two hosts on one machine), `fingerprint`, `commit` and `dirty`."""
         return self._ask("describe")[0]
 
     def prepare(self) -> list[dict[str, Any]]:
-        """Make the datasets that are missing; the configuration of every run, in the sweep's order.
+        """Make the missing datasets and return the configuration of every run, in the sweep's order.
 
         Raises:
-            OutcoreError: what the host cannot do.
+            OutcoreError: the order failed on the host.
         """
         configs: list[dict[str, Any]] = self._ask("prepare")[0]["configs"]
         return configs
 
     def run(self, number: int) -> bytes:
-        """Run one cell, or find its record of an earlier sweep; the run's folder as a `.tar.gz`.
+        """Run one cell, or find its record of an earlier sweep; return the run's folder as a `.tar.gz`.
 
         Raises:
-            OutcoreError: it could not even be recorded.
+            OutcoreError: the run could not be recorded.
         """
         return self._ask("run", number)[1]
 
@@ -115,12 +107,12 @@ class Host:
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """A worker's environment without what Ray put there."""
+    """Return a worker's environment without Ray's variables."""
     return {key: value for key, value in environment.items() if not key.startswith(_RAYS)}
 
 
 def roots() -> tuple[Path, Path]:
-    """Where this host keeps datasets and records: OUTCORE_DATA and OUTCORE_RESULTS, else folders of the home."""
+    """Return this host's folders of datasets and results: OUTCORE_DATA, OUTCORE_RESULTS, else below the home folder."""
     home = Path.home() / "outcore"
     return (
         Path(os.environ.get("OUTCORE_DATA") or home / "data"),
@@ -129,10 +121,10 @@ def roots() -> tuple[Path, Path]:
 
 
 def obey(order: Order) -> dict[str, Any]:
-    """Do it, in this process.
+    """Execute an order in this process.
 
     Raises:
-        OutcoreError: it cannot be done.
+        OutcoreError: the order cannot be executed.
     """
     from harness import environment, results
     from harness.experiment import parse_experiment
@@ -159,17 +151,17 @@ def obey(order: Order) -> dict[str, Any]:
 
 
 class _Silent:
-    """Progress that nobody sees: the driver says which cell runs where."""
+    """Progress without output: the driver reports the cells."""
 
     def title(self, text: str) -> None:
-        """Nothing."""
+        """Ignore the text."""
 
     def __call__(self, text: str) -> None:
-        """Nothing."""
+        """Ignore the text."""
 
 
 def main(argv: list[str]) -> int:
-    """Obey the order in the file named first; the answer is the last line of standard output, as JSON."""
+    """Execute the order in the file `argv[0]`; print the answer as JSON on the last line of standard output."""
     from harness.worker import die_with_parent
 
     die_with_parent(int(argv[1]))

@@ -1,8 +1,8 @@
 """Hosts of a Ray cluster, found by their label `outcore-host`; needs the extra `outcore[hosts]`.
 
-Ray hands Python objects from process to process by pickling them, and whoever reaches its ports can run code on every
-node: the network between driver and hosts has to be trusted. The runs themselves come back as archives that are checked
-like a stranger's (`results_import`).
+Ray pickles Python objects between processes, and access to its ports suffices to run code on every node: the network
+between driver and hosts has to be trusted. Runs return as archives that are checked like a stranger's
+(`results_import`).
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from harness.fleet.sweep import Answer, Fleet, Lost, Seat, Task
 from workloads.errors import HostError, InputError, OutcoreError
 
 LABEL = "outcore-host"
-# A host that says nothing for so long is asked anew.
+# Seconds without an answer after which a host is asked again.
 _ANSWER_S = 60.0
 _CONNECTS = 3
 
 
 class RayFleet(Fleet):
-    """Every node of a cluster that carries the label, as seats for `FleetSweep`. A context manager.
+    """Every node of a cluster that has the label, as seats for `FleetSweep`. A context manager.
 
     Args:
         address: `ray://HOST:PORT` of the cluster's client server, or `HOST:PORT` of its head for a driver on a node.
-        experiments, isolation, fresh: what every host is told.
-        labels: take only these.
+        experiments, isolation, fresh: arguments of every `Host`.
+        labels: labels of the nodes to take; empty: all.
 
     Raises:
         InputError: Ray is not installed.
-        HostError: no cluster answers there.
+        HostError: no cluster answers at the address.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RayFleet(Fleet):
         self._actors: dict[Seat, Any] = {}
         self._orders: dict[Any, tuple[Seat, Task]] = {}
         if not _listens(address):
-            # Ray itself would wait half a minute before it said so.
+            # Ray itself would wait half a minute before it reported this.
             raise HostError(
                 f"no Ray cluster answers at {address}: nothing listens there",
                 "start one with `ray start --head`, and see that its client port (10001) can be reached",
@@ -60,7 +60,7 @@ class RayFleet(Fleet):
                 ray.init(address=address, log_to_driver=False, logging_level="error")
                 break
             except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-                # The process that Ray starts for a client hangs now and then before it listens: a new one is asked for.
+                # The process that Ray starts for a client sometimes hangs before it listens: ask for a new one.
                 ray.shutdown()
                 if attempt + 1 < _CONNECTS and _listens(address):
                     continue
@@ -77,11 +77,15 @@ class RayFleet(Fleet):
         self.close()
 
     def close(self) -> None:
-        """Let go of the cluster; runs that are still under way end with the driver's hold on them."""
+        """Disconnect from the cluster; runs in progress end with their actors."""
         self._ray.shutdown()
 
     def arrivals(self) -> list[Seat]:
-        """Nodes that have come since the last call. Raises InputError for one that runs other code."""
+        """Return the nodes that have joined since the last call.
+
+        Raises:
+            OutcoreError: a node failed to describe itself.
+        """
         seats = []
         for node in self._ray.nodes():
             label, number = str((node.get("Labels") or {}).get(LABEL, "")), str(node["NodeID"])
@@ -96,7 +100,7 @@ class RayFleet(Fleet):
             except self._ray.exceptions.RayTaskError as error:
                 raise _cause(error) from error
             except self._ray.exceptions.RayError:
-                self._ray.kill(actor)  # gone again, or not yet able to answer
+                self._ray.kill(actor)  # the node left again, or cannot answer yet
                 continue
             seat = Seat(f"{label}/{number[:6]}", label, found["machine"], found["fingerprint"], found["commit"])
             self._seats[number] = seat
@@ -105,13 +109,13 @@ class RayFleet(Fleet):
         return seats
 
     def order(self, seat: Seat, task: Task) -> None:
-        """Ask a seat for one thing; `answers` has what came of it."""
+        """Ask a seat for one task; `answers` returns the result."""
         actor = self._actors[seat]
         reference = actor.prepare.remote() if task is None else actor.run.remote(task)
         self._orders[reference] = (seat, task)
 
     def answers(self, timeout_s: float) -> list[Answer]:
-        """What has ended, waiting for the first."""
+        """Return the results of completed tasks after the first one or `timeout_s`; at once where none is pending."""
         if not self._orders:
             return []
         ready, _ = self._ray.wait(list(self._orders), num_returns=1, timeout=timeout_s)
@@ -131,7 +135,7 @@ class RayFleet(Fleet):
 
 
 def _listens(address: str) -> bool:
-    """Whether anybody is behind `ray://HOST:PORT` at all."""
+    """Return whether a server listens at `ray://HOST:PORT`."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=5.0):
@@ -141,7 +145,7 @@ def _listens(address: str) -> bool:
 
 
 def _cause(error: Any) -> OutcoreError:
-    """What the host raised."""
+    """Return the host's error from a Ray error."""
     cause = error.cause
     if isinstance(cause, OutcoreError):
         return cause

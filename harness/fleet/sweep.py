@@ -1,7 +1,7 @@
-"""A sweep over many hosts: each label gets every run, one at a time on a machine, and none is lost with a host.
+"""A sweep over many hosts: each label gets every run, one at a time on a machine, and no run is lost with its host.
 
-Hosts that carry the same label share its runs; records of different labels are never put into one average, since the
-label is part of a host's fingerprint.
+Hosts with the same label share its runs; records of different labels are never averaged, since the label is part of a
+host's fingerprint.
 """
 
 from __future__ import annotations
@@ -26,20 +26,18 @@ from workloads.errors import HostError, InputError, OutcoreError
 
 TRIES = 3
 POLL_S = 2.0
-# None asks for the datasets, a number for that cell of the sweep.
+# None: make the datasets; a number: run that cell of the sweep.
 Task = int | None
 
 
 @dataclass(frozen=True)
 class Seat:
-    """A host at which one run at a time can sit.
+    """A host that runs one cell at a time.
 
     Attributes:
-        name: for people.
-        label: which kind of host it is.
-        machine: equal for two seats on one machine, which never run at the same time.
-        fingerprint: what its records will carry.
-        commit: of its code, None where that is not known.
+        label: label of the host, shared by hosts of one kind.
+        machine: id of the machine; two seats on one machine never run at the same time.
+        commit: commit of its code; None where unknown.
     """
 
     name: str
@@ -51,14 +49,14 @@ class Seat:
 
 @dataclass(frozen=True)
 class Lost:
-    """The host went while it worked."""
+    """The loss of a host during a task."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of an order: configurations as plain data, an archive, an error of the host, or its loss."""
+    """The result of a task: configurations as plain data, an archive, an error of the host, or its loss."""
 
     seat: Seat
     task: Task
@@ -66,30 +64,30 @@ class Answer:
 
 
 class Fleet(ABC):
-    """Where seats come from and how they are asked."""
+    """A source of seats, with their orders and answers."""
 
     @abstractmethod
     def arrivals(self) -> list[Seat]:
-        """Seats that have come since the last call."""
+        """Return the seats that have joined since the last call."""
 
     @abstractmethod
     def order(self, seat: Seat, task: Task) -> None:
-        """Ask a seat for one thing, without waiting."""
+        """Ask a seat for one task, without waiting."""
 
     @abstractmethod
     def answers(self, timeout_s: float) -> list[Answer]:
-        """What has ended, waiting for the first; empty where nothing is under way or the time is up."""
+        """Return the results of completed tasks after the first one or `timeout_s`; at once where none is pending."""
 
 
 @dataclass
 class FleetOutcome:
-    """What a sweep over hosts did.
+    """The result of a sweep over hosts.
 
     Attributes:
-        records: made by this call, or found on their hosts.
-        skipped: had a record here already.
-        lost: those of `records` that no host of their label was left to run.
-        problems: label -> why nothing of it could be recorded.
+        records: records made by this call, or found on their hosts.
+        skipped: number of runs with a record here already.
+        lost: number of `records` for runs that no host of their label completed.
+        problems: label -> reason why no run of it could be recorded.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -99,15 +97,13 @@ class FleetOutcome:
 
 
 class FleetSweep:
-    """Hands the cells of a sweep to seats and collects their records.
+    """Distribution of a sweep's cells to seats, and collection of their records.
 
     Args:
-        fleet: the hosts.
-        results_root: where records are collected.
-        progress: told which cell runs where.
-        labels: wait for these; else for whoever is there at the beginning.
-        wait_s: how long a label without a seat is waited for, at the beginning and after a loss.
-        fresh: run again what has a record here already.
+        progress: called with each cell and its seat.
+        labels: labels to wait for; empty: those of the hosts present at the beginning.
+        wait_s: seconds to wait for a label without a seat, at the beginning and after a loss.
+        fresh: whether to run cells again that have a record here.
     """
 
     def __init__(
@@ -135,10 +131,10 @@ class FleetSweep:
         self._outcome = FleetOutcome()
 
     def run(self) -> FleetOutcome:
-        """Everything, until each label's runs have a record each.
+        """Run all cells of each label until each has a record.
 
         Raises:
-            InputError: no host carries a label, or one runs other code than this process.
+            InputError: no host has the label `outcore-host`, or a host runs other code than this process.
         """
         self._arrive()
         while not self._busy and not self._idle and any(self._alone_since) and not self._given_up():
@@ -162,7 +158,7 @@ class FleetSweep:
             self._arrive()
 
     def _left(self) -> bool:
-        """Whether a label still has runs, or is still waited for."""
+        """Return whether a label has runs left, or is still waited for."""
         return bool(self._idle_work() or self._alone_since or any(self._waiting.values()))
 
     def _idle_work(self) -> bool:
@@ -214,7 +210,7 @@ class FleetSweep:
         self._idle.append(seat)
         if isinstance(content, OutcoreError):
             if task is None:
-                self._idle.remove(seat)  # a host that cannot make the datasets takes no runs
+                self._idle.remove(seat)  # a host that cannot make the datasets gets no runs
                 self._outcome.problems[seat.label] = content.message
                 self._progress(str(content))
             else:
@@ -229,7 +225,7 @@ class FleetSweep:
             self._begin(seat, [RunConfig.model_validate(config) for config in content])
 
     def _begin(self, seat: Seat, configs: list[RunConfig]) -> None:
-        """The first host of a label that has its datasets says what is to run; what has a record here is done."""
+        """Queue a label's runs without a record here, from the first of its hosts that has the datasets."""
         if seat.label in self._configs:
             return
         self._configs[seat.label] = configs
@@ -249,7 +245,7 @@ class FleetSweep:
         }
 
     def _again(self, seat: Seat, task: Task, reason: str) -> None:
-        """What a lost host was at goes to the next one of its label, a few times."""
+        """Return a lost host's task to its label's queue, at most `TRIES` times."""
         self._prepared.discard(seat)
         if task is None:
             return
@@ -259,7 +255,7 @@ class FleetSweep:
             self._record_lost(seat.label, task, f"{reason} (tried {TRIES} times)")
 
     def _given_up(self) -> bool:
-        """Record as lost what waits for a label that has had no host for too long; whether there was such a label."""
+        """Record the runs of labels without a host for too long as lost; return whether there was such a label."""
         late = [label for label, since in self._alone_since.items() if time.monotonic() - since > self._wait_s]
         for label in late:
             del self._alone_since[label]
@@ -270,7 +266,7 @@ class FleetSweep:
         return bool(late)
 
     def _record_lost(self, label: str, number: int, reason: str) -> None:
-        """A record without epochs, which the next sweep tries again."""
+        """Write a record without epochs, which the next sweep tries again."""
         config = self._configs[label][number]
         record = Record(
             run_id=new_run_id(config),

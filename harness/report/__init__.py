@@ -1,4 +1,4 @@
-"""The report: everything that was measured under one results root, in one HTML file that needs nothing else."""
+"""The report: all measurements of one results root in one self-contained HTML file."""
 
 from harness.report.write import Written, write_report
 

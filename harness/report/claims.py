@@ -1,4 +1,4 @@
-"""The scoreboard: what the papers claim, and what our records say of it."""
+"""The scoreboard: the papers' claims and our records' verdicts on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERDICTS = ("reproduced", "direction only", "not reproduced", "emulated", "not r
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim as `harness.claims.judge_all` tells it; text as a reader sees it, empty where there is nothing."""
+    """One claim of `harness.claims.judge_all` as text for a reader; empty where there is nothing."""
 
     id: str
     paper: str
@@ -34,28 +34,28 @@ class Claim:
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """All claims; `missing` says why there are none."""
+    """All claims; `missing` is the reason where there are none."""
 
     claims: list[Claim]
     missing: str = ""
 
     def counts(self) -> list[tuple[str, int]]:
-        """Number of claims for each verdict, best first; verdicts nobody expects come last."""
+        """Count the claims for each verdict, best first; unknown verdicts come last."""
         found = Counter(claim.verdict for claim in self.claims)
         return [(verdict, found.pop(verdict, 0)) for verdict in VERDICTS] + sorted(found.items())
 
     def by_paper(self) -> list[tuple[str, list[tuple[str, int]]]]:
-        """The same for each paper, in the order of the claims."""
+        """Count the claims of each paper for each verdict, in the order of the claims."""
         papers = dict.fromkeys(claim.paper for claim in self.claims)
         return [(p, Scoreboard([c for c in self.claims if c.paper == p]).counts()) for p in papers]
 
     def of_figure(self, ids: tuple[str, ...], figure: str) -> list[Claim]:
-        """The claims a figure bears on."""
+        """Return the claims of a figure."""
         return [claim for claim in self.claims if claim.id in ids or (claim.figure == figure and figure)]
 
 
 def judge(evidence: Evidence) -> Scoreboard:
-    """Judge every published claim; a sentence instead where that cannot be done."""
+    """Judge every published claim; where that fails, return the reason as `missing`."""
     if importlib.util.find_spec("harness.claims") is None:
         return Scoreboard([], "This version judges no claims yet.")
     judge_all = getattr(importlib.import_module("harness.claims"), "judge_all", None)
@@ -69,7 +69,7 @@ def judge(evidence: Evidence) -> Scoreboard:
 
 
 def claim_of(entry: Any) -> Claim:
-    """One claim from an object or a mapping with the keys of `outcore claims --json`; any of them may be missing."""
+    """Convert an object or a mapping with the keys of `outcore claims --json`, each of which may be missing."""
 
     def get(name: str) -> Any:
         return entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name, None)
@@ -101,7 +101,6 @@ def _value(value: Any, unit: str) -> str:
 
 
 def _measured(value: Any, interval: Any, kind: str, unit: str) -> str:
-    """A number with its interval."""
     return _value(value, unit) + (_interval(interval, kind) if value is not None else "")
 
 

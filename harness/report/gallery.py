@@ -1,4 +1,4 @@
-"""The gallery: every figure and table as it was drawn, the papers' own numbers beside ours, or why it is not there."""
+"""The gallery: every figure and table with the paper's numbers beside ours, or the reason why it was not drawn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from harness.figures.base import Rendered, published
 from harness.report.claims import Claim, Scoreboard
 
-# Names of the columns by which drawings tell a point's series, its place and its value.
+# Column names of a drawing's CSV for a point's series, place and value.
 SERIES = ("series", "system", "policy", "name", "variant")
 PLACE = ("x", "group", "bar")
 VALUE = ("value", "y")
-# Rows of a table that are shown; the rest stands in the CSV beside the report.
+# Rows of a table on the page; the CSV beside the report has all.
 SHOWN = 200
 
 
@@ -35,8 +35,8 @@ class Entry:
     """One figure or table of the gallery.
 
     Attributes:
-        image: a data URI; empty for tables and for what was not drawn.
-        published: the paper's values beside ours; None where it gives none as numbers.
+        image: data URI; empty for tables and for undrawn figures.
+        published: the paper's values beside ours; None where the paper gives no numbers.
         links: (kind, address relative to the report) of the files beside it.
     """
 
@@ -57,13 +57,7 @@ class Entry:
 
 
 def gallery(rendered: Sequence[Rendered], board: Scoreboard, beside: str) -> list[Entry]:
-    """Entries of all figures, the drawn ones of each paper before the others.
-
-    Args:
-        rendered: what `harness.figures.base.render` gave.
-        board: the claims, to be shown at the figures that bear on them.
-        beside: address of the folder of figures, relative to the report.
-    """
+    """Return the entries of all figures, each paper's drawn ones first; `beside`: address of the figures' folder."""
     entries = [_entry(one, board, beside) for one in rendered]
     papers = list(dict.fromkeys(entry.paper for entry in entries))
     papers.sort(key=lambda paper: paper == "outcore")
@@ -71,7 +65,7 @@ def gallery(rendered: Sequence[Rendered], board: Scoreboard, beside: str) -> lis
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """`fig2` before `fig10`."""
+    """Split text into a sort key by which `fig2` precedes `fig10`."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -85,7 +79,7 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> Entry:
         elif ".md" in by_kind:
             table = read_markdown(by_kind[".md"].read_text(encoding="utf-8"))
         ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow says SyntaxError of a damaged PNG
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow raises SyntaxError for a damaged PNG
         reason, ours = f"its files cannot be read: {error}", ""
     return Entry(
         id=one.id,
@@ -106,7 +100,7 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> Entry:
 
 
 def _image(path: Path) -> tuple[str, int, int]:
-    """A PNG as a data URI of lossless WebP, half its size, with width and height in pixels."""
+    """Return a PNG as a data URI of lossless WebP (half the size), with width and height in pixels."""
     from PIL import Image
 
     with Image.open(path) as picture:
@@ -117,7 +111,7 @@ def _image(path: Path) -> tuple[str, int, int]:
 
 
 def read_markdown(text: str) -> Table | None:
-    """The first table of a Markdown file as `harness.figures.render.markdown` writes it; None where there is none."""
+    """Return the first table of Markdown by `harness.figures.render.markdown`; None where there is none."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     if len(lines) < 2:
         return None
@@ -127,7 +121,7 @@ def read_markdown(text: str) -> Table | None:
 
 
 def _published(figure: str, ours: str) -> Table | None:
-    """The paper's values of a figure, each beside what we drew for the same series and place, where we did."""
+    """Return the paper's values of a figure, each beside our value of the same series and place, where there is one."""
     theirs = published(figure)
     if theirs.empty:
         return None
@@ -152,7 +146,7 @@ def _published(figure: str, ours: str) -> Table | None:
 
 
 def _values(text: str) -> dict[tuple[str, str], str]:
-    """(series, place) -> value of a drawing's CSV; empty where its columns have other names."""
+    """Return (series, place) -> value of a drawing's CSV; empty where its columns have other names."""
     reader = csv.DictReader(io.StringIO(text))
     names = reader.fieldnames or []
     series, place, value = (next((n for n in kinds if n in names), "") for kinds in (SERIES, PLACE, VALUE))
@@ -162,7 +156,7 @@ def _values(text: str) -> dict[tuple[str, str], str]:
 
 
 def _text(value: object) -> str:
-    """A value in at most four digits, so that `1.0` and `1` are the same place; a dash for nothing."""
+    """Format a value in at most four digits, so that `1.0` and `1` are the same place; nothing becomes a dash."""
     if value is None or value != value or value == "":
         return "–"
     try:

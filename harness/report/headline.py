@@ -1,4 +1,4 @@
-"""The headline in words: who wins, by how much, how sure, under what, and what speaks against it."""
+"""The headline in words: the fastest system, its lead, the confidence in it, the setting and the caveats."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OUTCOME = {
     "failed": "failed",
     "not measured": "has no measured epoch",
 }
-# Settings that are told beside the first; the rest stands in the table of runs.
+# Settings that are described beside the first; the table of runs has all.
 TOLD = 12
 WITH_START_UP = "With start-up (preparation, and the first epoch's surplus)"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One system of the table under the headline; text as a reader sees it."""
+    """One system of the table under the headline, as text for a reader."""
 
     system: str
     run: str
@@ -43,14 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Told:
-    """One setting in words.
-
-    Attributes:
-        winner: a system's name; empty where nothing can be said.
-        lead: the sentence after the winner's name.
-        sure: how sure that is.
-        notes: what speaks against it, or was left out.
-    """
+    """One setting in words; `lead` ends the sentence that begins with the winner, `sure` gives the confidence."""
 
     setting: str
     winner: str
@@ -62,7 +55,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Headline:
-    """What the report opens with: the first setting, others, and what is missing."""
+    """The opening of the report: the first setting, further ones, and `nothing`: the reason where there is none."""
 
     first: Told | None
     others: list[Told]
@@ -71,7 +64,7 @@ class Headline:
 
 
 def headline(settings: Sequence[Setting], records: Sequence[Plain]) -> Headline:
-    """The settings in words; without a measured run, what there is instead."""
+    """Describe the settings in words; without a measured run, describe the records that exist."""
     if not records:
         return Headline(None, [], 0, "There are no run records yet: `make bench` measures, `outcore run` makes one.")
     told = [setting for setting in settings if setting.measured]
@@ -87,9 +80,9 @@ def headline(settings: Sequence[Setting], records: Sequence[Plain]) -> Headline:
 
 
 def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
-    """Who is ahead, by how much, how surely, and who is with start-up counted in, as lines.
+    """Return lines on the fastest system, its lead and confidence, and the fastest one with start-up counted.
 
-    For each setting where there are several, the most memory first.
+    Several settings are described one after the other, the most memory first.
     """
     settings = settings_of(records, [profile])
     found = headline(settings, records)
@@ -117,7 +110,7 @@ def _lines(told: Told) -> list[str]:
 
 
 def tell(setting: Setting, settings: Sequence[Setting]) -> Told:
-    """One setting in words."""
+    """Describe one setting in words."""
     measured = setting.measured
     best = measured[0]
     assert best.epoch_s is not None
@@ -264,7 +257,7 @@ def _describe(shared: Plain) -> str:
 
 
 def describe_memory_safely(text: str) -> str:
-    """`describe_memory`, the text as it is where it is no size (a record from elsewhere)."""
+    """Return `describe_memory` of a setting, or the text itself where it is no size (an imported record)."""
     from workloads.errors import InputError
 
     try:

@@ -1,4 +1,4 @@
-"""The page itself: template, style, scripts and data in one HTML file that fetches nothing."""
+"""The HTML page: template, style, scripts and data in one file that fetches nothing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from harness.report.runs import compact
 Plain = dict[str, Any]
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "lists.js", "explore.js", "run.js")
-# Verdict of a claim -> how it is toned and marked, so that colour is not all that tells.
+# Tone and mark of a claim's verdict: the mark serves readers who cannot see the colour.
 TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "emulated": "told", "not run": "none"}
 MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "emulated": "≈", "not run": "–"}
-# Markers of the figures in plotly's names.
+# Plotly's names for the markers of the figures.
 SYMBOLS = {
     "o": "circle",
     "s": "square",
@@ -59,15 +59,13 @@ STAGE_COLORS = {
 
 @dataclass(frozen=True)
 class Content:
-    """All that the page shows.
+    """The content of the page.
 
     Attributes:
-        tiles: (number, what) of the counts under the headline.
-        sentences: what a reader has to know about the records as a whole.
-        unreadable: (folder, reason) of records that were not read.
-        runs: `harness.report.runs.table_of`.
+        tiles: (number, label) of the counts under the headline.
+        unreadable: (folder, reason) of unreadable records.
         first: filters that show the headline's setting.
-        details: packed: `pool` and `runs`, details by run.
+        details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
     """
 
@@ -85,7 +83,7 @@ class Content:
 
 
 def page(content: Content) -> str:
-    """The report as one HTML document; every value is escaped, and no script runs but the report's own."""
+    """Render the report as one HTML document; every value is escaped, and only the report's own scripts can run."""
     import jinja2
     from markupsafe import Markup
 
@@ -123,18 +121,18 @@ def page(content: Content) -> str:
 
 
 def own_scripts() -> list[str]:
-    """Plotly's library and the report's scripts, in their order."""
+    """Return plotly's library and the report's scripts, in loading order."""
     from plotly.offline import get_plotlyjs
 
     scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
     for script in scripts:
-        # Inside <script> only its end has a meaning; neither library nor scripts may hold one.
+        # Only these two strings have a meaning inside <script>.
         assert "</script" not in script.lower() and "<!--" not in script
     return scripts
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """A content security policy: no address may be fetched, and only these scripts may run."""
+    """Return a content security policy that forbids every address and all other scripts."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -145,5 +143,5 @@ def policy(scripts: Sequence[str]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Plain data as JSON that may stand inside <script>: no `<` in it."""
+    """Return plain data as JSON that may stand inside <script>: it has no `<`."""
     return compact(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,4 +1,4 @@
-"""Run records for the page: a compact row a run for charts and tables, and the details of each run's own page."""
+"""Run records for the page: one compact row a run for charts and tables, and the details of each run's own page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from workloads.errors import InputError
 from workloads.units import parse_bytes
 
 Plain = dict[str, Any]
-# Of a worker's log, its end (bytes).
+# Bytes of a worker's log that are shown, from its end.
 LOG_TAIL = 4096
-# Control characters, and those that turn the direction of writing: a log may hold anything.
+# Control characters, and those that turn the writing direction: a log may contain anything.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 COLUMNS = tuple(
     """
@@ -32,9 +32,9 @@ COLUMNS = tuple(
 
 
 def table_of(records: Sequence[Plain]) -> Plain:
-    """All runs, oldest first: `columns`, `rows`, and `texts` to which a row's text columns point.
+    """Return all runs, oldest first: `columns`, `rows`, and `texts`, which a row's text columns index.
 
-    `parts` of a row is its median seconds in each stage, in the order of `stages`.
+    `parts` of a row has its median seconds in each stage, in the order of `stages`.
     """
     texts: dict[str, int] = {}
     stages = list(dict.fromkeys(name for r in records for name in (r.get("summary") or {}).get("stages_s") or {}))
@@ -94,12 +94,12 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
 
 
 def host_of(record: Plain) -> str:
-    """The fingerprint of the host, `unknown` where the record does not say."""
+    """Return the host's fingerprint; `unknown` where the record has none."""
     return host_fingerprint(record.get("environment") or {}) or "unknown"
 
 
 def _asked_bytes(config: Plain) -> int | None:
-    """The memory asked for, for an axis: budget or cap in bytes; None for no cap."""
+    """Return the memory setting (budget or cap) in bytes, for an axis; None without a cap or for invalid text."""
     text = str(config["memory"])
     try:
         if text.endswith("x"):
@@ -119,15 +119,15 @@ def _short(value: Any) -> float | int | None:
 
 
 class Pool:
-    """Values that many runs share, kept once: a run holds their numbers."""
+    """Values shared by many runs, each stored once; a run stores their numbers."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._known: dict[str | tuple[str, ...], int] = {}
 
     def add(self, value: Any) -> int:
-        """The number of a value."""
-        # The names of rules come 20 times a record, and a tuple of text needs no writing down to be looked up.
+        """Return the number of a value, adding the value where it is new."""
+        # Rule names come 20 times a record, and a tuple of text can be looked up without serialising it.
         key = value if isinstance(value, tuple) else json.dumps(value, sort_keys=True, default=str)
         if key not in self._known:
             self._known[key] = len(self.values)
@@ -136,12 +136,12 @@ class Pool:
 
 
 def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
-    """What the page of one run shows beside its timelines.
+    """Return the content of one run's page, without its timelines.
 
     Args:
-        folder: of the run.
-        beside: its address relative to the report.
-        pool: takes what many runs share.
+        folder: folder of the run.
+        beside: address of that folder, relative to the report.
+        pool: store for values that many runs share.
     """
     config = {key: value for key, value in record["config"].items() if key not in ("dataset", "options")}
     return {
@@ -196,7 +196,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def log_tail(folder: Path) -> str:
-    """The last lines of the worker's log, control characters shown as such; empty where there is none."""
+    """Read the last lines of the worker's log, control characters replaced; empty where there is none."""
     path = folder / WORKER_LOG
     try:
         with path.open("rb") as file:
@@ -211,12 +211,12 @@ def log_tail(folder: Path) -> str:
 
 
 def packed(value: Any) -> str:
-    """Plain data as base64 of compressed JSON, for the page to open; numbers that JSON has not become null."""
+    """Return plain data as base64 of gzipped JSON; numbers without a JSON form become null."""
     return base64.b64encode(gzip.compress(compact(value).encode("utf-8", "replace"), 6, mtime=0)).decode()
 
 
 def compact(value: Any) -> str:
-    """Plain data as JSON without spaces; numbers that JSON has not become null."""
+    """Return plain data as JSON without spaces; numbers without a JSON form become null."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False, default=str, ensure_ascii=False)
     except ValueError:
@@ -224,7 +224,7 @@ def compact(value: Any) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same data with None for what is not a finite number."""
+    """Return the same data with None for every number that is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Who is faster than whom: runs that may be compared, gathered by setting; nothing is averaged over two settings."""
+"""The order of the systems by time: comparable runs grouped by setting, never averaged over two settings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ class Standing:
     """One system in one setting: the measured epochs of all its rounds.
 
     Attributes:
-        status: `ok`, or why nothing was measured.
-        samples: seconds of every measured epoch.
-        epoch_s: their median; None where nothing was measured.
-        start_up_s: the preparation, and what the first epoch takes beyond the others.
-        amortised_s: an epoch with its share of the start-up, over the epochs that were asked for.
-        own_batches: whether it trained on other mini-batches than most systems of the setting.
-        others: option sets of the system in this setting that were passed over for its usual one.
+        status: `ok`, or the reason for a missing measurement.
+        samples, epoch_s: seconds of every measured epoch, and their median; None where nothing was measured.
+        start_up_s: seconds of preparation, and of the first epoch beyond the others.
+        amortised_s: seconds of an epoch with its share of the start-up, over the configured number of epochs.
+        own_batches: whether the system trained on other mini-batches than most systems of the setting.
+        others: number of further option sets of the system in this setting, left out for the usual one.
     """
 
     system: str
@@ -49,10 +48,10 @@ class Setting:
     """Runs that are equal in all but the system, its options and bookkeeping, on one host.
 
     Attributes:
-        shared: the configuration they share, and `host`, `limits`, `accelerator` of `harness.hosts.measured_on`.
+        shared: their configuration, and `host`, `limits`, `accelerator` of `harness.hosts.measured_on`.
         standings: fastest first, then those without a time.
-        invalid: runs that were left out because they are INVALID or SPOILT.
-        headline: whether a bench profile asked for them, rather than a figure.
+        invalid: number of runs left out as INVALID or SPOILT.
+        headline: whether a bench profile, rather than a figure, asked for these runs.
     """
 
     shared: Plain
@@ -63,7 +62,7 @@ class Setting:
 
     @property
     def measured(self) -> list[Standing]:
-        """The systems with a time, fastest first."""
+        """Standings with a time, fastest first."""
         return [standing for standing in self.standings if standing.epoch_s is not None]
 
 
@@ -75,12 +74,7 @@ class _Members:
 
 
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[Setting]:
-    """Every setting with a run of all stages, the one that says most first.
-
-    Args:
-        records: run records as plain data.
-        profiles: names of the bench profiles, whose settings go before those that figures asked for.
-    """
+    """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`."""
     members: dict[str, _Members] = {}
     for record in records:
         if record["config"]["stages"] != "all":
@@ -98,7 +92,7 @@ def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[
 def _weight(setting: Setting) -> tuple[int, bool, int, int, str]:
     measured = setting.measured
     samples = sum(len(standing.samples) for standing in measured)
-    # One system alone wins nothing, whoever asked for it.
+    # A setting with one system has no order: it comes last even where a bench profile asked for it.
     return (min(2, len(measured)), setting.headline, len(measured), samples, setting.newest)
 
 
@@ -128,7 +122,7 @@ def _setting(entry: _Members, profiles: Sequence[str], options: Usual) -> Settin
 
 
 def _told(standing: Standing, options: Usual) -> tuple[int, int, str]:
-    """The usual options stand for a system, not an ablation; of equals those measured most."""
+    """Return the rank of an option set: the fewest differences from the usual options, then the most samples."""
     return (-options.differing(standing.system, standing.options), len(standing.samples), max(standing.runs))
 
 
@@ -141,7 +135,7 @@ def _digests(record: Plain) -> dict[int, str]:
 
 
 def _usual_batches(records: Sequence[Plain]) -> dict[int, str]:
-    """Epoch -> digest of the mini-batches that most systems of a setting trained on; only where two agree."""
+    """Return epoch -> digest of the mini-batches that most systems trained on, where at least two agree."""
     told = {(record["system"], *entry) for record in records for entry in _digests(record).items()}
     count = Counter((epoch, digest) for _, epoch, digest in told)
     return {epoch: digest for (epoch, digest), systems in reversed(count.most_common()) if systems > 1}
@@ -172,7 +166,7 @@ def _standing(system: str, records: list[Plain], usual: Mapping[int, str]) -> St
 
 
 def _start_up(record: Plain) -> float:
-    """Seconds before epochs are as they stay; of an older record those of the preparation, whichever run spent them."""
+    """Return a run's start-up in seconds; for an older record its preparation, an earlier run's included."""
     known = (record.get("summary") or {}).get("start_up_s")
     if known is not None:
         return float(known)
@@ -181,13 +175,13 @@ def _start_up(record: Plain) -> float:
 
 
 def times_as_fast(fast: Standing, slow: Standing) -> Spread:
-    """How many times as fast `fast` is: the ratio of the medians with its interval."""
+    """Return how many times as fast `fast` is: the ratio of the medians with its interval."""
     ours, theirs = ([max(sample, 1e-9) for sample in side.samples] for side in (fast, slow))
     return spread_of_ratio(theirs, ours)
 
 
 def without_cap(setting: Setting, settings: Sequence[Setting]) -> Standing | None:
-    """The fastest system of the same setting without a memory cap: the upper bound."""
+    """Return the fastest system of the same setting without a memory cap, which is the upper bound."""
 
     def rest(shared: Mapping[str, Any]) -> Plain:
         return {key: value for key, value in shared.items() if key not in ("memory", "isolation", "limits")}

@@ -1,4 +1,4 @@
-"""What a run did over time, thinned out for a page: telemetry, and which mini-batch was in which stage when."""
+"""The course of a run in time, thinned out for a page: telemetry, and each mini-batch's spans in the stages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Plain = dict[str, Any]
-# Moments of a timeline and spans of a pipeline at most: what a screen can show.
+# Most moments of a timeline and spans of a pipeline: as many as a screen can show.
 POINTS = 300
 SPANS = 1500
-# Column of telemetry -> name in the page, and the factor that makes its unit: percent, MiB.
+# Column of telemetry -> name in the page, and the factor to its unit: per cent, MiB.
 LEVELS = {
     "cpu_percent": ("cpu", 1.0),
     "gpu_percent": ("gpu", 1.0),
@@ -25,12 +25,12 @@ LEVELS = {
     "mem_anon": ("anon", 2.0**-20),
     "mem_page_cache": ("cache", 2.0**-20),
 }
-# Counts of an interval, shown as a rate: MB/s, thousand requests/s.
+# Counts of an interval, shown as rates: MB/s, thousand requests/s.
 RATES = {"disk_read_bytes": ("read", 1e-6), "disk_read_requests": ("requests", 1e-3)}
 
 
 def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> Plain | None:
-    """Timeline and pipeline of one run; None where it has neither (it ended before, or the files are damaged)."""
+    """Return timeline and pipeline of one run; None where it has neither (it ended early, or its files are damaged)."""
     line = _quietly(folder, "telemetry", lambda table: timeline(table, points))
     spans = _quietly(folder, "stages", lambda table: pipeline(table, record))
     return {"line": line, "pipeline": spans} if line or spans else None
@@ -48,11 +48,11 @@ def _quietly(folder: Path, name: str, thin: Any) -> Plain | None:
 
 
 def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
-    """Telemetry as means over at most `points` equal intervals, or as it is where it has no more rows.
+    """Average telemetry over at most `points` equal intervals; a table with no more rows stays as it is.
 
     Returns:
-        `t` (s), and a list for each series of `LEVELS` and `RATES` that was measured; None where it was not
-        known. None for a table without rows.
+        `t` (s), and for each measured series of `LEVELS` and `RATES` a list, None where unknown. None for a table
+        without rows.
     """
     import numpy as np
 
@@ -60,7 +60,6 @@ def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
     t = ordered["t"].to_numpy(dtype=np.float64)
     if len(t) < 2 or not np.isfinite(t).all() or t[-1] <= t[0]:
         return None
-    # Fewer samples than points stay as they are.
     count = min(points, len(t))
     dt = (t[-1] - t[0]) / count
     thin = len(t) > points
@@ -91,18 +90,18 @@ def _means(values: np.ndarray, at: np.ndarray, count: int) -> list[float | int |
 
 
 def _short(value: float) -> float | int:
-    """Three digits, and no point where it says nothing: it is written 2,000 times a run."""
+    """Round to three digits and drop an empty fraction: the page has 2,000 such numbers a run."""
     rounded = float(f"{value:.3g}")
     return int(rounded) if rounded == int(rounded) else rounded
 
 
 def pipeline(table: pd.DataFrame, record: Mapping[str, Any], spans: int = SPANS) -> Plain | None:
-    """The first measured epoch: when each mini-batch was in which stage.
+    """Return each mini-batch's spans in the stages of the first measured epoch.
 
     Returns:
         `epoch`, `stages` (names), `batches` and `of` (shown, and all of the epoch), and `spans`: stage, mini-batch,
-        start (ms since the epoch began), length (ms). At most `spans` of them, of the first mini-batches. None for a
-        run without stages.
+        start (ms since the epoch began), length (ms); at most `spans`, of the first mini-batches. None for a run
+        without stages.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Writing the report: read, draw what is stale, judge, thin out, and put the file in its place whole or not at all."""
+"""Writing the report: read, draw stale figures, judge, thin out, and replace the file as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from workloads.errors import DataIOError, InputError
 
 Plain = dict[str, Any]
 NAME = "report.html"
-# A file that can be sent; what does not fit stays in the files beside it (bytes).
+# Bytes of a file that can still be sent; the rest of the data stays in the files beside it.
 LIMIT = 14_500_000
-# Of it, timelines may take so much; the page's own text a little.
+# Bytes of `LIMIT` for the timelines, and for the page's own text.
 TIMELINES = 5_000_000
 TEXT = 400_000
-# Reasons of unreadable records that are shown.
+# Unreadable records whose reasons are shown.
 REASONS = 20
 
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the report."""
+    """The written report: path, bytes and counts of its parts."""
 
     path: Path
     size: int
@@ -51,16 +51,11 @@ class Written:
 def write_report(
     root: Path, out: Path | None = None, *, progress: Callable[[str], None] = lambda text: None
 ) -> Written:
-    """Write the report of a results root, drawing figures that are stale.
-
-    Args:
-        root: the results root.
-        out: the file; `<root>/report.html` by default.
-        progress: told of each part.
+    """Write the report of a results root to `out` (default: `<root>/report.html`), drawing stale figures.
 
     Raises:
         InputError: `out` is a folder.
-        DataIOError: it cannot be written; nothing half-written is left.
+        DataIOError: the file cannot be written; no partial file is left.
     """
     out = Path(out) if out is not None else Path(root) / NAME
     if out.is_dir():
@@ -110,12 +105,12 @@ def _profiles() -> list[str]:
 
 
 def _relative(root: Path, out: Path) -> str:
-    """The results root as seen from the report, as the path of an address."""
+    """Return the results root relative to the report's folder, quoted for an address."""
     return quote(os.path.relpath(root.resolve(), out.resolve().parent).replace(os.sep, "/"))
 
 
 def _wanted(rendered: Sequence[Rendered], settings: Sequence[Setting]) -> list[str]:
-    """Runs whose timelines are shown: those of the headline, then those of each figure in turn."""
+    """Return the runs whose timelines are shown: those of the headline, then those of each figure in turn."""
     first = [standing.record["run_id"] for setting in settings[:1] for standing in setting.standings]
     queues = [list(one.runs) for one in rendered if one.status == "drawn"]
     turns = [queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)]
@@ -125,7 +120,7 @@ def _wanted(rendered: Sequence[Rendered], settings: Sequence[Setting]) -> list[s
 def _details(
     records: Sequence[Plain], folders: Plain, beside: str, wanted: Sequence[str], room: int
 ) -> tuple[str, int]:
-    """Details packed, with the number of runs that have them: all, or the drawn ones where all do not fit."""
+    """Pack the details of all runs, or of the drawn ones where all do not fit; return them with the number of runs."""
     packs = ""
     for chosen in (records, [record for record in records if record["run_id"] in set(wanted)], []):
         pool = Pool()
@@ -142,7 +137,7 @@ def _details(
 
 
 def _timelines(records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int) -> tuple[Plain, int]:
-    """Packed timelines by run, with the number of runs for which there was no room."""
+    """Pack timelines by run; return them with the number of runs that did not fit."""
     by_id = {record["run_id"]: record for record in records}
     found: Plain = {}
     known = [run for run in wanted if run in by_id]
@@ -180,7 +175,7 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Entry]
 
 
 def _sentences(records: Sequence[Plain], bad: int, detailed: int, shown: int, crowded: int) -> list[str]:
-    """What holds of the records as a whole: read or not, hosts, devices, what was left out of the file."""
+    """Return sentences on the records as a whole: unreadable ones, hosts, devices, parts left out of the file."""
     sentences = []
     if bad:
         one = bad == 1

@@ -1,1 +1,1 @@
-"""Studies: what figures need that is computed from a workload, a generator or the bare device, without a capped run."""
+"""Studies: data for figures, computed from a workload, a generator or the bare device without a capped run."""

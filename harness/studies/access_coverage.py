@@ -1,4 +1,4 @@
-"""Study `access-coverage`: which share of a workload's row accesses goes to the rows that a score puts first."""
+"""Study `access-coverage`: share of a workload's row accesses that goes to the rows ranked first by a score."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, reg
 Score = Literal["degree", "reverse-pagerank", "weighted-reverse-pagerank"]
 SCORES: tuple[Score, ...] = ("degree", "reverse-pagerank", "weighted-reverse-pagerank")
 SHARES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
-#: The order by the accesses themselves, which no score can beat.
+#: Ranking by the accesses themselves, which no score can exceed.
 MEASURED = "measured"
 
 
 class CoverageParams(WorkloadParams):
-    """Parameters of `access-coverage`.
-
-    Attributes:
-        scores: by which rows are ranked (Data Tiering, Section 3.1).
-        shares: of the rows, above 0 and at most 1.
-    """
+    """Parameters: `scores` rank the rows (Data Tiering, Section 3.1); `shares` of the rows, above 0 and at most 1."""
 
     scores: list[Score] = Field(default_factory=lambda: list(SCORES), min_length=1)
     shares: list[float] = Field(default_factory=lambda: list(SHARES), min_length=1)
@@ -38,11 +33,11 @@ class CoverageParams(WorkloadParams):
 
 
 def run(params: CoverageParams, context: StudyContext) -> Plain:
-    """Count how often each row is asked for, then rank the rows by each score.
+    """Count the accesses of each row, then rank the rows by each score.
 
     Returns:
-        `accesses`, `unique_rows`, `batches`, `shares`, and `coverage`: score -> share of the accesses that the first
-        rows get, by share; `measured` beside the scores is the order by the counts themselves.
+        `accesses`, `unique_rows`, `batches`, `shares`, and `coverage`: score -> share of the accesses to the first
+        rows, by share; `measured` beside the scores is the ranking by the accesses themselves.
     """
     from systems.engine import ranking
     from workloads.sampling.make import make_sampler, make_seed_plan
@@ -74,12 +69,7 @@ def run(params: CoverageParams, context: StudyContext) -> Plain:
 
 
 def covered(uses: npt.NDArray[np.int64], shares: list[float]) -> list[float]:
-    """Share of all uses that falls to the first rows.
-
-    Args:
-        uses: int64 [N], of each row, best ranked first.
-        shares: of N.
-    """
+    """Return the share of all uses in each of `shares` of the first rows; `uses`: int64 [N], best ranked row first."""
     summed = np.cumsum(uses)
     total = max(1, int(summed[-1]))
     return [float(summed[max(1, round(share * len(uses))) - 1]) / total for share in shares]

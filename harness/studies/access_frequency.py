@@ -1,4 +1,4 @@
-"""How often each node's row is read in an epoch: the redundancy that PaGraph's cache lives on (its Fig. 5)."""
+"""Study `access-frequency`: reads of each node's row in an epoch, the redundancy for PaGraph's cache (its Fig. 5)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy.typing as npt
 from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
 
 Counts = npt.NDArray[np.int64]
-# A curve of more points than this is no smoother on paper.
+# A curve of more points looks no smoother on paper.
 _MOST_POINTS = 200
 
 
 class FrequencyParams(WorkloadParams):
-    """The workload; `epochs` of it are counted together."""
+    """The workload; its `epochs` are counted together."""
 
 
 def visits(params: WorkloadParams, context: StudyContext) -> tuple[Counts, Counts]:
-    """Row accesses of every node, int64 [N], and its out-degree, int64 [N]: each mini-batch reads a row once."""
+    """Return the row accesses and the out-degree of every node, each int64 [N]; a mini-batch reads a row once."""
     from systems.engine.ranking import out_degrees
     from workloads.sampling.make import make_sampler, make_seed_plan
 
@@ -28,13 +28,13 @@ def visits(params: WorkloadParams, context: StudyContext) -> tuple[Counts, Count
     counts = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
     for epoch in range(params.epochs):
         for index, seeds in enumerate(plan.batches(epoch)):
-            # Nodes of a mini-batch are distinct, so none is counted once where it came twice.
+            # A mini-batch's nodes are distinct, so indexed addition counts each.
             counts[sampler.sample(epoch, index, seeds).nodes] += 1
     return counts, out_degrees(workload).astype(np.int64)
 
 
 def cumulative(counts: Counts) -> list[list[float]]:
-    """[times, share of the nodes read at all that were read at most so often], at most 200 points, rising."""
+    """Return [times, share of the read nodes that were read at most so often], at most 200 points, rising."""
     times, nodes = np.unique(counts[counts > 0], return_counts=True)
     if not len(times):
         return []
@@ -47,7 +47,7 @@ def cumulative(counts: Counts) -> list[list[float]]:
 
 
 def run(params: FrequencyParams, context: StudyContext) -> Plain:
-    """What Fig. 5 shows, and the facts of Section 2.3 around it.
+    """Compute the curve of Fig. 5 and the facts of Section 2.3.
 
     Returns:
         `cdf`: as `cumulative`; `accesses`, `accesses_over_nodes`; `visited`, `repeated`: shares of all nodes read at

@@ -1,4 +1,4 @@
-"""How a workload's accesses to feature rows share out over nodes ranked by them (DiskGNN, Table 3)."""
+"""Study `access-share`: shares of a workload's row accesses by node rank (DiskGNN, Table 3)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ from harness.studies.planning import sampled
 
 
 class AccessShareParams(WorkloadParams):
-    """Parameters.
-
-    Attributes:
-        bounds: shares of all nodes at which the ranking is cut, ascending.
-    """
+    """Parameters of `access-share`; `bounds` are shares of all nodes at which the ranking is cut, ascending."""
 
     bounds: list[float] = Field(default_factory=lambda: [0.01, 0.05, 0.1])
 
 
 def run(params: AccessShareParams, context: StudyContext) -> Plain:
-    """Nodes ranked as DiskGNN ranks them, by mini-batches that ask for them.
+    """Rank nodes by the number of mini-batches that ask for them, as DiskGNN, and count the accesses of each bucket.
 
     Returns:
-        `shares` (one for each bucket, the last behind the last bound), `accesses`, `touched` (share of nodes that any
-        mini-batch asks for), `batches`, `rows_per_batch` (mean).
+        `shares` (one for each bucket, the last beyond the last bound), `accesses`, `touched` (share of nodes in any
+        mini-batch), `batches`, `rows_per_batch` (mean).
     """
     samples = sampled(context.workload(params), params.epochs, context.progress)
     counts, total = samples.counts(), samples.accesses

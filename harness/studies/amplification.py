@@ -1,4 +1,4 @@
-"""What a mini-batch reads from disk caches by their order and length: DiskGNN's reordering, global and in segments."""
+"""Study `amplification`: reads of DiskGNN's disk caches by order of rows (by id, reordered) and segment length."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _QUANTILES = 20
 
 
 class AmplificationParams(PlanningParams):
-    """Parameters.
+    """Parameters of `amplification`.
 
     Attributes:
         memory_share: rows held in memory, a share of all nodes.
-        segments: lengths of segments, mini-batches.
-        threshold: times that a segment asks for a row until its disk cache holds it.
+        segments: lengths of segments, in mini-batches.
+        threshold: accesses in a segment from which on its disk cache holds a row.
     """
 
     memory_share: float = Field(default=0.1, ge=0, le=1)
@@ -33,13 +33,13 @@ class AmplificationParams(PlanningParams):
 
 
 def run(params: AmplificationParams, context: StudyContext) -> Plain:
-    """One segment of all mini-batches and the lengths asked for, each in the order of ids and reordered by MinHash.
+    """Simulate the reads of one global segment and of each length asked for, with rows by id and reordered by MinHash.
 
     Returns:
         `layouts`, each with `segment` (mini-batches), `global` (one segment holds all), `reordered`, `disk_bytes` (of
-        feature rows), `read_bytes`, `useful_bytes`, `cache_read_bytes` and `cache_useful_bytes` (of them from the disk
-        cache), `amplification`, `cache_amplification`, and `reduction`: 21 quantiles over mini-batches of the share of
-        bytes that reading with this layout saves against one cache of all mini-batches in the order of ids.
+        feature rows), `read_bytes`, `useful_bytes`, `cache_read_bytes` and `cache_useful_bytes` (their parts from the
+        disk cache), `amplification`, `cache_amplification`, and `reduction`: 21 quantiles over mini-batches of the
+        share of bytes saved against one global cache in the order of ids.
     """
     import numpy as np
 

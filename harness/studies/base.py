@@ -1,4 +1,4 @@
-"""A study as a registered object: its parameters, what it computes, and how it is kept and found again."""
+"""A study as a registered object: parameters, computation, and the record that stores its result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Plain = dict[str, Any]
 
 
 class NoParams(Strict):
-    """A study that takes nothing."""
+    """Parameters of a study without any."""
 
 
 class DatasetParams(Strict):
@@ -39,7 +39,7 @@ class DatasetParams(Strict):
 
 
 class WorkloadParams(DatasetParams):
-    """Parameters of a study of the mini-batches of one workload; the names are those of `run`."""
+    """Parameters of a study of one workload's mini-batches, named as the settings of a run."""
 
     model: str = "sage"
     sampler: str = "neighbor"
@@ -57,12 +57,10 @@ class Study:
     """One study.
 
     Attributes:
-        id: as in records and figures.
-        title: what it finds out, in a line.
-        version: raised when its result comes to mean something else, so that old records are not used.
-        params: the model of its parameters; with a field `dataset` where it needs one.
-        run: from parameters to the result, plain data for JSON.
-        seconds: a rough estimate for `--dry-run`.
+        version: number raised when the meaning of the result changes, so that old records are not used.
+        params: model of the parameters; with a field `dataset` where the study needs one.
+        run: function from parameters to the result, plain data for JSON.
+        seconds: function from parameters to a rough estimate for `--dry-run`.
     """
 
     id: str
@@ -75,7 +73,7 @@ class Study:
 
 @dataclass(frozen=True)
 class StudyNeed:
-    """A study that a figure is drawn from: its id, its parameters, and the recipes of datasets it may have to make."""
+    """A study that a figure needs: its id, its parameters, and recipes for the datasets that may be missing."""
 
     study: str
     params: Plain = field(default_factory=dict)
@@ -84,13 +82,7 @@ class StudyNeed:
 
 @dataclass(frozen=True)
 class StudyContext:
-    """What a study may use.
-
-    Attributes:
-        data_root, results_root: as of the bench.
-        scratch: a folder of its own on the data's disk, removed afterwards.
-        progress: told what is going on.
-    """
+    """The resources of a study: the bench's roots, and a `scratch` folder on the data's disk, removed afterwards."""
 
     data_root: Path
     results_root: Path
@@ -98,22 +90,22 @@ class StudyContext:
     progress: Callable[[str], None] = lambda text: None
 
     def dataset(self, name: str) -> Dataset:
-        """A dataset under the data root.
+        """Open a dataset under the data root.
 
         Raises:
-            InputError: there is none of that name.
+            InputError: no dataset has this name.
         """
         from workloads.dataset import find_dataset
 
         return find_dataset(name, self.data_root)
 
     def workload(self, params: WorkloadParams) -> Workload:
-        """The workload of the parameters, as a run with the same settings has it."""
+        """Return the workload of the parameters, equal to a run's with the same settings."""
         from harness.build import workload_of
         from harness.record import RunConfig
 
         dataset = self.dataset(params.dataset)
-        # A study of mini-batches has parameters of its own beside the workload's.
+        # A study of mini-batches has further parameters beside the workload's.
         settings = params.model_dump(include=set(WorkloadParams.model_fields) - {"dataset"})
         config = RunConfig(
             system="in-memory", dataset=dataset_config(dataset), layers=len(params.fanout), warmup=0, **settings
@@ -122,7 +114,7 @@ class StudyContext:
 
 
 def dataset_config(dataset: Dataset) -> DatasetConfig:
-    """A dataset as records describe it."""
+    """Describe a dataset as in records."""
     return DatasetConfig(
         name=dataset.name,
         fingerprint=dataset.fingerprint,
@@ -139,13 +131,13 @@ _STUDIES: dict[str, Study] = {}
 
 
 def register_study(study: Study) -> Study:
-    """Add a study."""
+    """Register a study."""
     _STUDIES[study.id] = study
     return study
 
 
 def studies() -> dict[str, Study]:
-    """Every study by id: each module of this folder that registers one."""
+    """Return every study by id, from the modules of this folder that register one."""
     package = importlib.import_module("harness.studies")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"harness.studies.{module.name}")
@@ -153,10 +145,10 @@ def studies() -> dict[str, Study]:
 
 
 def resolve_study(need: StudyNeed) -> tuple[Study, Any]:
-    """The study of a need, and its parameters with every default filled in.
+    """Return the study of a need, and its parameters with every default filled in.
 
     Raises:
-        InputError: no such study, or a parameter that cannot be.
+        InputError: there is no such study, or a parameter is invalid.
     """
     known = studies()
     if need.study not in known:
@@ -166,13 +158,13 @@ def resolve_study(need: StudyNeed) -> tuple[Study, Any]:
 
 
 def study_key(study: Study, params: Any, fingerprint: str) -> str:
-    """Identity of one study record, 16 hex digits."""
+    """Return the identity of one study record, 16 hex digits."""
     content = {"study": study.id, "version": study.version, "params": params.model_dump(mode="json"), "of": fingerprint}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def union_of(needs: Sequence[StudyNeed]) -> list[StudyNeed]:
-    """Each need once, by study and resolved parameters."""
+    """Return each need once, by study and resolved parameters."""
     merged: dict[str, StudyNeed] = {}
     for need in needs:
         study, params = resolve_study(need)
@@ -181,7 +173,7 @@ def union_of(needs: Sequence[StudyNeed]) -> list[StudyNeed]:
 
 
 def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRecord | None:
-    """The record of a need where it was made already, for the dataset as it is now."""
+    """Return the existing record of a need for the dataset's present content; None where there is none."""
     study, params = resolve_study(need)
     name = getattr(params, "dataset", None)
     fingerprint = ""
@@ -197,11 +189,15 @@ def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRe
 def make_study(
     need: StudyNeed, data_root: Path, results_root: Path, progress: Callable[[str], None] = lambda text: None
 ) -> StudyRecord:
-    """Compute one study and record it; its dataset must be there.
+    """Compute one study on an existing dataset and write its record.
+
+    Args:
+        need: study and parameters.
+        progress: called with the current step.
 
     Raises:
-        InputError, DatasetError, HostError: it cannot be made, and why.
-        DataIOError: it cannot be written.
+        InputError, DatasetError, HostError: the study cannot be computed.
+        DataIOError: the record cannot be written.
     """
     from harness.environment import describe
 

@@ -1,4 +1,4 @@
-"""What a dataset's manifest says: sizes, split and skew, for the tables that list the datasets of each paper."""
+"""Study `dataset-facts`: sizes, split and skew of a dataset by its manifest, for the papers' tables of datasets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from harness.studies.base import DatasetParams, Plain, Study, StudyContext, regi
 
 
 def run(params: DatasetParams, context: StudyContext) -> Plain:
-    """Counts, bytes and shares of one dataset; `stats` as its generator or importer measured them, where it did.
+    """Read counts, bytes and shares of one dataset; `stats` by its generator or importer, where it has them.
 
     Returns:
         `num_nodes`, `num_edges`, `dim`, `num_classes`, `topology_bytes` (index pointers and neighbour lists),

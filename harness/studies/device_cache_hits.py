@@ -1,4 +1,4 @@
-"""Hit ratio of a static device cache over its size, by what it is filled with (PaGraph, Section 5.3 and Fig. 13)."""
+"""Study `device-cache-hits`: hit ratio of a static device cache by size and ranking (PaGraph, Section 5.3, Fig. 13)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, reg
 if TYPE_CHECKING:
     from systems.engine.ranking import Method
 
-# Names as the paper has them, and the ranking each fills the cache by.
+# The paper's names, and the ranking by which each fills the cache.
 RANKINGS: dict[str, Method] = {"PaGraph": "out-degree", "AliGraph": "aligraph", "random": "random"}
 
 
 class HitParams(WorkloadParams):
-    """The workload, and the shares of all rows that are cached."""
+    """The workload, and the cached shares of all rows."""
 
     shares: list[float] = Field(default_factory=lambda: [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0], min_length=1)
 
@@ -30,11 +30,11 @@ class HitParams(WorkloadParams):
 
 
 def run(params: HitParams, context: StudyContext) -> Plain:
-    """Hits over row accesses, for each ranking and each share.
+    """Divide hits by row accesses, for each ranking and each share.
 
     Returns:
-        `shares`; `hit_ratio`: {name: [ratio, …]} of `RANKINGS` and of `optimal`, the rows that the trace itself reads
-        most often, which no cache that never changes can beat; `accesses`; `num_nodes`.
+        `shares`; `hit_ratio`: {name: [ratio, …]} of `RANKINGS` and of `optimal`, which ranks rows by the accesses of
+        the trace itself and so bounds every static cache; `accesses`; `num_nodes`.
     """
     from systems.engine.policies import RowTrace, simulate_static
     from systems.engine.ranking import scores, top

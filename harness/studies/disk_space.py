@@ -1,4 +1,4 @@
-"""What packing takes on disk for rows held in memory: DiskGNN's layout over memory, fan-out and batch size."""
+"""Study `disk-space`: bytes of DiskGNN's packed chunks for rows held in memory, by memory, fan-out and batch size."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from harness.studies.planning import PlanningParams, packed_rows, row_bytes_of, 
 
 
 class DiskSpaceParams(PlanningParams):
-    """Parameters.
-
-    Attributes:
-        memory_shares: rows held in memory, shares of all nodes.
-    """
+    """Parameters of `disk-space`; `memory_shares` are rows held in memory, as shares of all nodes."""
 
     memory_shares: list[float] = Field(default_factory=lambda: [0.0, 0.1, 0.3, 0.5])
 
 
 def run(params: DiskSpaceParams, context: StudyContext) -> Plain:
-    """Rows in packed chunks alone, and the fewest that any length of segments leaves on disk.
+    """Count the rows of packed chunks alone, and the fewest rows on disk over all segment lengths.
 
     Returns:
         `points`, one for each share: `memory_share`, `packed_bytes` (no limit: every mini-batch has its own rows),
-        `least_bytes` (with disk caches of one segment length or another), and both over the bytes of the feature table
+        `least_bytes` (with disk caches of the best segment length), and both over the bytes of the feature table
         (`packed_x`, `least_x`); `accesses`, `batches`, `rows_per_batch`, `row_bytes`.
     """
     workload = context.workload(params)

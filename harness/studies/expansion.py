@@ -1,4 +1,4 @@
-"""Study `expansion`: what the generator made of a base graph, by the dataset's manifest and by its files."""
+"""Study `expansion`: the generator's result beside its base graph, by the dataset's manifest and files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from harness.studies.base import DatasetParams, Plain, Study, StudyContext, regi
 
 
 def run(params: DatasetParams, context: StudyContext) -> Plain:
-    """Counts, bytes and measures of base and result.
+    """Read counts, bytes and measures of base and result.
 
     Returns:
-        `kind`, `base_name` (empty: the generator drew it), `num_nodes`, `num_edges`, `dim`, `total_bytes` (all files on
-        disk), `copies` (nodes of the result for each of the base's; None without a base), `base` and `result`: degree
-        skew, clustering and homophily as in the manifest (`workloads.kronecker.stats.GraphStats`), empty where the
-        manifest has none.
+        `kind`, `base_name` (empty: the generator drew the base), `num_nodes`, `num_edges`, `dim`, `total_bytes` (all
+        files on disk), `copies` (nodes of the result for each of the base's; None without a base), `base` and `result`:
+        degree skew, clustering and homophily from the manifest (`workloads.kronecker.stats.GraphStats`), empty where
+        the manifest has none.
     """
     dataset = context.dataset(params.dataset)
     manifest = dataset.manifest

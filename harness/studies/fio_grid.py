@@ -1,7 +1,7 @@
-"""Study `fio-grid`: what a disk gives to synchronous threads and to one asynchronous thread, direct and buffered.
+"""Study `fio-grid`: bandwidth of a disk with synchronous threads and with one asynchronous thread, direct and buffered.
 
-The grid of GNNDrive's Appendix B, and the sizes by which the DiskGNN paper tells storage types apart (its Table 4). It
-reads a file of its own on the disk of the data root, without a cap or an SSD class: this is the bare device.
+The grid of GNNDrive's Appendix B, and the request sizes by which DiskGNN's Table 4 compares storage types. It reads its
+own file on the disk of the data root, without a cap or an SSD class: the bare device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SETUP_S = 0.35
 
 
 class FioGridParams(Strict):
-    """The grid. `wide_blocks`: also read at random, direct and asynchronous, at the deepest queue."""
+    """The grid. `wide_blocks`: bytes of further random, direct, asynchronous reads at the deepest queue."""
 
     file_bytes: int = Field(default=2 << 30, ge=1 << 20)
     block_bytes: int = Field(default=512, ge=512)
@@ -34,12 +34,12 @@ class FioGridParams(Strict):
 
 
 def run(params: FioGridParams, context: StudyContext) -> Plain:
-    """Write the file, then one fio job a point.
+    """Write the file, then run one fio job for each point.
 
     Returns:
         `points`: each with `pattern` (`random`, `sequential`), `engine` (`sync`: read calls; `async`), `direct`,
         `block_bytes`, `threads`, `depth` (of one thread), `iops`, `bytes_per_s`, `mean_latency_s`, `p99_latency_s`,
-        `cpu` (cores). `asynchronous`: the engine behind `async`. `device`: of `BlockDevice`. `file_bytes`.
+        `cpu` (cores). `asynchronous`: engine of `async`. `device`: a `BlockDevice`. `file_bytes`.
 
     Raises:
         HostError: fio is missing or refused a job, or the file system has no direct I/O.

@@ -1,4 +1,4 @@
-"""Study `miss-ratios`: which share of a workload's row accesses each cache policy reads from disk, by cache size."""
+"""Study `miss-ratios`: share of a workload's row accesses that each cache policy reads from disk, by cache size."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ from pydantic import Field, field_validator
 
 from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
 
-# As `systems.engine.policies.POLICIES` names them, which is not imported for a list of names.
+# The names of `systems.engine.policies.POLICIES`, without an import for a list of names.
 POLICIES = ("belady", "degree", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo")
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 
 
 class MissRatioParams(WorkloadParams):
-    """Parameters of `miss-ratios`.
-
-    Attributes:
-        policies: names as of `outcore data trace`.
-        shares: cache sizes as shares of the feature table's rows, above 0 and at most 1.
-    """
+    """Parameters: `policies` as of `outcore data trace`; `shares` of the feature table's rows, above 0, at most 1."""
 
     policies: list[str] = Field(default_factory=lambda: list(POLICIES), min_length=1)
     shares: list[float] = Field(default_factory=lambda: list(SHARES), min_length=1)
@@ -43,12 +38,12 @@ class MissRatioParams(WorkloadParams):
 
 
 def run(params: MissRatioParams, context: StudyContext) -> Plain:
-    """Sample the mini-batches once and let each policy meet them.
+    """Sample the mini-batches once and simulate each policy on them.
 
     Returns:
         `accesses`, `unique_rows`, `batches`, `row_bytes`, `shares` and `sizes` (rows), and for each policy `misses` and
-        `fills` by size. What a policy reads from disk is misses + fills: a dynamic one starts empty, a static one is
-        read beforehand, and both are held to the same (see `systems.engine.policies`).
+        `fills` by size. A policy reads misses + fills from disk: dynamic caches start empty, static ones are filled
+        beforehand, and the sum treats both alike (see `systems.engine.policies`).
     """
     from systems.engine.policies import RowTrace, compare
 
@@ -74,10 +69,10 @@ def run(params: MissRatioParams, context: StudyContext) -> Plain:
 
 
 def read_ratios(result: Plain, policy: str) -> list[float]:
-    """Rows read from disk over row accesses, fills counted, by size.
+    """Divide rows read from disk, fills included, by row accesses, for each size.
 
     Raises:
-        KeyError: the study did not ask for that policy.
+        KeyError: the study does not have that policy.
     """
     for entry in result["policies"]:
         if entry["policy"] == policy:

@@ -1,4 +1,4 @@
-"""DiskGNN's two searches for segment length and threshold beside each other: what they find, and how long they take."""
+"""Study `packing-search`: results and times of DiskGNN's two searches for segment length and threshold."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from workloads.errors import BudgetError
 
 
 class PackingSearchParams(PlanningParams):
-    """Parameters.
+    """Parameters of `packing-search`.
 
     Attributes:
         memory_share: rows held in memory, a share of all nodes.
-        limits: disk-space limits, as shares of what packed chunks alone take (the paper's 3x and 5x of Friendster's
-            features are 0.56 and 0.93 of the 5.39x that it takes without a limit).
+        limits: disk-space limits, as shares of the bytes of packed chunks alone (the paper's 3x and 5x of Friendster's
+            features are 0.56 and 0.93 of the 5.39x without a limit).
         search_points: segment lengths that brute force tries.
     """
 
@@ -25,13 +25,13 @@ class PackingSearchParams(PlanningParams):
 
 
 def run(params: PackingSearchParams, context: StudyContext) -> Plain:
-    """Both searches for each limit, by the system's own code.
+    """Run both searches for each limit, with the system's own code.
 
     Returns:
         `cases`, one for each limit: `limit` (share of packing alone), `limit_bytes`, `limit_x` (over the bytes of the
         feature table) and for `heuristic` and `brute_force`: `segment`, `threshold`, `seconds` of the search,
-        `amplification` of its reads, `disk_bytes`; both None where no layout fits the limit. `packed_x`: of packing
-        alone, `batches`.
+        `amplification` of its reads, `disk_bytes`; None where no layout fits the limit. `packed_x`: packing alone over
+        the feature table. `batches`.
     """
     workload = context.workload(params)
     samples = sampled(workload, params.epochs, context.progress)

@@ -1,6 +1,6 @@
-"""Study `page-accesses`: how many pages of features and topology each mini-batch asks for, cached or not.
+"""Study `page-accesses`: pages of features and topology for each mini-batch, cached or not.
 
-Over what a memory-mapped system's page faults are counted (`ginex-fig4`).
+A memory-mapped system's page faults are divided by these accesses (`ginex-fig4`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ PAGE_BYTES = 4096
 
 
 def run(params: WorkloadParams, context: StudyContext) -> Plain:
-    """Sample every mini-batch again and count the pages that its rows and its neighbour lists lie in.
+    """Sample every mini-batch again and count the pages of its rows and neighbour lists.
 
     Returns:
-        Columns of equal length, an entry a mini-batch in the order of training: `epoch`, `batch`, `nodes`,
-        `feature_pages` (each row's pages, rows that share one counted apart) and `topology_pages` (of each list that is
-        drawn from: all its pages, at most one a draw).
+        Columns of equal length, one entry a mini-batch in training order: `epoch`, `batch`, `nodes`, `feature_pages`
+        (pages of each row; a page shared by two rows counts twice) and `topology_pages` (all pages of each list drawn
+        from, at most one a draw).
     """
     from workloads.sampling.make import make_sampler, make_seed_plan
 
@@ -52,7 +52,7 @@ def run(params: WorkloadParams, context: StudyContext) -> Plain:
 
 
 def row_pages(nodes: npt.NDArray[np.int64], row_bytes: int) -> int:
-    """Pages that the rows of `nodes` (int64 [n]) lie in, one after another; data begin on a page."""
+    """Count the pages of the rows of `nodes` (int64 [n]), a shared page once for each row; features begin on a page."""
     first = nodes * row_bytes // PAGE_BYTES
     last = ((nodes + 1) * row_bytes - 1) // PAGE_BYTES
     return int((last - first + 1).sum())
@@ -61,7 +61,12 @@ def row_pages(nodes: npt.NDArray[np.int64], row_bytes: int) -> int:
 def list_pages(
     indptr: npt.NDArray[np.int64], nodes: npt.NDArray[np.int64], draws: npt.NDArray[Any], item_bytes: int
 ) -> int:
-    """Pages that drawing from the neighbour lists of `nodes` touches: of each list all, but at most one a draw."""
+    """Count the pages touched by draws from the lists of `nodes`: all pages of a list, but at most one a draw.
+
+    Args:
+        indptr, nodes, draws: int64 [N + 1], int64 [n], and the number of draws from each node's list, [n].
+        item_bytes: bytes of an entry.
+    """
     start, end = indptr[nodes], indptr[nodes + 1]
     some = end > start
     first = start[some] * item_bytes // PAGE_BYTES

@@ -1,4 +1,4 @@
-"""What PaGraph's self-reliant partitions cost and bring: time, replicas, hit ratios (its Fig. 17 and Table 5)."""
+"""Study `partition-quality`: time, replicas and hit ratios of PaGraph's self-reliant partitions (Fig. 17, Table 5)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ class PartitionParams(WorkloadParams):
 
 
 def hit_ratio(workload: Workload, epochs: int, world: int, ranking: Ids, rows: int, partition: Path | None) -> float:
-    """Hits over accesses of all devices together, each with `rows` rows of its own.
+    """Divide the hits of all devices by their accesses; each device caches `rows` rows.
 
-    With a partition a device caches the nodes of its own, those of highest rank first, as `pagraph` does; without one
-    all cache the same rows, as `dgl+cache` does, and share the seed nodes of every step evenly.
+    With a partition file a device caches the highest-ranked nodes of its own partition, as `pagraph`; without one all
+    devices cache the same rows, as `dgl+cache`, and share the seed nodes of every step evenly.
+
+    Args:
+        world, rows: number of devices, and of rows in each cache.
+        ranking: int64 [N], node ids, best first.
     """
     from systems.engine.partition import Partitioning
     from systems.engine.policies import RowTrace, simulate_static
@@ -50,13 +54,13 @@ def hit_ratio(workload: Workload, epochs: int, world: int, ranking: Ids, rows: i
 
 
 def run(params: PartitionParams, context: StudyContext) -> Plain:
-    """Partition, look at the partitions, and replay each device's mini-batches against its cache.
+    """Partition the graph, and replay each device's mini-batches against its cache.
 
     Returns:
         `partitions`: for each number of them `count`, `seconds`, `hit_ratio` (of partitioned devices),
-        `hit_ratio_shared` (of devices that share the whole graph), `share` (mean over partitions of its nodes over all
-        nodes), `redundant` (that, less what an even split without replicas would have), `replication` (factor),
-        `balance` (of training nodes); `cached_share`; `hops`.
+        `hit_ratio_shared` (of devices that share the whole graph), `share` (mean over partitions of their nodes over
+        all nodes), `redundant` (`share` less that of an even split without replicas), `replication` (factor), `balance`
+        (of training nodes); `cached_share`; `hops`.
     """
     from systems.engine.partition import partition_training_nodes
     from systems.engine.ranking import out_degrees, top

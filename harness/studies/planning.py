@@ -1,7 +1,4 @@
-"""DiskGNN's planning on sampled mini-batches in memory: its own ranking, layout and search, without packing anything.
-
-Not a study itself: what the studies of DiskGNN's evaluation share.
-"""
+"""DiskGNN's planning on sampled mini-batches in memory, for the studies of its evaluation: nothing is packed."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from systems.diskgnn.search import Search
     from workloads.workload import Workload
 
-#: Node ids that are held, 4 bytes each: above that a study would fill the memory of a small host.
+#: Most node ids held in memory, 4 bytes each, so that a small host's memory suffices.
 MAX_ACCESSES = 1_500_000_000
 _THREADS = 2
 
@@ -32,9 +29,9 @@ class PlanningParams(WorkloadParams):
     """Parameters of a study of DiskGNN's layout.
 
     Attributes:
-        row_bytes: of a feature row; 0: the dataset's own.
-        granularity: smallest read, bytes (4096 as in the paper, or the device's logical block).
-        hashes: MinHash functions that order a disk cache.
+        row_bytes: bytes of a feature row; 0: the dataset's own.
+        granularity: bytes of the smallest read (4096 as in the paper, or the device's logical block).
+        hashes: number of MinHash functions that order a disk cache.
     """
 
     row_bytes: int = Field(default=0, ge=0)
@@ -44,13 +41,7 @@ class PlanningParams(WorkloadParams):
 
 @dataclass
 class Sampled:
-    """The mini-batches of a workload, as far as planning looks at them.
-
-    Attributes:
-        batches: uint32, unique node ids of each mini-batch.
-        num_nodes: of the graph.
-        seed: of the workload.
-    """
+    """The unique node ids (uint32) of each mini-batch of a workload, with the graph's nodes and the workload's seed."""
 
     batches: list[npt.NDArray[np.uint32]]
     num_nodes: int
@@ -61,16 +52,16 @@ class Sampled:
         return len(self.batches)
 
     def nodes(self, i: int, /) -> Ids:
-        """int64, node ids of mini-batch `i`."""
+        """Return the node ids of mini-batch `i`, int64."""
         return self.batches[i].astype(np.int64)
 
     @property
     def accesses(self) -> int:
-        """Feature rows asked for, over all mini-batches."""
+        """Feature rows accessed over all mini-batches."""
         return sum(len(batch) for batch in self.batches)
 
     def counts(self) -> npt.NDArray[np.int32]:
-        """int32 [N], mini-batches that ask for each node."""
+        """Count the mini-batches that ask for each node, int32 [N]."""
         if "counts" not in self._ranked:
             from systems.diskgnn.ranking import AccessCounts
 
@@ -82,13 +73,13 @@ class Sampled:
         return found
 
     def hottest(self, rows: int) -> Ids:
-        """Up to `rows` nodes, most accesses first (Section 4)."""
+        """Return up to `rows` nodes, most accesses first (Section 4)."""
         self.counts()
         found: Ids = self._ranked["counter"].hottest(rows)
         return found
 
     def cold(self, share: float) -> ColdSamples:
-        """The mini-batches without the hottest rows, a `share` of all nodes, which are held in memory."""
+        """Return the mini-batches without the hottest rows, a `share` of all nodes, which are held in memory."""
         from systems.diskgnn.layout import ColdSamples
         from systems.diskgnn.ranking import slots_of
 
@@ -99,10 +90,10 @@ _LAST: dict[Any, Sampled] = {}
 
 
 def sampled(workload: Workload, epochs: int, progress: Callable[[str], None]) -> Sampled:
-    """All mini-batches of the first epochs, as a run samples them; kept for the workload asked for last.
+    """Sample all mini-batches of the first `epochs` as in a run; keep those of the last workload.
 
     Raises:
-        InputError: more accesses than memory should hold.
+        InputError: the mini-batches make more than `MAX_ACCESSES` accesses.
     """
     from workloads.sampling.make import make_sampler, make_seed_plan
 
@@ -132,7 +123,7 @@ def sampled(workload: Workload, epochs: int, progress: Callable[[str], None]) ->
 
 
 def row_bytes_of(params: PlanningParams, workload: Workload) -> int:
-    """Bytes of one feature row."""
+    """Return the bytes of one feature row."""
     return params.row_bytes or workload.dataset.dim * workload.dataset.feature_dtype.itemsize
 
 
@@ -146,10 +137,12 @@ def searching(
     hashes: int | None = None,
     max_segment: int = 0,
 ) -> Search:
-    """DiskGNN's search over these mini-batches; the limit is on bytes of feature rows alone (Eq. 2).
+    """Return DiskGNN's search over these mini-batches; the limit is on bytes of feature rows alone (Eq. 2).
 
     Args:
-        hashes: instead of those of `params`.
+        samples, cold: mini-batches, and the same without rows held in memory.
+        limit: bytes on disk; None: no limit.
+        hashes: number of MinHash functions; None: that of `params`.
         max_segment: longest segment; 0: all mini-batches.
     """
     from systems.diskgnn.ranking import by_node
@@ -172,7 +165,7 @@ def searching(
 
 
 def packed_rows(samples: Sampled, cold: ColdSamples, lengths: Sequence[int]) -> dict[int, int]:
-    """Rows on disk for each of these segment lengths, threshold 2 (length 1: packed chunks alone)."""
+    """Count the rows on disk for each segment length, with threshold 2 (length 1: packed chunks alone)."""
     from systems.diskgnn.ranking import by_node
     from systems.diskgnn.search import rows_by_segment
 

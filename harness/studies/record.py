@@ -1,4 +1,4 @@
-"""A study's record on disk: made once for its parameters and its dataset, read by the figures like a run record."""
+"""A study's record on disk: written once for its parameters and dataset, read by figures like a run record."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ SCHEMA = 1
 
 
 class StudyRecord(Strict):
-    """What one study found.
+    """The result of one study.
 
     Attributes:
-        study, version: which study, and which version of its code's meaning.
+        study, version: id of the study, and version of its result's meaning.
         key: identity over study, version, parameters and the dataset's fingerprint.
-        params: as it was asked for, every default filled in.
+        params: parameters with every default filled in.
         dataset: None for studies of the device.
         environment: `host_fingerprint` and versions.
-        result: plain data, as the study documents it.
+        result: plain data, documented by the study.
     """
 
     schema_version: int = SCHEMA
@@ -42,15 +42,15 @@ class StudyRecord(Strict):
 
 
 def study_path(root: Path, study: str, key: str) -> Path:
-    """`<results root>/studies/<study>-<key>.json`."""
+    """Return `<results root>/studies/<study>-<key>.json`."""
     return Path(root) / STUDIES / f"{study}-{key}.json"
 
 
 def write_study(root: Path, record: StudyRecord) -> Path:
-    """Write one record, whole or not at all.
+    """Write one record as a whole or not at all.
 
     Raises:
-        DataIOError: it cannot be written.
+        DataIOError: the record cannot be written.
     """
     path = study_path(root, record.study, record.key)
     partial = path.with_name(f".{os.getpid()}-{path.name}")
@@ -71,7 +71,7 @@ def write_study(root: Path, record: StudyRecord) -> Path:
 
 
 def read_study(path: Path) -> StudyRecord | None:
-    """One record; None where it is missing, damaged or of another schema, so that the study is made again."""
+    """Read one record; None where it is missing, damaged or of another schema, so that the study is made again."""
     try:
         record = StudyRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -80,6 +80,6 @@ def read_study(path: Path) -> StudyRecord | None:
 
 
 def read_studies(root: Path) -> list[StudyRecord]:
-    """Every readable record, oldest first."""
+    """Read every readable record, oldest first."""
     found = [read_study(path) for path in sorted((Path(root) / STUDIES).glob("[!.]*.json"))]
     return sorted((record for record in found if record is not None), key=lambda record: record.started_at)

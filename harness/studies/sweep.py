@@ -1,4 +1,4 @@
-"""The studies of a bench: each made once, datasets first; one that fails is told and the others go on."""
+"""The studies of a bench: each made once, datasets first; one failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Studied:
-    """What a sweep of studies did: records of this call and earlier ones, and why some failed, by id."""
+    """The result of a sweep of studies: records of this and earlier calls, and reasons of failures by study id."""
 
     records: list[StudyRecord] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Studied:
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What the studies would cost."""
+    """Number of studies, number done, and seconds for the others."""
 
     studies: int
     done: int
@@ -34,14 +34,14 @@ class StudyEstimate:
 
 
 class StudySweep:
-    """The union of what the figures of one bench need.
+    """The union of the studies that one bench's figures need.
 
     Args:
         needs: studies with their parameters; equal ones are made once.
-        fresh: make again what has a record already.
+        fresh: whether to make studies again that have a record.
 
     Raises:
-        InputError: a study or a parameter that cannot be.
+        InputError: a study is unknown or a parameter invalid.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class StudySweep:
         self._fresh = fresh
 
     def datasets(self) -> dict[str, Recipe]:
-        """Recipes of the datasets that the studies read, by name."""
+        """Return the recipes of the datasets that the studies read, by name."""
         from harness.datasets import Recipe
         from harness.settings import strict
 
@@ -72,7 +72,7 @@ class StudySweep:
         return found
 
     def estimate(self) -> StudyEstimate:
-        """How many there are, how many are done, and seconds for the others, from each study's own rough model."""
+        """Estimate the remaining cost from each study's own rough model."""
         missing = [need for need in self.needs if self._known(need) is None]
         seconds = 0.0
         for need in missing:
@@ -81,7 +81,7 @@ class StudySweep:
         return StudyEstimate(len(self.needs), len(self.needs) - len(missing), seconds)
 
     def lines(self) -> list[str]:
-        """One line a study, for `--dry-run`."""
+        """Return one line a study, for `--dry-run`."""
         found = []
         for need in self.needs:
             study, params = resolve_study(need)
@@ -90,7 +90,7 @@ class StudySweep:
         return found
 
     def run(self) -> Studied:
-        """Make what has no record yet."""
+        """Make every study that has no record."""
         from harness.datasets import ensure
 
         studied = Studied()
