@@ -1,1 +1,1 @@
-"""How it is measured: experiments, isolation, telemetry, results, figures and the command line."""
+"""Measurement of systems: experiments, isolation, telemetry, results, figures and the command line."""

@@ -1,9 +1,8 @@
-"""Test accuracy of the model that a run trained, after each epoch, found by the worker once the system is closed.
+"""Test accuracy of a run's model after each epoch, computed by the worker once the system is closed.
 
-What the model was after an epoch is kept in the run's scratch folder, outside the clock, so that judging it touches
-neither the system's memory nor its page cache. The test nodes' mini-batches are sampled as the training nodes' are,
-from draws of their own, and their rows are read through the page cache, inside the run's cap; one mini-batch is held at
-a time.
+The model of each epoch is saved to the run's scratch folder, outside the clock, so evaluation touches neither the
+system's memory nor its page cache. Mini-batches of test nodes are sampled like training mini-batches, with draws of
+their own; feature rows are read through the page cache, inside the run's cap, one mini-batch at a time.
 """
 
 from __future__ import annotations
@@ -25,24 +24,19 @@ if TYPE_CHECKING:
     from workloads.training import Trainer
     from workloads.workload import Workload
 
-# The last epoch that can be named: no run trains as many, so test draws are nobody's training draws.
+# The highest valid epoch number: no run trains as many epochs, so test draws equal no training draws.
 TEST_EPOCH = (1 << 16) - 1
 
 
 def accuracy_on_test_nodes(workload: Workload, trainer: Trainer, nodes: int) -> float:
-    """Share of the first `nodes` test nodes whose class the model finds; nan for a dataset without test nodes."""
+    """Return the share of the first `nodes` test nodes classified correctly; nan for a dataset without test nodes."""
     dataset = workload.dataset
     test = np.asarray(dataset.memmap("test")[:nodes], dtype=np.int64)
     return trainer.evaluate(_batches(workload, trainer.accelerator.torch_device, test))
 
 
 class Snapshots:
-    """The models that a run had, one after each epoch, as files.
-
-    Args:
-        folder: where they lie; the run's scratch folder.
-        trainer: whose model it is.
-    """
+    """Model files of a run, one for each trained epoch, in its scratch folder."""
 
     def __init__(self, folder: Path, trainer: Trainer) -> None:
         self._folder = folder
@@ -50,10 +44,10 @@ class Snapshots:
         self._files: list[Path] = []
 
     def keep(self) -> None:
-        """Keep the model as it is now.
+        """Save the model's present state.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         if self._trainer.model is None:
             return
@@ -63,7 +57,7 @@ class Snapshots:
         self._files.append(target)
 
     def accuracies(self, workload: Workload, nodes: int) -> list[float]:
-        """Each kept model's share of right classes over the first `nodes` test nodes, by epoch.
+        """Return the accuracy of each saved model over the first `nodes` test nodes, by epoch.
 
         All models see the same mini-batches, each sampled and read once. The trainer is left with the last model.
         """

@@ -1,7 +1,7 @@
-"""What systems prepared and keep under the data root: listed with size and last use, removed while nobody uses it.
+"""Prepared artefacts of systems under the data root: listed with size and last use, removed while not in use.
 
 `<data root>/.outcore/artefacts/<system>/<name>-<key>`, made by `systems/engine/artefacts.py`, which notes each use. A
-worker holds a lock on its system's folder as long as it lives, so nothing of a system that is running is removed.
+worker holds a lock on its system's folder until it exits, so no artefact of a running system is removed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ class ArtefactInfo:
     """One artefact folder.
 
     Attributes:
-        system: whose, as its folder is named.
-        key: the folder's name: what it is, and a digest of all it depends on.
-        path: the folder.
-        bytes: on disk, of all its files.
-        last_used: Unix seconds when a run made it or used it again.
-        complete: False for the remains of a preparation that was killed.
+        system: name of the system's folder.
+        key: name of the artefact's folder: kind, and a digest of all its dependencies.
+        bytes: size of all its files on disk.
+        last_used: Unix seconds of the last run that made or reused it.
+        complete: False for the remains of a killed preparation.
     """
 
     system: str
@@ -41,15 +40,15 @@ class ArtefactInfo:
 
 
 def list_artefacts(data_root: Path) -> list[ArtefactInfo]:
-    """Every artefact under a data root and all remains of one, the one not used for the longest time first.
+    """Return every artefact and all remains under a data root, least recently used first.
 
-    What a living process is just making is not listed.
+    An artefact in preparation by a living process is not listed.
     """
     found = []
     for folder in _folders(Path(data_root) / ARTEFACTS):
         for path in _folders(folder):
             complete = not path.name.startswith(".")
-            # Folders come and go while others run.
+            # Other processes may remove folders meanwhile.
             with suppress(FileNotFoundError):
                 if complete or is_remains(path):
                     found.append(ArtefactInfo(folder.name, path.name, path, _bytes(path), last_used(path), complete))
@@ -59,15 +58,12 @@ def list_artefacts(data_root: Path) -> list[ArtefactInfo]:
 def stale(
     infos: Sequence[ArtefactInfo], *, keep_bytes: int | None = None, older_than_s: float | None = None
 ) -> list[ArtefactInfo]:
-    """Which of them to remove.
+    """Return the artefacts to remove: remains of killed preparations, and those that either limit selects.
 
     Args:
-        infos: as `list_artefacts` gives them.
-        keep_bytes: those used last are kept, as many as together have at most so many bytes.
-        older_than_s: those that were used within so many seconds are kept.
-
-    Remains of killed preparations go in any case. With neither argument nothing else does; with both, what either
-    would remove.
+        infos: artefacts in the order of `list_artefacts`.
+        keep_bytes: total bytes to keep, most recently used artefacts first; None: no limit.
+        older_than_s: seconds since the last use after which an artefact is removed; None: no limit.
     """
     now, kept = time.time(), 0
     found = []
@@ -82,9 +78,9 @@ def stale(
 
 
 def remove_artefacts(infos: Iterable[ArtefactInfo]) -> list[ArtefactInfo]:
-    """Remove them, except those of systems that are running; returns those removed.
+    """Remove artefacts, except those of running systems; return the removed ones.
 
-    Each is renamed first, so that no half of one is ever found, even if this is killed.
+    Each folder is renamed first, so that a killed removal leaves no incomplete artefact.
     """
     removed = []
     for info in infos:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: under a temporary name in the same folder, then renamed."""
+"""Atomic writes of files: under a temporary name in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ from workloads.errors import DataIOError
 
 @contextmanager
 def whole_file(out: Path, what: str) -> Iterator[Path]:
-    """Yields the temporary path to write to; it becomes `out` if the body ends well, else it goes.
-
-    Args:
-        out: the file; its folder is made.
-        what: names it in messages, like `the trace`.
+    """Yield a temporary path; rename it to `out` if the body succeeds, else remove it. Make the folder of `out`.
 
     Raises:
-        DataIOError: it cannot be written (no room, no permission, no such folder).
+        DataIOError: the file cannot be written (no space, no permission); the message calls it `what` (`the trace`).
     """
     partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:

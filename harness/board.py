@@ -1,7 +1,7 @@
-"""How far a run is: a few numbers in shared memory that the worker stores and the orchestrator reads when it likes.
+"""Progress of a run: a few numbers in shared memory, stored by the worker and read by the orchestrator at any time.
 
 The worker's side is a plain store, no system call, so it may count mini-batches while an epoch's clock runs; the page
-is made and touched by the orchestrator, outside the cap. Foreign images have none and are told by their events alone.
+is made and touched by the orchestrator, outside the cap. Foreign images have no board, only their events.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from workloads.errors import HostError
 if TYPE_CHECKING:
     from workloads.accelerators.pool import DevicePool
 
-# Mini-batches trained and of the epoch (uint64 each), share of the stage (float64), its name (UTF-8, zeros behind it).
+# Trained and total mini-batches of the epoch (uint64), share of the stage (float64), its name (UTF-8, zero-padded).
 _COUNTS, _SHARE, _STAGE, _BYTES = slice(0, 16), slice(16, 24), slice(24, 128), 128
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How far some work is; `text` says which.
+    """Progress of one piece of work.
 
     Attributes:
-        done: of `total`; a share where `total` is 1.
-        total: 0 where nobody knows.
-        unit: what is counted.
+        text: name of the work.
+        done: completed units; a share where `total` is 1.
+        total: units of the whole work; 0: unknown.
+        unit: name of the counted unit.
     """
 
     text: str
@@ -38,16 +39,15 @@ class Reading:
 
     @property
     def share(self) -> float | None:
-        """From 0 to 1; None where nobody knows."""
+        """Completed share of the work, from 0 to 1; None: unknown."""
         known = self.total > 0 and self.done == self.done
         return min(1.0, max(0.0, self.done / self.total)) if known else None
 
 
 class Board:
-    """The page. A context manager on the orchestrator's side.
+    """The page of a run's progress, in shared memory or, without a `pool`, in memory of this process.
 
-    Args:
-        pool: its shared memory; None: memory of this process, where nobody looks.
+    A context manager on the orchestrator's side.
     """
 
     def __init__(self, pool: DevicePool | None = None) -> None:
@@ -59,14 +59,14 @@ class Board:
 
     @classmethod
     def create(cls, name: str) -> Board:
-        """A board that a worker finds by `name`, unique on the host."""
+        """Create a board that a worker attaches to by `name`, unique on the host."""
         from workloads.accelerators.pool import DevicePool
 
         return cls(DevicePool.create(_BYTES, name))
 
     @classmethod
     def attach(cls, name: str | None) -> Board:
-        """The board of that name; one that nobody looks at where there is none: no run fails for it."""
+        """Return the board called `name`; one without a reader where it does not exist, so that no run fails for it."""
         from workloads.accelerators.pool import DevicePool
 
         if name:
@@ -76,20 +76,20 @@ class Board:
 
     @property
     def name(self) -> str | None:
-        """What `attach` finds it by."""
+        """Name of the board for `attach`; None without shared memory."""
         return None if self._pool is None else self._pool.name
 
     def begin(self, batches: int) -> None:
-        """An epoch of so many mini-batches, of which none is trained; 0: no epoch is under way."""
+        """Begin an epoch of `batches` mini-batches, none of them trained; 0: no epoch is under way."""
         self._counts[:] = 0, batches
         self.stage("", 0.0)
 
     def count(self, batches: int) -> None:
-        """So many mini-batches of the epoch are trained. One store: it is called while the clock runs."""
+        """Store the number of trained mini-batches of the epoch. One store, since the clock runs."""
         self._counts[0] = batches
 
     def stage(self, what: str, share: float) -> None:
-        """A share (0 to 1; NaN: nobody knows) of some part of the work is done: `Runtime.progress`."""
+        """Store the completed share (0 to 1; NaN: unknown) of the stage `what` (`Runtime.progress`)."""
         text = np.frombuffer(what.encode()[: len(self._stage)], np.uint8)
         self._share[0] = share
         if self._stage[len(text) :].any() or not np.array_equal(self._stage[: len(text)], text):
@@ -97,7 +97,7 @@ class Board:
             self._stage[: len(text)] = text
 
     def read(self, phase: str) -> Reading:
-        """How far the worker is; `phase` is what it is known to be doing."""
+        """Return the worker's progress; `phase` is the name of its present phase."""
         done, total = (float(number) for number in self._counts)
         if total:
             return Reading(phase, min(done, total), total, "mini-batches")
@@ -105,7 +105,7 @@ class Board:
         return Reading(f"{phase}: {what}", float(self._share[0]), 1.0) if what else Reading(phase)
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the shared memory."""
         if self._pool is not None:
             self._pool.close()
 

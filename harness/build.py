@@ -1,4 +1,4 @@
-"""From a worker's spec to the parts of a run: workload, accelerator, trainer; the same for runs and calibration."""
+"""Parts of a run from a worker's spec: workload, accelerator, trainer; the same for runs and calibration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def build_workload(spec: WorkerSpec, rank: int = 0) -> Workload:
-    """Dataset, sampler, seed plan and model of a run, as rank `rank` has them."""
+    """Return the workload of one rank of a run: dataset, sampler, seed plan and model."""
     from workloads.dataset import Dataset
 
     partition = None if spec.partition is None else Path(spec.partition)
@@ -27,7 +27,12 @@ def build_workload(spec: WorkerSpec, rank: int = 0) -> Workload:
 
 
 def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: Path | None = None) -> Workload:
-    """The workload that a configuration and its dataset make for one of its ranks; `partition` as in `Workload`."""
+    """Return the workload of a configuration and its opened dataset.
+
+    Args:
+        config, dataset: resolved configuration of the run, and its dataset.
+        rank, partition: number of the rank, and partition file of the training nodes (`Workload.partition`).
+    """
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
     return Workload(
@@ -56,7 +61,7 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
 
 
 def build_accelerator(spec: WorkerSpec, rank: int = 0) -> Accelerator:
-    """The rank's device, attached to the orchestrator's shared memory where it is emulated."""
+    """Return the rank's device, attached to the orchestrator's shared memory if it is emulated."""
     from workloads.accelerator import make_accelerator
 
     if not spec.pools:
@@ -72,7 +77,13 @@ def build_accelerator(spec: WorkerSpec, rank: int = 0) -> Accelerator:
 def build_trainer(
     spec: WorkerSpec, workload: Workload, accelerator: Accelerator, group: RankGroup | None = None
 ) -> Trainer:
-    """Model, optimiser and step: the same for every system."""
+    """Return the trainer (model, optimiser, step), the same for every system.
+
+    Args:
+        spec: worker spec of the run.
+        workload, accelerator: workload and device of the rank.
+        group: ranks of the run; None for a single rank.
+    """
     from workloads.training import Trainer
 
     dataset = workload.dataset
@@ -80,7 +91,7 @@ def build_trainer(
 
 
 def snapshots(spec: WorkerSpec, trainer: Trainer, rank: int = 0) -> Snapshots | None:
-    """Where the model after each epoch is kept; None where nothing asks for its accuracy, or another rank keeps it."""
+    """Return the store of the model after each epoch; None without a test accuracy, and for ranks other than 0."""
     if not spec.config.test_nodes or rank:
         return None
     from harness.accuracy import Snapshots
@@ -89,9 +100,9 @@ def snapshots(spec: WorkerSpec, trainer: Trainer, rank: int = 0) -> Snapshots | 
 
 
 def cores_of(spec: WorkerSpec) -> int:
-    """Cores of a rank: its part of as many as asked for, or of all that the process may use; the rest are given up.
+    """Return the number of cores of a rank, an equal part of the run's cores, and drop the others from the affinity.
 
-    Ranks are not pinned: each takes threads for its part, and the kernel places them.
+    Ranks are not pinned: each starts threads for its part, and the kernel places them.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if spec.config.cores and spec.config.cores < len(allowed):
@@ -101,7 +112,7 @@ def cores_of(spec: WorkerSpec) -> int:
 
 
 def limit_threads(spec: WorkerSpec) -> None:
-    """Have torch compute with the rank's part of the cores."""
+    """Limit torch to the rank's part of the cores."""
     if spec.config.ranks > 1:
         import torch
 
@@ -109,7 +120,7 @@ def limit_threads(spec: WorkerSpec) -> None:
 
 
 def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
-    """Give systems, which size buffers by them, the batch bounds that the harness found outside the cap."""
+    """Store the mini-batch bounds found outside the cap with the workload; systems size buffers by them."""
     import numpy as np
 
     from workloads.sampling.make import BatchBounds, keep_bounds
@@ -124,7 +135,7 @@ def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
 
 
 def disk_profile(content: dict[str, Any]) -> DiskProfile:
-    """The device's profile from plain data; without points where none was measured."""
+    """Return the device's profile from plain data; without points where no profile was measured."""
     from systems.readings import DiskPoint, DiskProfile
 
     def points(name: str) -> tuple[DiskPoint, ...]:

@@ -1,4 +1,4 @@
-"""Calibration from outside the cap: floor, training working set and training time, measured once and kept."""
+"""Calibration from outside the cap: floor, training working set and training time, measured once and cached."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from workloads.workload import Workload
 
 CALIBRATION_TIMEOUT_S = 600.0
-# Bounds over all mini-batches, and what is held and how long a step takes, depend on these.
+# Settings that decide the bounds over all mini-batches; memory of an empty run; time of a step.
 _BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
 _KEYS = ("system", "dataset", "layers", "device_memory_bytes", "isolation", *deciding("batches", "step"))
-# Training alone is the same whatever the system: measured once, so that AU and SE of all share their numerator.
+# Training alone does not depend on the system: measured once, so that AU and SE of all systems share their numerator.
 _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
 
 
 class Cache:
-    """Small JSON files under `<results root>/cache`, by fingerprint; a damaged one is measured again."""
+    """Small JSON files under `<results root>/cache`, by fingerprint; a damaged file counts as missing."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / "cache"
 
     def get(self, kind: str, key: str) -> dict[str, Any] | None:
-        """What was kept, or None."""
+        """Return the content of an entry; None where it is missing or damaged."""
         try:
             content = json.loads((self._folder / f"{kind}-{key}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -48,7 +48,7 @@ class Cache:
         return content if isinstance(content, dict) else None
 
     def put(self, kind: str, key: str, content: dict[str, Any]) -> None:
-        """Keep it, whole or not at all; a full disk only costs the next run the time to measure again."""
+        """Write an entry atomically; on a full disk the next run measures again."""
         file = self._folder / f"{kind}-{key}.json"
         partial = file.with_suffix(f".{os.getpid()}.tmp")
         try:
@@ -60,7 +60,7 @@ class Cache:
 
 
 def fingerprint(config: RunConfig, keys: tuple[str, ...]) -> str:
-    """16 hex digits over some fields of a configuration and over the code that runs them."""
+    """Return 16 hex digits over some fields of a configuration, the versions of Python and torch, and the code."""
     import torch
 
     content = {
@@ -73,7 +73,7 @@ def fingerprint(config: RunConfig, keys: tuple[str, ...]) -> str:
 
 
 def _code_fingerprint() -> str:
-    """Changes with any source of the lower layers: what was measured with other code is measured again."""
+    """Return a digest that changes with any source of the lower layers, so that other code is measured again."""
     root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for layer in ("workloads", "systems"):
@@ -85,7 +85,7 @@ def _code_fingerprint() -> str:
 
 
 def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
-    """Bounds over all batches of each rank as plain data (`workloads.sampling.make.BatchBounds`), found once."""
+    """Return the cached mini-batch bounds of each rank (`workloads.sampling.make.BatchBounds` as plain data)."""
     from workloads.sampling.make import largest_batch
 
     key = fingerprint(config, _BATCH_KEYS)
@@ -98,7 +98,7 @@ def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[di
 
 
 def _plain(content: Any) -> Any:
-    """Arrays and tuples as lists, numpy's numbers as Python's."""
+    """Convert arrays and tuples to lists, numpy's numbers to Python's."""
     if isinstance(content, dict):
         return {key: _plain(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
@@ -114,21 +114,21 @@ def calibrate(
     cache: Cache,
     on_measure: Callable[[str], None] = lambda text: None,
 ) -> Calibration:
-    """Floor, training working set and times of `config`, from an empty run in a measured, unlimited cap.
+    """Return floor, training working set and times of `config`, from an empty run in a measured, unlimited cap.
 
     Args:
-        config: the run to come; its budget and options do not matter here.
-        spec: its worker spec, `mode` excepted, with bounds and largest batch.
-        isolation: the backend; its cap tells the memory.
-        folder: a scratch folder for spec and log.
-        cache: where it is kept by fingerprint.
-        on_measure: told when it is measured, not read.
+        config: configuration of the run; its budget and options do not matter here.
+        spec: worker spec of the run with bounds and largest mini-batch; its `mode` is replaced.
+        isolation: backend whose cap measures the memory.
+        folder: scratch folder for spec and log.
+        cache: cache of calibrations by fingerprint.
+        on_measure: called with a text before a measurement, not before a cached result.
 
     Raises:
         HostError: the empty run failed; names the reason.
-        OutcoreError: what the run itself would say (no such device, a damaged dataset).
+        OutcoreError: an error that the run itself would meet (no such device, a damaged dataset).
     """
-    # An image of somebody's own trains by a step of its own, and any image has libraries of its own.
+    # A foreign image has its own training step, and any image has its own libraries.
     theirs = identity(config.system)
     key = fingerprint(config, _KEYS) + _short(theirs or str(isolation.describe().get("image_id", "")))
     times_key = fingerprint(config, _TIME_KEYS) + _short(theirs)
@@ -142,7 +142,7 @@ def calibrate(
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
             raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")
-        # Who only samples looks at no rows and trains nothing: leaving room for that would be a gift of page cache.
+        # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training}
         cache.put("held", key, memory)
@@ -161,12 +161,11 @@ def calibrate(
 
 
 def _short(image: str) -> str:
-    """What tells the calibrations of images apart; nothing for what runs on the host's own files."""
+    """Return the suffix of an image's calibrations; empty for runs on the host's own files."""
     return f"-{hashlib.sha256(image.encode()).hexdigest()[:8]}" if image else ""
 
 
 def _by_epoch(times: dict[Any, float]) -> dict[int, float]:
-    """JSON has turned the epochs into text."""
     return {int(epoch): seconds for epoch, seconds in times.items()}
 
 
@@ -177,10 +176,10 @@ def _why(ending: Ending, folder: Path) -> str:
 
 
 class Readings:
-    """Reads the cap at the calibration's gates: what is held there, which is all that is charged but pages of files.
+    """Memory charged to the cap at the calibration's gates, file pages excluded.
 
-    Which pages of libraries and of the dataset are charged depends on who read them first, and they can be given back;
-    counted, they differed by some MiB from one calibration to the next, and were as much of a gift of page cache.
+    Which pages of libraries and of the dataset are charged depends on their first reader, and they can be reclaimed;
+    counted, they differed by some MiB between calibrations and gave runs as much additional page cache.
     """
 
     def __init__(self, cap: Cap) -> None:
@@ -189,7 +188,7 @@ class Readings:
         self.times: Calibrated | None = None
 
     def __call__(self, event: Event) -> None:
-        """Read the cap if the worker stands at a gate, keep the times if it tells them."""
+        """Read the cap at a gate; keep the times of a `Calibrated` event."""
         if isinstance(event, Calibrated):
             self.times = event
         if not isinstance(event, Gate):
@@ -204,15 +203,15 @@ class Readings:
         elif event.at == "step again":
             self._cap.reset_peak()
         elif event.at == "after step":
-            # The first step has read the pages of its code, so the second's peak stood beside as many as there are now.
+            # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
             self.after = max(memory.peak - memory.page_cache, held)
 
 
 def memory_of(config: RunConfig, dataset: Dataset, calibration: Calibration) -> tuple[int | None, int | None]:
-    """(cap, budget) in bytes of a run: cap = floor + training working set + budget (methodology rule 4).
+    """Return (cap, budget) of a run in bytes: cap = floor + training working set + budget (methodology rule 4).
 
     Raises:
-        InputError: the cap asked for is below the floor and the training working set.
+        InputError: the requested cap does not exceed floor + training working set.
     """
     wanted = parse_memory(config.memory, dataset.feature_bytes)
     least = calibration.floor_bytes + calibration.training_bytes

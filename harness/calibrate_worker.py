@@ -1,4 +1,4 @@
-"""The calibration's worker side: an empty run that shows floor and training working set, and times training alone."""
+"""Worker side of the calibration: an empty run for floor and training working set, and the time of training alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from workloads.training import Trainer
     from workloads.workload import Workload
 
-# Enough batches for a rate, few enough to wait for.
 TIMED_BATCHES = 5
 REPETITIONS = 3
 SLOW_STEP_S = 1.0
@@ -27,12 +26,11 @@ MODELLED_SECONDS = 4.0
 
 
 def calibrate(spec: WorkerSpec, joint: Joint) -> None:
-    """Stand at the gates `floor`, `before step`, `step again`, `after step` while the orchestrator reads the cap, then
-    time batches.
+    """Wait at gates `floor`, `before step`, `step again`, `after step` for readings of the cap, then time mini-batches.
 
-    The same imports, device, model and optimiser as a run; features of the largest batch's size are in memory before
-    the step, since holding them is the system's plan, not training. What a run does with a batch is done with it: its
-    digests, and the step where the run trains.
+    Imports, device, model and optimiser are those of a run. Features of the largest mini-batch's size are in memory
+    before the step, since they belong to the system's plan, not to training. The mini-batch is digested as in a run,
+    and trained where the run trains.
     """
     from harness import build
     from harness.epoch_report import EpochLog
@@ -71,7 +69,7 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
 
 
 def slowest(times: list[Calibrated]) -> Calibrated:
-    """Every epoch as long as the rank that takes longest: ranks step together."""
+    """Return the times of the slowest rank for each epoch, since ranks step together."""
     return Calibrated(
         train_s={epoch: max(one.train_s[epoch] for one in times) for epoch in times[0].train_s},
         null_s={epoch: max(one.null_s[epoch] for one in times) for epoch in times[0].null_s},
@@ -80,7 +78,7 @@ def slowest(times: list[Calibrated]) -> Calibrated:
 
 
 class _Batches:
-    """Samples single batches of the run from the memory-mapped topology."""
+    """Sampler of single mini-batches of the run, from the memory-mapped topology."""
 
     def __init__(self, workload: Workload) -> None:
         from workloads.sampling.make import make_sampler, make_seed_plan
@@ -91,12 +89,10 @@ class _Batches:
         self._seeds: list[Any] = []
 
     def count(self, epoch: int) -> int:
-        """Batches of an epoch."""
         self._load(epoch)
         return len(self._seeds)
 
     def sample(self, epoch: int, index: int) -> SampledBatch:
-        """Batch `index` of `epoch`."""
         self._load(epoch)
         return self._sampler.sample(epoch, index, self._seeds[index])
 
@@ -106,7 +102,7 @@ class _Batches:
 
 
 def _features(accelerator: Accelerator, workload: Workload, largest: SampledBatch) -> torch.Tensor:
-    """A table of the largest batch's size in the device tier; its values cost as much as real ones."""
+    """Allocate a table of the largest mini-batch's size in the device tier; its values cost as much as real ones."""
     dtype = torch.float16 if workload.dataset.feature_dtype == np.float16 else torch.float32
     table = accelerator.allocate(largest.num_nodes, workload.dataset.dim, dtype)
     if accelerator.kind != "emulated":
@@ -117,10 +113,7 @@ def _features(accelerator: Accelerator, workload: Workload, largest: SampledBatc
 def _times(
     spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
 ) -> Calibrated:
-    """Training seconds of every epoch: modelled for each batch on an emulated device, elsewhere from a measured rate.
-
-    Work is counted as nodes plus edges, in which the step's time is close to linear.
-    """
+    """Return each epoch's training seconds: modelled by mini-batch on an emulated device, else from a measured rate."""
     epochs = range(spec.config.epochs)
     train: dict[int, float] = {}
     null: dict[int, float] = {}
@@ -134,7 +127,7 @@ def _times(
         # Spread over the epoch, so that stopping early leaves a fair sample.
         for index in np.random.default_rng(0).permutation(count):
             sampled = batches.sample(epoch, int(index))
-            # With the alias list that systems give: the device then gathers the rows before the first layer.
+            # Systems pass this alias list too: with it the device gathers the rows before the first layer.
             modelled = trainer.modelled_seconds(sampled, table, torch.arange(sampled.num_nodes)) if emulated else None
             steps += step_rate * _work(sampled) if modelled is None else modelled
             copies += copy_seconds(sampled.num_nodes * row_bytes)
@@ -143,7 +136,7 @@ def _times(
                 break
         scale = count / seen if seen else 0.0
         train[epoch] = steps * scale
-        # Copy and compute overlap; only the first batch's copy cannot.
+        # Copy and compute overlap, except for the first mini-batch's copy.
         null[epoch] = max(steps, copies) * scale + (copies / seen if seen else 0.0)
     how = "modelled for each batch" if emulated else f"measured on {TIMED_BATCHES} batches"
     return Calibrated(train_s=train, null_s=null, how=how)
@@ -152,9 +145,10 @@ def _times(
 def _step_rate(
     spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
 ) -> float:
-    """Seconds per unit of work, from steps with features in memory and nothing else running.
+    """Return seconds per unit of work (nodes plus edges, in which a step's time is close to linear).
 
-    The best of a few repetitions of each batch: what disturbs a step only ever adds to it.
+    Features are in memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only
+    adds time.
     """
     epoch = spec.config.epochs - 1
     count = batches.count(epoch)
@@ -177,7 +171,7 @@ def _step_rate(
 
 
 def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int], float]:
-    """Seconds to bring so many bytes to the device: its profile's, or the median rate of copies of the whole table."""
+    """Return copy seconds as a function of bytes: the device profile's, or the median rate of copies of the table."""
     from workloads.accelerators.emulated import EmulatedAccelerator
 
     if isinstance(accelerator, EmulatedAccelerator):
@@ -200,7 +194,7 @@ def _work(sampled: SampledBatch) -> int:
 
 
 def _trim() -> None:
-    """Give freed heap back to the kernel, so that the step's own memory is seen as it grows."""
+    """Return freed heap to the kernel, so that the step's own memory is visible as growth."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""Cold starts: evict a run's files from the page cache and say what stayed (methodology rule 2)."""
+"""Cold starts: evict a run's files from the page cache and report the bytes still resident (methodology rule 2)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from harness.record import EvictionReading
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
 
-# A page under writeback or just being read does not go at the first request.
+# A page under writeback or being read survives the first request.
 _ATTEMPTS = 3
-# Below this a file is no data of a run.
+# Smaller files are not a run's data.
 _LEAST_BYTES = 1 << 20
-# Libraries are kept resident on purpose (the holder), for every run alike.
+# The holder keeps libraries resident on purpose, for every run alike.
 _LIBRARIES = tuple(
     {
         "/usr/",
@@ -34,16 +34,14 @@ _LIBRARIES = tuple(
 
 
 def dataset_files(dataset: Dataset) -> list[Path]:
-    """Every file of a dataset that a system may read."""
+    """Return every file of a dataset that a system may read."""
     return [dataset.file(part) for part in ("indptr", "indices", "features", "labels", "train", "valid", "test")]
 
 
 def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
-    """Evict `files` (folders: what is in them) and measure what is still resident.
+    """Evict `files` (folders: the files in them) and measure the bytes still resident.
 
-    Args:
-        files: dataset parts and the system's own files.
-        when: `before` or `after_prepare`, for the record.
+    `when` labels the reading for the record: `before` or `after_prepare`.
     """
     from systems.engine import evict
 
@@ -61,7 +59,7 @@ def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
 
 
 def resident(files: Iterable[Path]) -> int:
-    """Bytes of `files` (folders: what is in them) in the page cache, whoever they are charged to."""
+    """Return the bytes of `files` (folders: the files in them) in the page cache, whatever cgroup is charged."""
     from systems.engine import resident_bytes
     from workloads.errors import DataIOError
 
@@ -70,12 +68,12 @@ def resident(files: Iterable[Path]) -> int:
         try:
             found += resident_bytes(path)
         except DataIOError:
-            continue  # a run's own file, removed just now
+            continue  # removed by the run meanwhile
     return found
 
 
 def open_files(pids: Iterable[int]) -> list[Path]:
-    """Files of a mebibyte or more that processes have open or mapped, libraries apart."""
+    """Return the files of a mebibyte or more that processes have open or mapped, except libraries."""
     found: set[str] = set()
     for pid in pids:
         try:
@@ -85,7 +83,7 @@ def open_files(pids: Iterable[int]) -> list[Path]:
                     line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count("/") and " r-x" not in line
                 }
         except OSError:
-            continue  # it has ended, or is somebody else's
+            continue  # ended, or owned by another user
     names = (name for name in found if name.startswith("/") and not name.startswith(_LIBRARIES))
     return sorted(path for path in map(Path, names) if _is_data(path))
 

@@ -1,4 +1,4 @@
-"""What metrics and verdict rules know of a run beyond plain numbers of its record, rebuilt from the record itself."""
+"""Context of a run for metrics and verdict rules beyond its record's plain numbers, rebuilt from the record itself."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What an empty run measured (methodology rules 4, 12, 20).
+    """Measurements of an empty run (methodology rules 4, 12, 20).
 
     Attributes:
         floor_bytes: memory of interpreter, imports, model and optimiser.
-        training_bytes: what a run's digests of the largest batch and its step, if it trains, add at their peak.
-        train_s: uncontended training seconds of each measured epoch's batches, by epoch.
+        training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
+        train_s: uncontended training seconds of each epoch's mini-batches, by epoch.
         null_s: seconds of the same epochs with features already in memory, by epoch.
-        max_nodes, max_edges: bounds over all batches of the run.
-        how: how the times were found (`measured on 5 batches`, `modelled`).
+        max_nodes, max_edges: bounds over all mini-batches of the run.
+        how: source of the times (`measured on 5 batches`, `modelled for each batch`).
     """
 
     floor_bytes: int
@@ -38,16 +38,17 @@ class Calibration:
 
 @dataclass
 class RunContext:
-    """What a run is judged by.
+    """Evidence by which a run is judged.
 
     Attributes:
-        profile: the device under the run's limits; bare_profile: without them. None where it was not measured.
-        limits: the I/O limits asked for; io_limited: whether the host keeps them.
-        probe: the isolation probe's result (rule 6), None where there is nothing to prove.
-        isolation, isolation_caveats, proves_memory: the backend and what it cannot do here.
-        faithful: whether its mini-batches are the workload's.
-        unsealed: why a record that was read is not what was written; empty where it is.
-        workload, spans, cache: of a run that ended just now, to derive its numbers; a record read later has none.
+        profile, bare_profile: device profiles with and without the run's limits; None: not measured.
+        limits, io_limited: requested I/O limits, and whether the host enforces them.
+        probe: result of the isolation probe (rule 6); None where there is nothing to prove.
+        isolation, proves_memory: isolation backend, and whether it enforces the memory cap on this host.
+        isolation_caveats: caveats of the run's record, those of the backend among them.
+        faithful: whether the system's mini-batches have to equal the workload's.
+        unsealed: reason why a record differs from its seal; empty where it does not.
+        workload, spans, cache: sources of derived numbers, set only for a run that has just ended.
     """
 
     profile: DiskProfile | None
@@ -67,7 +68,7 @@ class RunContext:
 
 
 def context_of(record: Record) -> RunContext:
-    """What a record is judged by, from its own evidence; a record of an older version has little of it."""
+    """Return the context of a record from its own evidence; records of older versions hold little of it."""
     from harness.record import Evidence
 
     evidence = record.evidence or Evidence(isolation=record.config.isolation)

@@ -1,4 +1,4 @@
-"""Datasets that an experiment makes on demand: recipes in YAML, the same generator as `outcore data make`."""
+"""Datasets made on demand by an experiment: recipes in YAML, the same generator as `outcore data make`."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class Recipe(BaseModel):
     max_memory: str = "1GiB"
 
     def num_nodes(self) -> int:
-        """Nodes asked for, 0 where they follow from a base graph."""
+        """Return the requested number of nodes; 0 where a base graph decides it."""
         return parse_count(self.nodes, "nodes")
 
     def expected_bytes(self) -> int:
-        """Bytes on disk, roughly: features, neighbour lists, index pointers, labels."""
+        """Estimate the bytes on disk: features, neighbour lists, index pointers, labels."""
         return self.feature_bytes() + 16 * self.num_nodes() + 4 * parse_count(self.edges, "edges")
 
     def feature_bytes(self) -> int:
-        """Bytes of the feature table, 0 where nodes follow from a base graph."""
+        """Return the bytes of the feature table; 0 where a base graph decides the nodes."""
         return self.num_nodes() * self.dim * (2 if self.dtype == "float16" else 4)
 
 
 def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:
-    """All recipes by name.
+    """Return the recipes of all experiments by name.
 
     Raises:
-        InputError: a fault in one, or two experiments give one name to different recipes.
+        InputError: a recipe is invalid, or two different recipes share a name.
     """
     found: dict[str, Recipe] = {}
     for experiment in experiments:
@@ -70,11 +70,15 @@ def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:
 
 
 def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str], None]) -> None:
-    """Make the dataset unless it is there, made by the same recipe.
+    """Make a dataset unless it exists already.
+
+    Args:
+        name, recipe, data_root: name, recipe and parent folder of the dataset.
+        progress: called with a text for each step.
 
     Raises:
-        InputError: one of that name was made otherwise.
-        DatasetError: it cannot be written.
+        InputError: a dataset of that name was made by another recipe.
+        DatasetError: the dataset cannot be written.
     """
     from workloads.dataset import Dataset
     from workloads.make import MakeSpec, make_dataset

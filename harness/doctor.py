@@ -1,6 +1,6 @@
-"""What this host can do, found by trying: each check is ok, degraded or missing, with what to do about it.
+"""Checks of the host's abilities by trial: each is ok, degraded or missing, with a fix.
 
-A new check is a function under `@check(name)`; the command, `--json` and the docs list what is registered here.
+A new check is a function under `@check(name)`; the command, `--json` and the docs list the registered checks.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from workloads.units import format_bytes
 Status = Literal["ok", "degraded", "missing"]
 _QUICK_BENCH_BYTES = 6 << 30
 _REGISTERED_BUFFERS = 64 << 20
-# The same number on every architecture that has the call.
+# The system call has this number on every architecture.
 _IO_URING_SETUP = 425
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor; `fix` is empty where nothing is wrong."""
+    """Result of one check; `fix` is empty where nothing is wrong."""
 
     name: str
     status: Status
@@ -45,7 +45,7 @@ _CHECKS: dict[str, Callable[[Path], Finding]] = {}
 
 
 def check(name: str) -> Callable[[Callable[[Path], Finding]], Callable[[Path], Finding]]:
-    """Register a check; it is given the data root, which may not exist yet."""
+    """Register a check; its argument is the data root, which may not exist yet."""
 
     def register(function: Callable[[Path], Finding]) -> Callable[[Path], Finding]:
         _CHECKS[name] = function
@@ -55,7 +55,7 @@ def check(name: str) -> Callable[[Callable[[Path], Finding]], Callable[[Path], F
 
 
 def diagnose(data_root: Path) -> list[Finding]:
-    """Every check, in order; one that breaks is itself a finding."""
+    """Run every check in order; a check that fails is itself a finding."""
     findings = []
     for name, function in _CHECKS.items():
         try:
@@ -66,7 +66,7 @@ def diagnose(data_root: Path) -> list[Finding]:
 
 
 def as_dict(findings: list[Finding]) -> dict[str, Any]:
-    """The findings as `outcore doctor --json` prints them."""
+    """Return the findings as `outcore doctor --json` prints them."""
     worst = next((s for s in ("missing", "degraded") if any(f.status == s for f in findings)), "ok")
     return {"status": worst, "checks": [asdict(finding) for finding in findings]}
 
@@ -234,7 +234,7 @@ def _pressure(_: Path) -> Finding:
 
 
 class _sample_file:
-    """A file of 64 KiB on the data root's file system, on the disk and gone afterwards."""
+    """A synced temporary file of 64 KiB on the data root's file system."""
 
     def __init__(self, root: Path) -> None:
         self._folder = existing(root)
@@ -254,7 +254,7 @@ class _sample_file:
 
 
 def _evicted(file: Path) -> bool:
-    """Whether the file leaves the page cache when told: afterwards a read that may not wait finds nothing."""
+    """Return whether the file can be evicted: a read with `RWF_NOWAIT` then finds no cached page."""
     fd = os.open(file, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -264,13 +264,13 @@ def _evicted(file: Path) -> bool:
         except BlockingIOError:
             return True
         except OSError:
-            return False  # the file system cannot tell, or is itself memory
+            return False  # the file system has no RWF_NOWAIT, or is itself memory
     finally:
         os.close(fd)
 
 
 def _first_fix() -> str:
-    """What to do to get a cap: the fix of the strictest backend that is missing something a person can give."""
+    """Return the fix of the strictest unavailable backend that asks for root."""
     for backend in BACKENDS:
         availability = backend.available()
         if not availability.ok and "root" in availability.fix:

@@ -1,6 +1,6 @@
-"""What a run ran on, for its record (methodology rule 23): code, versions, processor, memory, kernel, disk, cgroup.
+"""Environment of a run for its record (methodology rule 23): code, versions, processor, memory, kernel, disk, cgroup.
 
-Nothing in it names a person or a machine: no host name, no user, no home folder, no serial number, no address.
+It identifies no person and no machine: no host name, user, home folder, serial number or address.
 """
 
 from __future__ import annotations
@@ -27,11 +27,7 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, Any]:
-    """Everything needed to judge a run and to run it again.
-
-    Args:
-        data: a path on the device that holds the dataset; without it there is no `disk`.
-    """
+    """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`, None without it."""
     found = {
         "code": code(),
         "versions": versions(),
@@ -57,21 +53,21 @@ def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, 
 
 
 def this_host(data: Path) -> str:
-    """`host_fingerprint` of this host with the device under `data`."""
+    """Return the `host_fingerprint` of this host with the device under `data`."""
     return host_fingerprint({"cpu": cpu(), "memory": memory(), "gpu": gpus(), "disk": disk(data), **_label()})
 
 
 def _label() -> dict[str, str]:
-    """What the operator of a fleet calls this host (`harness/fleet`), where it belongs to one."""
+    """Return the label of this host in its fleet (`harness/fleet`); empty for a host outside a fleet."""
     label = os.environ.get(HOST_LABEL)
     return {"host_label": label} if label else {}
 
 
 @functools.cache
 def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
-    """The git commit, and whether tracked files differ from it; None where this is not a checkout.
+    """Return the git commit, and whether tracked files differ from it; None outside a checkout.
 
-    An image of Outcore is none, and has been told both when it was built: `OUTCORE_COMMIT`, with `-dirty` behind it.
+    An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit, with the suffix `-dirty`.
     """
     commit = _run(["git", "-C", str(repository), "rev-parse", "HEAD"])
     if not commit:
@@ -85,7 +81,7 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of every package that can move a number; absent ones are left out."""
+    """Return the versions of Python and of all packages that may influence a number, if installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -99,7 +95,7 @@ def versions() -> dict[str, str]:
 
 
 def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
-    """Model, processors this process may use, sockets, frequency governor."""
+    """Return the processor's model, all and usable processors, sockets and frequency governor."""
     text = read_text(proc / "cpuinfo")
     model = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     governor = read_text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
@@ -113,14 +109,14 @@ def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
 
 
 def memory(proc: Path = Path("/proc")) -> dict[str, int]:
-    """Bytes of memory and of swap that the host has."""
+    """Return the host's bytes of memory and of swap."""
     text = read_text(proc / "meminfo")
     values = {key: int(value) * 1024 for key, value in re.findall(r"^(MemTotal|SwapTotal):\s+(\d+) kB", text, re.M)}
     return {"total_bytes": values.get("MemTotal", 0), "swap_bytes": values.get("SwapTotal", 0)}
 
 
 def memlock_bytes() -> int | None:
-    """How much this process may lock in memory, which io_uring's registered buffers need; None for no limit."""
+    """Return the bytes that this process may lock, as io_uring's registered buffers need; None: no limit."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
@@ -128,14 +124,14 @@ def memlock_bytes() -> int | None:
 
 
 def disk(data: Path | None) -> dict[str, Any] | None:
-    """The device under the dataset: model, file system, mount options, read-ahead, scheduler; None without one."""
+    """Return the device under `data`: model, file system, mount options, read-ahead, scheduler; None without one."""
     if data is None:
         return None
     try:
         found = block_device(data).as_dict()
     except (OutcoreError, OSError):
         return None
-    # Mount options may name folders (overlays) or numbers of users.
+    # Mount options may hold folder names (overlays) or user ids.
     found["mount_options"] = ",".join(
         option
         for option in found["mount_options"].split(",")
@@ -146,7 +142,7 @@ def disk(data: Path | None) -> dict[str, Any] | None:
 
 @functools.cache
 def gpus() -> list[dict[str, Any]]:
-    """Model, memory and driver of each GPU; empty where there is none."""
+    """Return model, memory and driver of each GPU; empty without one."""
     try:
         import pynvml
 

@@ -1,4 +1,4 @@
-"""What an epoch was on one rank, and on all of them together: batches, digests, spans of stages and lanes, counters."""
+"""Report of an epoch on one rank and on all ranks: mini-batches, digests, spans of stages and lanes, counters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 class EpochLog:
-    """What an epoch's batches were: small tuples while the clock runs, sums and digests afterwards.
+    """Log of an epoch's mini-batches: a small tuple for each, digests and sums.
 
-    Args:
-        with_features: digest the rows of every mini-batch, whose seconds `checking_s` adds up.
-        nonce: number from which the rows of the mini-batches `looked_at` are drawn.
+    `with_features`: whether to digest the feature rows of every mini-batch; `checking_s` sums the seconds.
+    `nonce`, `looked_at`: number that decides the rows to spot-check, and indices of the mini-batches to spot-check.
     """
 
     def __init__(self, *, with_features: bool, nonce: bytes = b"", looked_at: frozenset[int] = frozenset()) -> None:
@@ -39,7 +38,7 @@ class EpochLog:
         self._seen = 0
 
     def digest(self, batch: Batch) -> None:
-        """Structure always; features, from the very table that training reads, where asked for."""
+        """Digest a mini-batch's structure, and its feature rows from the table that training reads, where requested."""
         from workloads.feature_table import batch_feature_digest
         from workloads.sampling.digest import structure_digest
 
@@ -58,7 +57,12 @@ class EpochLog:
             self.spots.append(look_at(batch, self._nonce))
 
     def add(self, batch: Batch, loss: float, correct: int, seen: int) -> None:
-        """One trained batch."""
+        """Add a trained mini-batch.
+
+        Args:
+            batch, loss: the mini-batch, and the mean loss over its seed nodes (nan without training).
+            correct, seen: seed nodes classified correctly, seed nodes trained.
+        """
         sampled = batch.sampled
         finite = math.isfinite(loss)
         self.rows.append(
@@ -79,7 +83,7 @@ class EpochLog:
             self._seen += seen
 
     def join(self, other: EpochLog) -> None:
-        """Another rank's batches too."""
+        """Add another rank's mini-batches."""
         self.rows += other.rows
         self.structure.join(other.structure)
         self.features.join(other.features)
@@ -89,17 +93,17 @@ class EpochLog:
         self._seen += other._seen
 
     def mean_loss(self) -> float | None:
-        """Mean over seed nodes, None where nothing was trained for real."""
+        """Return the mean loss over seed nodes; None without real training."""
         return self._loss / self._seen if self._seen else None
 
     def accuracy(self) -> float | None:
-        """Share of seed nodes classified rightly while training."""
+        """Return the share of seed nodes classified correctly in training; None without real training."""
         return self._correct / self._seen if self._seen else None
 
 
 @dataclass
 class EpochReport:
-    """One rank's part of an epoch; plain data, since ranks exchange it."""
+    """One rank's part of an epoch, as plain data for the exchange between ranks."""
 
     start: float
     end: float
@@ -110,7 +114,7 @@ class EpochReport:
     user_s: float = 0.0
 
     def numbered(self, rank: int, world: int) -> EpochReport:
-        """Itself in a run of one; else with batches numbered over all ranks and threads named by rank."""
+        """Number mini-batches over all ranks and prefix threads with the rank, in a run of several; return itself."""
         if world == 1:
             return self
 
@@ -127,7 +131,7 @@ class EpochReport:
 
 
 def joined(parts: list[EpochReport]) -> tuple[EpochLog, list[StageSpan], list[LaneSpan]]:
-    """Log, spans and lanes of all ranks."""
+    """Join the log, spans and lanes of all ranks."""
     log = parts[0].log
     for part in parts[1:]:
         log.join(part.log)
@@ -143,7 +147,14 @@ def send_epoch_tables(
     lanes: list[LaneSpan],
     spots: list[Spot],
 ) -> None:
-    """The epoch's tables in lines of bounded size."""
+    """Send the epoch's tables in lines of bounded size.
+
+    Args:
+        joint, epoch: channel of the ranks, number of the epoch.
+        rows: one tuple a mini-batch, as in `Batches`.
+        spans, lanes: spans of the stages, and of the lanes of a device.
+        spots: spot-checked feature rows.
+    """
     from harness.protocol import CHUNK_ROWS, Batches, Checks, Spans
 
     for spot in spots:

@@ -1,4 +1,4 @@
-"""How long a run will take, before it runs: a rough model, scaled by what earlier runs of the system took."""
+"""Estimated duration of a run: a rough model, scaled by the durations of the system's earlier runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from harness.datasets import Recipe
     from harness.experiment import PlannedRun
 
-# What a run costs beside its epochs: start, eviction, calibration spread over its runs (seconds).
+# Seconds of a run outside its epochs: start, eviction, its share of the calibration.
 FIXED_S = 8.0
-# Rows a second that a middling device reads one by one, and that memory gives.
+# Rows a second read one by one from a medium device, and from memory.
 DISK_ROWS_PER_S = 90_000.0
 MEMORY_ROWS_PER_S = 3_000_000.0
-# Draws of a mini-batch that bring a node nobody drew before, where many are drawn from a skewed graph.
+# Share of a mini-batch's draws that reach a new node, for many draws from a skewed graph.
 DISTINCT = 0.5
 
 
@@ -31,7 +31,13 @@ def modelled_s(
     memory: str,
     stages: str = "all",
 ) -> float:
-    """Seconds of a run, whatever the system: rows of all epochs over a rate, and what every run costs."""
+    """Return a run's seconds without regard to the system: rows of all epochs over a rate, plus a fixed cost.
+
+    Args:
+        epochs, batches: epochs of the run, mini-batches of an epoch.
+        batch_size, fanout: seed nodes of a mini-batch, in-neighbours drawn at each hop.
+        num_nodes, memory, stages: nodes of the graph, settings of the run.
+    """
     expansion, rows = 1, 1
     for count in fanout:
         expansion *= max(1, count)
@@ -42,11 +48,7 @@ def modelled_s(
 
 
 class CostModel:
-    """The model, and how far off it was for each system so far.
-
-    Args:
-        records: earlier runs; those that did not end are left out.
-    """
+    """The duration model with a correction factor for each system, from earlier runs with status `ok`."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         found: dict[tuple[str, bool], list[float]] = {}
@@ -69,15 +71,15 @@ class CostModel:
             )
             found.setdefault((record.system, config.memory == "none"), []).append(record.duration_s / expected)
         self._factors = {key: statistics.median(values) for key, values in found.items()}
-        # The mean, not the median: most runs use again what one of them wrote.
+        # The mean, not the median: most runs reuse artefacts that one run wrote.
         self._written = {system: statistics.fmean(values) for system, values in written.items()}
 
     def knows(self, cell: PlannedRun) -> bool:
-        """Whether the system was measured before, under a cap or without one as here."""
+        """Return whether the system was measured before, under a cap or without one as in `cell`."""
         return (cell.system, cell.settings.memory == "none") in self._factors
 
     def seconds(self, cell: PlannedRun, recipe: Recipe | None) -> float:
-        """Expected seconds of one run."""
+        """Return the expected seconds of one run."""
         settings = cell.settings
         nodes = recipe.num_nodes() if recipe else 1_000_000
         trained = (nodes or 1_000_000) * (recipe.train_fraction if recipe else 0.01)
@@ -94,11 +96,11 @@ class CostModel:
         return expected * self._factors.get((cell.system, settings.memory == "none"), 1.0)
 
     def artefact_bytes(self, cell: PlannedRun, recipe: Recipe | None) -> int:
-        """Bytes that preparing the run may leave on disk: as earlier runs of the system did, or as it says itself."""
+        """Return the expected bytes of artefacts on disk, from the system's earlier runs or its declared share."""
         from systems.registry import load
 
         share = self._written.get(cell.system)
         if share is None:
-            # An image of somebody's own says nothing of it.
+            # A foreign image declares no share.
             share = 0.0 if ":" in cell.system else load(cell.system).info.artefact_share
         return round(share * recipe.feature_bytes()) if recipe else 0

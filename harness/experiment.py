@@ -1,4 +1,4 @@
-"""The declarative experiment: strict models, YAML with grids, and the resolved configuration of every run."""
+"""Declarative experiments: strict models, YAML with grids, and the resolved configuration of every run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROFILES = Path(__file__).resolve().parent / "profiles"
 
 
 class SystemEntry(Strict):
-    """One entry of `systems:`: a name, or a mapping with the system's options, overrides and a grid of its own."""
+    """One entry of `systems:`: the system's name, its options, overrides of `run:` and its own grid."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -55,8 +55,8 @@ class SystemEntry(Strict):
 class Experiment(Strict):
     """A sweep: base settings, a grid over them, systems, datasets made on demand.
 
-    `gallery` says how figures beyond the headline shorten it (`harness/figures/grids.py`): `run`, `rounds`, `grid`,
-    `datasets`. The runs of the experiment itself do not look at it.
+    `gallery` shortens the experiment for figures beyond the headline (`harness/figures/grids.py`) by `run`, `rounds`,
+    `grid` and `datasets`; it does not change the experiment's own runs.
     """
 
     name: str
@@ -84,10 +84,10 @@ class PlannedRun:
 
 
 def load_experiment(source: Path | str) -> Experiment:
-    """An experiment from a YAML file, or one of the bench profiles by name (`quick`).
+    """Read an experiment from a YAML file, or a bench profile by name (`quick`).
 
     Raises:
-        InputError: the file is missing, is not YAML, or has a fault; says which key.
+        InputError: the file is missing, is not YAML, or has an invalid key, which the message names.
     """
     path = Path(source)
     if path.suffix not in (".yaml", ".yml"):
@@ -109,10 +109,10 @@ def load_experiment(source: Path | str) -> Experiment:
 
 
 def parse_experiment(content: Mapping[str, Any]) -> Experiment:
-    """An experiment from plain data, every cell of its grid checked.
+    """Return an experiment from plain data; check every cell of its grid.
 
     Raises:
-        InputError: a fault, with the key's path.
+        InputError: a key is invalid; the message gives its path.
     """
     experiment = strict(Experiment, {"systems": [], **content}, "")
     if not experiment.systems:
@@ -123,7 +123,7 @@ def parse_experiment(content: Mapping[str, Any]) -> Experiment:
 
 
 def cells(experiment: Experiment) -> Iterator[PlannedRun]:
-    """Every run of the grid, systems next to each other, without rounds."""
+    """Yield every cell of the grid once, system by system."""
     for index, raw in enumerate(experiment.systems):
         where = f"systems[{index}]"
         if isinstance(raw, str):
@@ -170,15 +170,10 @@ def _check_keys(content: Mapping[str, Any], where: str) -> None:
 
 
 def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
-    """The whole configuration of a run, every default filled in; opens the dataset.
-
-    Args:
-        run: one cell of the grid.
-        data_root: where datasets lie.
-        isolation: the backend of the series, which `auto` became.
+    """Return a run's configuration with all defaults filled in, and `isolation` for `auto`; opens the dataset.
 
     Raises:
-        InputError, DatasetError: it cannot run, and why.
+        InputError, DatasetError: the run is impossible; the message gives the reason.
     """
     from workloads.dataset import find_dataset
 

@@ -1,4 +1,4 @@
-"""Features as training met them against the dataset's own (methodology rule 26), by the orchestrator after a run."""
+"""Check of the feature rows used in training against the dataset (methodology rule 26), after a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from harness.trace_facts import TraceFacts
 from workloads.dataset import Dataset
 from workloads.workload import Workload
 
-# A warm-up epoch whose mini-batches have more bytes of rows than this is held by its spots alone.
+# A warm-up epoch with more bytes of feature rows than this is checked by its spots only.
 WHOLE_BYTES = 8 << 30
-# Neighbour lists up to this size are read whole: by pages, as few as they are, each would wait for the disk.
+# Neighbour lists up to this size are read whole: single pages, however few, would each wait for the disk.
 _IN_MEMORY_BYTES = 2 << 30
 
 
@@ -32,14 +32,15 @@ def check_features(
     nonces: dict[int, bytes],
     cache: Cache | None,
 ) -> tuple[list[FeatureCheck], str]:
-    """What was checked, and why an epoch was not, empty where all were.
+    """Return the checks made, and the reason why an epoch has none; empty if all epochs have one.
 
     Args:
-        faithful: whether its mini-batches are the workload's; of others the rows are held against the nodes that the
-            worker names.
-        epochs: as the worker told them; `feature_digest` is compared where there is one.
-        spots: rows that it was asked for when an epoch began.
-        nonces: by epoch, from which they were drawn.
+        workload, config: workload and configuration of the run.
+        faithful: whether the mini-batches have to equal the workload's; if not, rows are compared by the nodes that
+            the worker reports.
+        epochs: epochs as the worker reported them; the first one's `feature_digest` is compared if it is a warm-up.
+        spots, nonces: feature rows reported for spot checks, and the number that decides the rows, by epoch.
+        cache: cache of trace facts; None: without one.
     """
     if config.stages == "sample" or not epochs:
         return [], ""
@@ -78,7 +79,7 @@ def _whole(
 def _spots(
     workload: Workload, epoch: int, nonce: bytes, spots: Sequence[Spot], faithful: bool, reader: _Reader
 ) -> list[FeatureCheck]:
-    """The rows asked for of one epoch; a mini-batch that was asked for and not told counts as wrong."""
+    """Check the spots of one epoch; a chosen mini-batch that a faithful system does not report counts as wrong."""
     world = workload.world
     found = []
     told = {spot.batch: spot for spot in spots}
@@ -88,7 +89,7 @@ def _spots(
             number = index * world + rank
             spot = told.get(number)
             if spot is None:
-                # What draws its own mini-batches may have fewer of them; faithful ones are all trained.
+                # A system that draws its own mini-batches may train fewer of them.
                 if faithful:
                     found.append(FeatureCheck(epoch=epoch, batch=number, ok=False, detail="its rows were not told"))
                 continue
@@ -115,7 +116,7 @@ def _compare(spot: Spot, nodes: npt.NDArray[np.int64], reader: _Reader) -> str:
 
 
 class _Reader:
-    """Reads the dataset as the run's oracle does: mini-batches sampled again, rows by direct reads."""
+    """Reference for the run's checks: mini-batches sampled again, feature rows by direct reads."""
 
     def __init__(self, workload: Workload) -> None:
         from workloads.sampling.make import make_seed_plan
@@ -127,7 +128,7 @@ class _Reader:
         self.num_batches = self._plans[0].num_batches
 
     def batch(self, epoch: int, index: int, rank: int) -> npt.NDArray[np.int64]:
-        """Nodes of one mini-batch."""
+        """Return the nodes of one mini-batch."""
         if not self._samplers:
             self._samplers = [
                 _sampler(replace(self._workload, rank=rank), self.dataset) for rank in range(self._workload.world)
@@ -136,7 +137,7 @@ class _Reader:
         return np.asarray(self._samplers[rank].sample(epoch, index, seeds).nodes)
 
     def rows(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Feature rows [k, dim], read past the page cache."""
+        """Read feature rows [k, dim] past the page cache."""
         from systems.engine.reader import RowReader
 
         dataset = self.dataset
@@ -152,7 +153,7 @@ class _Reader:
         return out
 
     def aggregates(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """What the first layer makes of all in-neighbours, [k, width]."""
+        """Return the first layer's aggregates over all in-neighbours, [k, width]."""
         from workloads.models import first_layer_rows
 
         dataset = self.dataset
@@ -172,7 +173,7 @@ def _sampler(workload: Workload, dataset: Dataset) -> Any:
     if dataset.topology_bytes > _IN_MEMORY_BYTES:
         return make_sampler(workload)
     if key not in _KEPT:
-        # The runs of a series are of one dataset: the last one's lists are kept.
+        # The runs of a series use one dataset, so the last dataset's lists suffice.
         _KEPT.clear()
         _KEPT[key] = {"indptr": dataset.load("indptr"), "indices": dataset.load("indices")}
     return make_sampler(workload, **_KEPT[key])

@@ -1,7 +1,7 @@
-"""Systems that are not Python classes here but container images of somebody's own: `image:NAME` (docs/containers.md).
+"""Foreign systems: container images instead of Python classes, named `image:NAME` (docs/containers.md).
 
-Such an image says what its system is in the label `org.outcore.system` and how its worker starts in
-`org.outcore.worker`; what it sends while it runs is bounded and checked like any worker's.
+An image's label `org.outcore.system` describes its system, `org.outcore.worker` holds its worker's command. Events of
+an image's worker are bounded and checked like any worker's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PREFIX = "image:"
 
 
 class _Label(BaseModel):
-    """What the label may say. `options` are names with their defaults, whose types are those that a user may give."""
+    """Content of the label `org.outcore.system`. `options`: defaults by name; a default's type is the option's type."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,22 +35,22 @@ class _Label(BaseModel):
 
 
 def image_of(system: str) -> str | None:
-    """The image of a system that is one, None for any other."""
+    """Return the image of a foreign system; None for a Python class."""
     return system.removeprefix(_PREFIX) if system.startswith(_PREFIX) else None
 
 
 def identity(system: str) -> str:
-    """Content hash of a system's image, empty for a class."""
+    """Return the content hash of a system's image; empty for a Python class."""
     image = image_of(system)
     return "" if image is None else _found(image).identity
 
 
 def system_info(system: str) -> SystemInfo:
-    """What a system says of itself, be it a class or an image.
+    """Return the description of a system, a Python class or an image.
 
     Raises:
-        InputError: there is none of this name, or its label is wrong.
-        HostError: an image, and no engine to look at it.
+        InputError: the system does not exist, or its image's label is invalid.
+        HostError: the system is an image and no container engine is available.
     """
     image = image_of(system)
     if image is not None:
@@ -61,7 +61,7 @@ def system_info(system: str) -> SystemInfo:
 
 
 def is_faithful(system: str, options: dict[str, Any]) -> bool:
-    """Whether its mini-batches have to equal the workload's under these options."""
+    """Return whether the system's mini-batches have to equal the workload's under `options`."""
     if image_of(system) is not None:
         return system_info(system).faithful
     from systems.registry import load

@@ -1,4 +1,4 @@
-"""What one run's events and gates told the orchestrator, kept until the record is written."""
+"""Events and gate readings of one run, kept by the orchestrator until the record is written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
 
 
 def host_user_seconds() -> float:
-    """Seconds that all processors have spent in user mode since boot, at whatever priority."""
+    """Return the seconds that all processors have spent in user mode since boot, at any priority."""
     import psutil
 
     times = psutil.cpu_times()
@@ -35,19 +35,17 @@ def host_user_seconds() -> float:
 
 @dataclass
 class Gathered:
-    """Collects; the worker stands still while it does.
+    """Collector of a run's events and of readings at its gates, while the worker waits.
 
     Attributes:
-        dataset: whose files are evicted.
-        folders: where the system keeps what it writes; all in them is evicted and looked at, whatever it lists.
-        disk_io: counters of the whole device.
-        progress: told of every epoch.
-        zero: monotonic seconds at which the first epoch began, None before.
-        memory: the cap after the worker's end.
-        nonces: the number drawn for each epoch's spot checks.
-        guard: watches the cap; None before there is one.
-        planned: monotonic seconds at which the plan arrived.
-        forgetful: memory of devices that keep no rows, written over before each epoch.
+        dataset: dataset whose files are evicted.
+        folders: folders that the system writes to; all files in them are evicted and measured, listed or not.
+        disk_io, progress: reader of the whole device's counters, and a function called with a text for each epoch.
+        zero: monotonic seconds of the first epoch's begin; None before.
+        memory: reading of the cap after the worker's end.
+        nonces: number drawn for the spot checks of each epoch, by epoch.
+        guard, planned: watcher of the cap, and monotonic seconds of the plan's arrival; None before.
+        forgetful: memory of emulated devices that keep no rows; overwritten before each epoch.
     """
 
     dataset: Dataset
@@ -76,7 +74,11 @@ class Gathered:
     _evict_s: list[float] = field(default_factory=list)
 
     def take(self, event: Event, cap: Cap) -> bytes:
-        """Keep what the worker says; at gates, evict or read counters. What is returned goes to it with `go`."""
+        """Store an event; at a gate, read counters and evict, and return the bytes to send after `go`.
+
+        Raises:
+            ProtocolError: the gate is unknown.
+        """
         if isinstance(event, Planned):
             self.plan, self.planned = event.items, time.monotonic()
         elif isinstance(event, Prepared):
@@ -99,7 +101,7 @@ class Gathered:
         return b""
 
     def evict(self, when: str, own: list[Path]) -> None:
-        """Evict the dataset's files and the system's `own`, and keep what stayed."""
+        """Evict the files of the dataset and the system (`own`) and store the reading."""
         began = time.monotonic()
         self.evictions.append(cold.evict_files([*cold.dataset_files(self.dataset), *self.folders, *own], when))
         self._evict_s.append(time.monotonic() - began)
@@ -145,25 +147,25 @@ class Gathered:
         return behind
 
     def preparing_s(self) -> float | None:
-        """Seconds from the plan to the gate behind the preparation; None where the run did not come so far."""
+        """Return the seconds from the plan to the gate `prepared`; None if the run did not reach it."""
         reached = self.gate("prepared")
         return reached.reached_s - self.planned if reached and self.planned is not None else None
 
     def gate(self, at: str) -> GateReading | None:
-        """What was read at a gate; None where the run did not come so far."""
+        """Return the reading at a gate; None if the run did not reach it."""
         return next((gate for gate in self.gates if gate.at == at), None)
 
     def overhead(self) -> dict[str, float]:
-        """Seconds of the harness's own: `Record.overhead`."""
+        """Return the harness's own seconds by part (`Record.overhead`)."""
         found = {"calibrate_s": self.calibrate_s, "evict_s": sum(self._evict_s)}
         # The eviction after the preparation happens at a gate.
         found["gates_s"] = sum(gate.opened_s - gate.reached_s for gate in self.gates) - sum(self._evict_s[1:])
         if self.batches:
-            # The eviction before the run is over when the worker starts; the one after `prepare()` is not.
+            # The worker starts after the first eviction and waits during the one after `prepare()`.
             first = min(row[-1] for row in self.batches)
             found["first_batch_s"] = first - self.spawned - sum(self._evict_s[1:])
         return found
 
     def demand(self) -> MemoryStats:
-        """The reading with the most anonymous, shared and kernel memory, at gates and at the run's end."""
+        """Return the reading with the most anonymous, shared and kernel memory, among gates and the run's end."""
         return max([*self.held, self.memory], key=lambda stats: stats.anon + stats.shmem + stats.kernel)

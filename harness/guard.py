@@ -1,4 +1,4 @@
-"""Watches that a run stays in its cap: the worker, what it starts, and the limit itself (methodology rule 27)."""
+"""Guard of a run's cap: watches the worker, its descendants and the memory limit (methodology rule 27)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Guard:
-    """Looks at one run's processes; called by the telemetry's thread and at gates.
+    """Sampler of one run's processes, called by the telemetry's thread and at gates.
 
-    What a worker leaves behind (a daemon) becomes a child of this process. It is told from this process's own children
-    by its session: a worker begins in a new one, and no process can enter an older one.
+    A process that outlives its parent (a daemon) becomes a child of this process. Its session distinguishes it from
+    this process's own children: a worker begins in a new session, and no process can enter an older one.
 
     Attributes:
-        samples: how often it looked.
-        outside: processes of the run that were seen outside the cap, each with its command.
-        limits: memory limits that were in force, bytes; 0: none.
+        samples: number of samples taken.
+        outside: command of each process of the run seen outside the cap, by process id.
+        limits: memory limits seen in force, in bytes; 0: none.
     """
 
     def __init__(self, cap: Cap) -> None:
@@ -37,16 +37,16 @@ class Guard:
         self.limits: set[int] = set()
 
     def begin(self) -> None:
-        """Adopt from now on what loses its parent; call it before the worker is spawned."""
+        """Adopt orphaned processes from now on; call it before the worker is spawned."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._before = _children()
 
     def watch(self, worker: int) -> None:
-        """The worker is there. In a container it is the client that started it, and nothing there can leave."""
+        """Watch the process `worker`; not for a container, whose processes cannot leave it (`worker` is its client)."""
         self._worker = None if self._cap.named_pipes else worker
 
     def look(self, limit: int | None) -> list[str]:
-        """Look once; `limit` is the memory limit now in force. Returns what is outside at this moment."""
+        """Take a sample, `limit` being the memory limit in force; return the processes now outside the cap."""
         with self._lock:
             self.samples += 1
             self.limits.add(limit or 0)
@@ -63,11 +63,11 @@ class Guard:
             return [self.outside[pid] for pid in now]
 
     def end(self) -> None:
-        """Kill what the run left behind outside its cap."""
+        """Kill the run's orphaned processes outside its cap."""
         with self._lock:
             if self._worker is None:
                 return
-            # What dies may leave children of its own, which then are ours.
+            # A killed process's children become ours.
             while left_behind := self._left_behind():
                 for pid in left_behind:
                     try:
@@ -83,7 +83,6 @@ class Guard:
 
 
 def _children() -> set[int]:
-    """Children of this process, whichever of its threads started them."""
     found: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
         found |= {int(word) for word in read_text(thread / "children").split()}
@@ -102,7 +101,7 @@ def _reap(pids: set[int], *, wait: bool = False) -> None:
         try:
             os.waitpid(pid, 0 if wait else os.WNOHANG)
         except OSError:
-            pass  # somebody else's, or gone
+            pass  # not our child, or gone
 
 
 def _name(pid: int) -> str:

@@ -1,8 +1,7 @@
-"""Keeps the interpreter's and torch's library pages resident from outside the cap, so that no run is charged for them.
+"""Holder of the interpreter's and torch's library pages outside the cap, so that no run is charged for them.
 
-`python -m harness.holder SYSTEM…` imports what a worker imports, takes one small training step, which loads what torch
-loads late, reads all pages of the libraries, says `ready` and sleeps until its standard input closes, which the
-orchestrator's death does too.
+`python -m harness.holder SYSTEM…` does a worker's imports and one small training step, for libraries that torch loads
+late, reads all library pages, prints `ready` and sleeps until standard input closes, as on the orchestrator's death.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from harness.isolation.base import Cap
 
-_MADV_POPULATE_READ = 22  # Linux 5.14; an older kernel says EINVAL, and only what was touched is held
+_MADV_POPULATE_READ = 22  # Linux 5.14; an older kernel returns EINVAL, and only touched pages are held
 _HELD: list[mmap.mmap] = []
 
 
 class Holder:
-    """The orchestrator's handle on the one holder of a series.
+    """The orchestrator's handle on the holder process of a series.
 
     Args:
-        systems: whose imports are held, too.
-        cap: an unlimited one to hold them in, where runs see other files than this process does; closed with it.
+        systems: names of the systems whose imports are held too.
+        cap: unlimited cap for the holder if runs see other files than this process; closed with the holder.
     """
 
     def __init__(self, systems: Sequence[str], cap: Cap | None = None) -> None:
@@ -43,17 +42,17 @@ class Holder:
         )
 
     def wait_ready(self) -> bool:
-        """Wait until its imports are done; False where they failed (a run then pays for its own pages)."""
+        """Wait until the libraries are held; return False if that failed (runs are then charged for their pages)."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip() == b"ready"
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id of the holder."""
         return self._process.pid
 
     def close(self) -> None:
-        """End it."""
+        """End the holder and close its cap."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -67,7 +66,7 @@ class Holder:
 
 
 def _touch() -> None:
-    """One small training step: the code pages of torch's kernels become resident here."""
+    """Take one small training step, so that the code pages of torch's kernels become resident here."""
     import numpy as np
     import torch
 
@@ -84,7 +83,7 @@ def _touch() -> None:
 
 
 def populate_libraries() -> None:
-    """Read every page of the mapped libraries: a run that met one first would be charged for it, within its budget."""
+    """Read every page of the mapped libraries, since the first reader of a page is charged for it."""
     seen = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line}
     for name in seen:
         with contextlib.suppress(OSError), open(name.strip(), "rb") as file:
@@ -94,7 +93,7 @@ def populate_libraries() -> None:
 
 
 def main(names: Sequence[str]) -> None:
-    """Import, touch, say so, sleep."""
+    """Hold the libraries of the systems `names`: print `ready`, then sleep until standard input closes."""
     import workloads.sampling.make
     import workloads.training  # noqa: F401  (what a worker imports)
     from harness.worker import die_with_parent
@@ -103,7 +102,7 @@ def main(names: Sequence[str]) -> None:
 
     die_with_parent(os.getppid())
     for name in names:
-        with contextlib.suppress(HostError):  # a library that is not installed: its runs say so
+        with contextlib.suppress(HostError):  # the system's runs report a library that is not installed
             load(name).load_libraries()
     _touch()
     populate_libraries()

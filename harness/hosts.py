@@ -1,4 +1,4 @@
-"""Where a run was measured: runs of two hosts, disks, limits or devices are never put into one average."""
+"""Fingerprints of a run's host: runs of two hosts, disks, limits or devices are never averaged together."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ import workloads
 Plain = Mapping[str, Any]
 
 _GIB = 2**30
-# What of a disk tells it from another one; its kernel name and number change with the order of plugging in.
+# Properties that identify a disk; its kernel name and number change with the order of plugging in.
 _DISK = ("model", "file_system", "size_bytes", "rotational", "logical_block_bytes", "scheduler", "read_ahead_kib")
 _PROFILES = Path(workloads.__file__).parent / "accelerators"
 
 
 def host_fingerprint(environment: Plain) -> str:
-    """12 hex digits over processor, memory, disk and GPUs of an `environment.describe`; empty where none is known.
+    """Return 12 hex digits over processor, memory, disk and GPUs of an `environment.describe`; empty if unknown.
 
-    Two hosts of one model share it, unless the operator labels them: runs on them are runs on one kind of machine.
+    Two hosts of one model share the fingerprint, unless their operator labels them.
     """
     cpu, disk = environment.get("cpu") or {}, environment.get("disk") or {}
     total = (environment.get("memory") or {}).get("total_bytes")
     content = {
         "cpu": [cpu.get("model"), cpu.get("usable")],
-        # The kernel takes its share first, a little more or less with each version.
+        # Rounded, since the kernel's own share varies with its version.
         "memory_gib": round(total / _GIB) if total else None,
         "disk": [disk.get(key) for key in _DISK],
         "gpus": [[gpu.get("model"), gpu.get("memory_bytes")] for gpu in environment.get("gpu") or []],
     }
-    # Behind a virtual disk two drives look alike: only the operator knows which is which.
+    # Two drives behind virtual disks look alike: only the operator can distinguish them.
     if label := environment.get("host_label"):
         content["label"] = label
     return _digest(content) if cpu or disk else ""
 
 
 def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
-    """Each emulated accelerator that comes with the package -> 12 hex digits over its coefficients."""
+    """Return 12 hex digits over the coefficients of each packaged emulated accelerator, by name."""
     digests = {}
     for path in sorted(folder.glob("*.toml")):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -50,11 +50,10 @@ def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
 
 
 def measured_on(record: Plain) -> dict[str, Any]:
-    """What must be equal, beside the configuration, before two runs are compared.
+    """Return the facts that, beside the configuration, must be equal in two compared runs.
 
-    `host`: its fingerprint. `limits`: what the disk class came to, read operations and bytes a second for each disk.
-    `accelerator`: the version of an emulated device's profile, where the record has it. `harness`: the fingerprint of
-    the code that measured.
+    `host`: fingerprint of the host. `limits`: I/O limits of the disk class, for each disk. `accelerator`: digest of an
+    emulated device's profile, if the record has it. `harness`: fingerprint of the measuring code.
     """
     environment = record.get("environment") or {}
     kind, _, name = str((record.get("config") or {}).get("device", "")).partition(":")

@@ -1,4 +1,4 @@
-"""One voice for the ranks of a run: rank 0 talks to the orchestrator, for all of them, once all have come so far."""
+"""Joint channel of a run's ranks: rank 0 talks to the orchestrator for all ranks, after all have reached a point."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class Joint:
-    """The channel of a worker that may be one of several.
+    """Channel of a worker that may be one rank of several.
 
     Args:
-        channel: to the orchestrator; only rank 0 uses it, except to say why it fails.
-        group: the ranks; None in a run of one.
+        channel: channel to the orchestrator; ranks other than 0 use it only to report a failure.
+        group: group of the ranks; None for a single rank.
     """
 
     def __init__(self, channel: Channel, group: RankGroup | None) -> None:
@@ -28,16 +28,16 @@ class Joint:
         self._channel = channel
 
     def gather(self, value: T) -> list[T]:
-        """Every rank's value, by rank."""
+        """Return the values of all ranks, by rank."""
         return [value] if self.group is None else self.group.gather(value)
 
     def send(self, event: Event) -> None:
-        """Rank 0 sends it; the others said their part in `gather`."""
+        """Send an event from rank 0; do nothing on other ranks, whose values rank 0 has from `gather`."""
         if self.rank == 0:
             self._channel.send(event)
 
     def gate(self, at: str, more: int = 0) -> bytes:
-        """Stand still, all ranks together, until the orchestrator says go; every rank gets the `more` bytes behind."""
+        """Wait with all ranks at gate `at` until the orchestrator opens it; return the `more` bytes that follow."""
         if self.group is not None:
             self.group.barrier()
         behind = self._channel.gate(at, more) if self.rank == 0 else b""
@@ -45,7 +45,7 @@ class Joint:
 
 
 def merged_plan(plans: Iterable[Iterable[PlannedBuffer]]) -> list[PlannedBuffer]:
-    """The buffers of all ranks, those of one name and tier together."""
+    """Merge the plans of all ranks: sum the bytes of buffers with the same name and tier."""
     found: dict[tuple[str, str], PlannedBuffer] = {}
     for item in (item for plan in plans for item in plan):
         kept = found.get((item.name, item.tier))
@@ -55,7 +55,7 @@ def merged_plan(plans: Iterable[Iterable[PlannedBuffer]]) -> list[PlannedBuffer]
 
 
 def summed(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counters of all ranks: numbers are added, mappings by key; None where no rank knows."""
+    """Add the counters of all ranks, mappings by key; None for a counter that no rank has."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(name for part in parts for name in part):
         values = [part[name] for part in parts if part.get(name) is not None]

@@ -1,4 +1,4 @@
-"""One worker process inside a cap: spawn it, answer its gates, and say how it ended."""
+"""One worker process inside a cap: spawn it, answer its gates, classify its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, 
 
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
-# A worker that said `done` or `error` has this long to leave.
+# Seconds until a worker has to exit after `done` or `error`.
 _LEAVE_SECONDS = 10.0
 _ERRORS: dict[str, type[OutcoreError]] = {
     error.kind: error for error in (InputError, DatasetError, BudgetError, HostError, DataIOError)
@@ -29,10 +29,9 @@ _ERRORS: dict[str, type[OutcoreError]] = {
 
 @dataclass
 class Ending:
-    """How a worker ended.
+    """End of a worker.
 
-    `error` is the mistake a person can mend, where there is one; `seconds` from spawn to the end; `test_accuracy` by
-    epoch.
+    `error` is set if a user can fix the cause; `test_accuracy` is by epoch; `seconds` are from spawn to end.
     """
 
     status: Status
@@ -44,14 +43,13 @@ class Ending:
 
 
 class Worker:
-    """A running worker. Use as a context manager: leaving it kills what is left in the cap.
+    """A running worker. Use as a context manager: leaving it kills all processes in the cap.
 
     Args:
-        cap: where it runs.
-        spec: what it runs.
-        folder: for the spec and pipes.
-        log: what it prints is added to this file.
-        board: name of the one on which it says how far it is.
+        cap, spec: cap and spec of the worker.
+        folder: folder for the spec and pipes.
+        log: file to which the worker's output is appended.
+        board: name of the worker's progress board; None: without one.
     """
 
     def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, board: str | None = None) -> None:
@@ -59,20 +57,18 @@ class Worker:
         self._pools: PoolServer | None = None
         self._pipes = Pipes(folder, named=cap.named_pipes)
         try:
-            # An image of somebody's own knows of no board.
             boards = [board] if board and image_of(spec.config.system) is None else []
             if spec.pools or boards:
-                # A worker in a cap may not look into this process for them.
+                # A worker in a cap cannot open them through this process's /proc folder.
                 self._pools = PoolServer(folder, [*spec.pools, *boards])
                 served = self._pools.paths
                 spec = spec.model_copy(update={"pools": served[: len(spec.pools)]})
                 boards = served[-len(boards) :] if boards else []
             spec_file = folder / "spec.json"
             spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
-            # What is in a container has no parent that it can see.
+            # A process in a container cannot see its parent.
             parent = 0 if cap.named_pipes else os.getpid()
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
-            # More than one rank: torchrun stands between, and starts as many workers.
             ranks = spec.config.ranks
             module = ["harness.worker"] if ranks == 1 else ["harness.ranks", str(ranks)]
             cap.bring(_needs(spec, folder))
@@ -94,14 +90,14 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Process id of the worker (the launcher becomes it)."""
+        """Process id of the worker (the launcher executes it in place)."""
         return self._process.pid
 
     def watch(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
-        """Pass every event on until the worker ends; a gate opens when `on_event` returns, with the bytes returned.
+        """Pass every event to `on_event` until the worker ends; a gate opens with the bytes that `on_event` returns.
 
-        The time that a worker stands at gates is none of its own: the timeout goes on behind them. Whatever `on_event`
-        raises passes through, after the worker was killed.
+        The time at gates does not count towards the timeout. An exception of `on_event` is passed on after the worker
+        is killed.
         """
         deadline = self.started + timeout_s
         last: Done | Failed | None = None
@@ -132,10 +128,10 @@ class Worker:
         try:
             os.write(self._pipes.go, b"g" + more)
         except BrokenPipeError:
-            pass  # it died at the gate; its end is noticed by the loop
+            pass  # the worker died at the gate; the loop detects its end
 
     def _classify(self, last: Done | Failed | None) -> Ending:
-        """The ending from the last event, the kernel's OOM counter and the exit code, in this order of trust."""
+        """Return the ending by the kernel's OOM counter, else the last event, the cap's report or the exit code."""
         code = self._wait()
         if self._cap.memory().oom_kills > 0:
             return self._end(Ending("oom", "the kernel ended it: out of memory under the cap"))
@@ -164,10 +160,10 @@ class Worker:
         return ending
 
     def close(self) -> None:
-        """Kill what is left, close the pipes, take the process's end."""
+        """Kill the remaining processes, reap the worker and close the pipes."""
         self._cap.kill()
         if self._process.poll() is None:
-            # Isolation `none` finds its processes by scanning; the one we hold is certain.
+            # Isolation `none` finds its processes by scanning, which may miss this one.
             self._process.kill()
         self._process.wait()
         self._reader.close()
@@ -187,7 +183,7 @@ class Worker:
 
 
 def _needs(spec: WorkerSpec, folder: Path) -> Needs:
-    """What of the host the worker of `spec` reads and writes; `folder` holds the spec and the pipes."""
+    """Return the host's files and devices that the worker of `spec` needs; `folder` holds the spec and the pipes."""
     partition = [] if spec.partition is None else [Path(spec.partition)]
     return Needs(
         read_only=(Path(spec.dataset), folder, *partition),
@@ -198,7 +194,7 @@ def _needs(spec: WorkerSpec, folder: Path) -> Needs:
 
 
 def _failure(event: Failed) -> Ending:
-    """An `error` event as an ending: what does not fit in memory is `oom`, as the papers print it."""
+    """Convert an `error` event to an ending; memory errors become `oom`, the term of the papers."""
     if event.kind == "memory":
         return Ending("oom", event.message, notes=event.notes)
     error_class = _ERRORS.get(event.kind)

@@ -1,4 +1,4 @@
-"""The derived numbers of a run: class, amplification, utilisation, efficiency, distance to the limit (rules 7–20)."""
+"""Derived numbers of a run: class, amplification, utilisation, efficiency, distance to the limit (rules 7–20)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ CACHED = 1.0
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """What the measured epochs touch, and the least a device must do for them (methodology rules 7 and 11).
+    """Unique feature rows and topology pages of the median measured epoch (methodology rules 7 and 11).
 
-    Attributes:
-        bytes: unique feature rows and topology pages of the median measured epoch.
-        memory_bytes: host budget and device memory together, None where nothing bounds them.
+    `memory_bytes`: sum of host budget and device memory; None: unbounded.
     """
 
     bytes: int
@@ -31,12 +29,12 @@ class WorkingSet:
 
     @property
     def over_budget(self) -> float | None:
-        """Working set over the memory that could hold it."""
+        """Ratio of the working set to the memory that could hold it; None: unbounded memory."""
         return self.bytes / self.memory_bytes if self.memory_bytes else None
 
 
 def working_set(record: Record, context: RunContext) -> WorkingSet | None:
-    """The working set of a run's measured epochs. None without its workload."""
+    """Return the working set of a run's measured epochs; None without its workload."""
     if context.workload is None:
         return None
     from harness.trace import PAGE_BYTES
@@ -52,9 +50,9 @@ def working_set(record: Record, context: RunContext) -> WorkingSet | None:
 
 
 def topology_over_budget(record: Record, context: RunContext) -> float | None:
-    """The whole graph, `indptr` and `indices`, over the host budget: above one, not even that can be held (rule 7).
+    """Return the ratio of the graph, `indptr` and `indices`, to the host budget (rule 7); above one it does not fit.
 
-    The host's alone, since that is where systems sample. None without a workload or a budget.
+    Device memory does not count, since systems sample on the host. None without a workload or a budget.
     """
     if context.workload is None or not record.memory.budget_bytes:
         return None
@@ -67,10 +65,10 @@ def _device_memory(record: Record) -> int:
 
 
 def memory_for_rows(record: Record, context: RunContext) -> int | None:
-    """Bytes in which a run may hold rows at any moment, at the most; None where nothing bounds them.
+    """Return the most bytes in which a run may hold feature rows at any moment; None: unbounded.
 
-    Host budget and device memory; the training working set, which is free between two steps; and the slack of rule 4,
-    by which the floor may be less than it was found to be. Without a kernel's cap page cache is not bounded.
+    Sum of host budget, device memory, the training working set, which is free between two steps, and the slack of rule
+    4, by which the floor may be below its measured value. Without a kernel's cap the page cache is unbounded.
     """
     from harness.verdict.memory import SLACK_BYTES, SLACK_SHARE
 
@@ -84,10 +82,10 @@ def memory_for_rows(record: Record, context: RunContext) -> int | None:
 
 
 def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int | None:
-    """Bytes that any system with the run's memory reads from the device in an epoch of its mini-batches, at the least.
+    """Return the lower bound of the bytes that a system with the run's memory reads from the device in an epoch.
 
-    In any order, and whatever it prepared before (docs/frontier.md). 0: memory could hold all of it, or nothing bounds
-    it. None: the workload is not known, or the system trains on other mini-batches.
+    The bound holds for any order of the mini-batches and any preparation (docs/frontier.md). 0: memory could hold all
+    rows or is unbounded. None: the workload is unknown, or the system trains other mini-batches.
     """
     if context.workload is None:
         return record.evidence.least_bytes.get(epoch) if record.evidence is not None else None
@@ -103,8 +101,8 @@ def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int |
 
 
 def best_rate(context: RunContext) -> float:
-    """Bytes a second that no reader of the run gets past: the best that fio ever saw of the device in the series,
-    whatever size, order and depth; under a class that the kernel keeps, no more than the class. 0: not known."""
+    """Return the upper bound of read bytes a second: the best rate of the series' device profiles, over all sizes,
+    orders and depths, and at most the class's if the kernel enforces one. 0: unknown."""
     profiles = [profile for profile in (context.profile, context.bare_profile) if profile is not None]
     best = max((point.bytes_per_s for profile in profiles for point in profile.points), default=0.0)
     limits = [limit.read_bytes_per_s for limit in context.limits] if context.io_limited else []
@@ -113,13 +111,13 @@ def best_rate(context: RunContext) -> float:
 
 
 def least_device_seconds(record: Record, context: RunContext, epoch: int) -> float | None:
-    """Seconds that `least_device_bytes` take at the device's best rate (rule 11); None where either is not known."""
+    """Return the seconds of `least_device_bytes` at the device's best rate (rule 11); None if either is unknown."""
     rate, nbytes = best_rate(context), least_device_bytes(record, context, epoch)
     return nbytes / rate if rate > 0 and nbytes is not None else None
 
 
 def storage_class(ratio: float | None) -> StorageClass:
-    """`storage-bound` from twice the memory on, `cached` where memory holds everything, else `mixed` (rule 7)."""
+    """Return `cached` if memory holds the working set, `storage-bound` from twice the memory, else `mixed` (rule 7)."""
     if ratio is None or ratio <= CACHED:
         return "cached"
     return "storage-bound" if ratio >= STORAGE_BOUND else "mixed"
@@ -128,24 +126,22 @@ def storage_class(ratio: float | None) -> StorageClass:
 def engine_efficiency(
     record: Record, context: RunContext, profile: DiskProfile | None = None, *, whole_epoch: bool = False
 ) -> tuple[float | None, str]:
-    """How well the code drives the disk, with how it was found.
+    """Return the engine efficiency, device seconds by profile over seconds spent, with a text on its derivation.
 
-    A system that counts its own requests is held to those, and to what was written meanwhile, over its extract time, or
-    over the time of the stage in which it notes to read (`reads_in`), where that is another; `load_graph+extract`:
-    while either was open. Where the page cache reads, the cap's counters give requests and their mean size, over the
-    time in which sampling or extraction was going on.
+    For a system that counts its requests, the device seconds are those of its requests and writes; the seconds spent
+    are of extraction or of the stage in its note `reads_in` (`load_graph+extract`: with either open). For page-cache
+    reads: the cap's requests at their mean size, over the seconds of sampling or extraction.
 
     Args:
-        record: the run.
-        context: its evidence.
-        profile: the device to hold it to; the one under the run's limits by default.
-        whole_epoch: over the epoch instead of the stages' time, which a limiter's bursts cannot beat.
+        record, context: record of the run, and its context.
+        profile: profile of the device; by default the one under the run's limits.
+        whole_epoch: divide by the epoch's time, which bursts of a limiter cannot beat, not the stages'.
     """
     profile = profile or context.profile
     if profile is None or not any(point.pattern == "random" for point in profile.points):
         return None, "no device profile"
     if profile.limited:
-        # The kernel's limiter has a limit for reads and one for writes, whatever the drive has.
+        # The kernel limits reads and writes separately, unlike a drive with one budget for both.
         profile = replace(profile, write_cost=0.0)
     ratios: list[float] = []
     stage = record.notes.get("reads_in", "extract")
@@ -168,12 +164,10 @@ def engine_efficiency(
 
 
 def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stage: str | None) -> float:
-    """Seconds of an epoch in which its reads were going on.
+    """Return the seconds of an epoch with reads in progress: of `stage`, the system's note `reads_in` (`a+b`: either).
 
-    Args:
-        spans: of the run, on the record's clock.
-        stage: in which the system notes to make its reads (`reads_in`; `a+b`: while either was open). Where it counts
-            no requests of its own, sampling or extraction, in which pages fault.
+    Without own request counts, the seconds of sampling or extraction, in which pages fault. `spans` are on the record's
+    clock.
     """
     if not epoch.counters.get("requests_by_size"):
         return _busy_seconds(spans, epoch, ("sample", "extract"))
@@ -191,7 +185,7 @@ def _busy_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: tuple[str,
 
 
 def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
-    """Bytes of the rows fetched from disk on a miss; of a page-cache system, the rows whose reading faulted."""
+    """Return the bytes of feature rows read from disk on a miss; for a page-cache system, of rows that faulted."""
     counted = float(epoch.counters.get("bytes_useful") or 0)
     if counted > 0:
         return counted
@@ -201,7 +195,7 @@ def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
 
 
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:
-    """The summary and the class of a run. What cannot be known stays None."""
+    """Return the summary and the class of a run; unknown numbers stay None."""
     measured = record.measured
     sets = working_set(record, context)
     summary = Summary()
@@ -235,22 +229,22 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
         if context.calibration is not None and record.config.stages == "all":
             summary.accelerator_utilisation = _share(context.calibration.train_s, measured)
             summary.storage_efficiency = _share(context.calibration.null_s, measured)
-        # The limit is that of the workload's own mini-batches: a system that trains on others is not held to it.
+        # The limit holds for the workload's own mini-batches only.
         comparable = context.faithful and record.config.stages == "all"
         limits = [least_device_seconds(record, context, epoch.epoch) for epoch in measured] if comparable else []
         known = [seconds for seconds in limits if seconds is not None]
         if known and epoch_s > 0:
             summary.extra["limit_s"] = limit = statistics.median(known)
             train = _median_of(train_by_epoch, measured) or 0.0
-            # What is read, written and ordered before the first epoch may be what spares the epochs their work.
+            # Reading, writing and ordering before the first epoch may save work in the epochs.
             summary.distance_to_limit = max(limit, train) / (epoch_s + summary.start_up_s / record.config.epochs)
     return summary, storage_class(sets.over_budget) if sets is not None else None
 
 
 def start_up(record: Record, context: RunContext) -> tuple[float, int | None]:
-    """Seconds and device bytes before epochs are as they stay: `Summary.start_up_s`.
+    """Return the start-up's seconds and device bytes (`Summary.start_up_s`): preparation, surplus of the first epoch.
 
-    The first epoch's surplus of bytes takes no less than the device's best rate lets it.
+    The surplus takes at least the seconds of its bytes at the device's best rate.
     """
     first, measured = record.epochs[0], record.measured
     spent = record.preprocess.seconds + record.preprocess.made_s
@@ -264,7 +258,7 @@ def start_up(record: Record, context: RunContext) -> tuple[float, int | None]:
 
 
 def usable_processors(record: Record) -> int:
-    """Of the host that the run was made on; 0 where the record does not say."""
+    """Return the number of usable processors of the run's host; 0: not recorded."""
     return int((record.environment.get("cpu") or {}).get("usable") or 0)
 
 

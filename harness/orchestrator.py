@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-# Pauses before each time that a profile which a run has beaten is measured again, in seconds.
+# Pauses before each new measurement of a profile that a run has beaten, in seconds.
 _DOUBTS_S = (0.0, 2.0, 5.0)
 
 
 def new_run_id(config: RunConfig) -> str:
-    """Time, system, configuration and round: sorts by time, never collides within a results root."""
+    """Return an id of time, system, configuration and round; ids sort by time and never collide in a results root."""
     seconds = time.time()
     now = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds)) + f"-{int(seconds * 1000) % 1000:03d}"
     system = re.sub(r"[^A-Za-z0-9+-]", "-", config.system)[-40:]
@@ -58,26 +58,24 @@ def execute(
     refuse: bool = False,
     turn: Turn | None = None,
 ) -> Record:
-    """Run `config` and write its record; returns it.
+    """Run `config`, write its record and return it.
 
     Args:
-        series: the host's side: isolation, profiles, cache, folders.
-        config: resolved.
-        dataset: the one that `config` names, opened.
-        progress: told what is going on, in a few words.
-        refuse: raise a mistake of input (a cap below the floor, a plan over budget, a broken dataset) and record
-            nothing, as one who waits for this run wants; a sweep records it and goes on.
-        turn: held by the caller, given to others between epochs; by default that of the series.
+        series: isolation, profiles, cache and folders of the host.
+        config, dataset: resolved configuration, and its opened dataset.
+        progress: called with a text for each step.
+        refuse: raise input errors (a cap below the floor, a plan over budget, a broken dataset) instead of recording
+            them, for a single run; a sweep records them and continues.
+        turn: turn held by the caller, passed to others between epochs; by default that of the series.
 
     Raises:
         DataIOError: the record could not be written; nothing is left behind.
+        OutcoreError: an input error, with `refuse`.
     """
     return _Execution(series, config, dataset, progress, refuse, turn or series.turn).run()
 
 
 class _Execution:
-    """The state of one run on the orchestrator's side."""
-
     def __init__(
         self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool, turn: Turn
     ) -> None:
@@ -100,7 +98,7 @@ class _Execution:
         self._phase = "starting"
 
     def run(self) -> Record:
-        """Everything, in order; scratch files, cap and shared memory go whatever happens."""
+        """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
         try:
             folder = Path(tempfile.mkdtemp(prefix=self._series.scratch_prefix, dir=self._series.scratch_root))
         except OSError as error:
@@ -126,7 +124,6 @@ class _Execution:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _measure(self, folder: Path) -> Ending:
-        """Calibrate, evict, then one worker in one cap."""
         series, config = self._series, self._config
         self._partition = series.made_partition(config, self._dataset)
         workload = series.workload(config, self._dataset)
@@ -191,9 +188,9 @@ class _Execution:
         return ending
 
     def _hear(self, event: Event, cap: Cap, worker: Worker) -> bytes:
-        """Keep what the worker says, and what it does from then on: `_phase`."""
+        """Store an event of the worker and set its new phase; return the answer."""
         if isinstance(event, Planned) and self._seen.guard:
-            # It is past the shell that joined the cap.
+            # The process is past the shell that joined the cap.
             self._seen.guard.watch(worker.pid)
         if isinstance(event, Gate) and event.is_epoch_start:
             self._phase = "waiting for the others' turn"
@@ -208,7 +205,7 @@ class _Execution:
         return answer
 
     def _finish(self, ending: Ending, log: Path | None) -> Record:
-        """Tables, record, metrics, verdict; then the run folder, whole or not at all."""
+        """Make tables, record, metrics and verdict; write the run folder, whole or not at all."""
         from harness.tables import run_tables
 
         began = time.monotonic()
@@ -249,7 +246,7 @@ class _Execution:
         return record
 
     def _judge(self, record: Record, zero: float) -> None:
-        """Metrics and verdict; a run that is faster than the device's profile has that measured again first."""
+        """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
         from harness.verdict.io import BEATEN
 
         self._derive(record, self._context(record, zero))
@@ -257,7 +254,7 @@ class _Execution:
         for attempt, pause in enumerate(_DOUBTS_S, 1):
             if not any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules):
                 return
-            # A slow moment that lasts is not seen as one at once.
+            # A slow moment of the device may last.
             time.sleep(pause)
             self._progress("faster than the device's profile: measuring that again")
             if not self._series.measure_again(self._config):
@@ -277,7 +274,7 @@ class _Execution:
         record.verdict, record.verdict_rules = judge(record)
 
     def _evidence(self, ending: Ending, zero: float) -> Evidence:
-        """What was read and checked, but for what is derived of the trace."""
+        """Return the readings and checks of the run, without facts derived from the trace."""
         series, seen, config = self._series, self._seen, self._config
         guard, device = seen.guard, profile_of(config.device)
         gates = [
@@ -308,7 +305,7 @@ class _Execution:
         return found
 
     def _derive(self, record: Record, context: RunContext) -> None:
-        """What the trace says of the run, kept with it, so that it can be judged without the dataset."""
+        """Store the trace's facts in the record, so that it can be judged without the dataset."""
         from harness.metrics import least_device_bytes, reading_seconds
         from harness.trace_facts import TraceFacts
         from workloads.sampling.make import make_seed_plan
@@ -342,7 +339,7 @@ class _Execution:
         return context
 
     def _memory(self, telemetry: Any) -> Memory:
-        """Memory of the run; what stood at the peak is from the nearest telemetry sample."""
+        """Return the memory of the run; values at the peak are from the nearest telemetry sample."""
         seen = self._seen
         most = seen.demand()
         demand = most.anon + most.shmem + most.kernel
@@ -377,7 +374,7 @@ class _Execution:
         io_bytes, io_requests, disk_bytes, disk_requests = (
             _between(start, end, name) for name in ("io_bytes", "io_requests", "disk_bytes", "disk_requests")
         )
-        # Only digests that were asked for are off the clock, and only our own worker is believed what they took.
+        # Only requested digests are off the clock, and only our own worker's seconds are trusted.
         warmup = epoch.epoch < self._config.warmup
         checking_s = epoch.checking_s if (warmup or self._config.verify) and self._seen.challenge else 0.0
         return EpochRecord(
@@ -405,14 +402,14 @@ class _Execution:
 
 
 def _ending_of(error: OutcoreError) -> Ending:
-    """What a mistake before the worker began makes of the run."""
+    """Convert an error before the worker's start to an ending."""
     if isinstance(error, BudgetError):
         return Ending("oom", str(error), error)
     return Ending("unsupported" if isinstance(error, HostError | InputError) else "failed", str(error), error)
 
 
 def _between(start: GateReading | None, end: GateReading | None, counter: str) -> int | None:
-    """How far a counter went between two gates, None where either did not tell it."""
+    """Return a counter's increase between two gates; None if either lacks it."""
     before, after = (getattr(gate, counter) if gate else None for gate in (start, end))
     return None if before is None or after is None else after - before
 
@@ -425,12 +422,12 @@ def _partition_note(partition: MadePartition | None) -> dict[str, str]:
 
 
 def _as_json(content: dict[str, Any]) -> dict[str, Any]:
-    """As `record.json` has it: tuples as lists, keys as text."""
+    """Convert to the form of `record.json`: tuples to lists, keys to text."""
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
 def _preprocess(prepared: Prepared | None, partition: MadePartition | None) -> Preprocess:
-    """What was spent before the first epoch; partitioning counts for the run that made it, or as made by another."""
+    """Return the cost of the preparation; partitioning counts in `made_s` if an earlier run made it."""
     if prepared is None:
         return Preprocess()
     spent = partition.seconds if partition is not None and not partition.reused else 0.0

@@ -1,6 +1,6 @@
 """Self-reliant partitions of the training nodes: made once for each dataset, hops and ranks, outside cap and clock.
 
-The seconds that making took stand beside the file, so that every run that uses it can say so.
+A JSON file beside the partition keeps the seconds spent, for the record of every run that uses it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MadePartition:
-    """A partition file.
-
-    Attributes:
-        path: as `Workload.partition`.
-        seconds: that making it took.
-        reused: whether it was there before.
-    """
+    """A partition file (`Workload.partition`), the seconds spent on making it, and whether it existed before."""
 
     path: Path
     seconds: float
@@ -37,9 +31,14 @@ class MadePartition:
 def partition(
     results_root: Path, config: RunConfig, dataset: Dataset, progress: Callable[[str], None] = lambda text: None
 ) -> MadePartition | None:
-    """Which rank trains each training node, made now unless it is there; None where ranks share every step.
+    """Return the partition of the training nodes among ranks, made if missing; None without a partition.
 
-    A file whose seconds are not known, since whoever made it was killed between the two, is made again.
+    A file without its seconds, left by a process killed between the two writes, is made again.
+
+    Args:
+        results_root: root of the cache.
+        config, dataset: configuration of the run, and its opened dataset.
+        progress: called with a text before a partition is made.
     """
     if config.partition == "none":
         return None

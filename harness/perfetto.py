@@ -1,7 +1,7 @@
-"""One run as a trace in the Trace Event format, which Perfetto's UI and chrome://tracing open.
+"""Trace of one run in the Trace Event format of Perfetto's UI and chrome://tracing.
 
 Processes are the epochs, the system's threads, the lanes of an emulated device, and the host (counters). Flow arrows
-follow a mini-batch through its stages. Timestamps are microseconds from the first thing known of the run.
+follow a mini-batch through its stages. Timestamps are microseconds from the run's first event.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 EPOCHS, STAGES, LANES, HOST = 1, 2, 3, 4
 _LANE = "lane:"
-# Column of telemetry.parquet -> counter track, its unit, and whether it stands for the interval before the sample.
+# Column of telemetry.parquet, counter track, unit, and whether a value covers the interval before its sample.
 COUNTERS = (
     ("cpu_percent", "CPU", "%", True),
     ("gpu_percent", "GPU", "%", True),
@@ -43,10 +43,10 @@ _PER_SECOND = ("bytes/s", "1/s")
 
 
 def write_trace(folder: Path, out: Path) -> dict[str, int]:
-    """Write the trace of the run in `folder` to `out`, compressed where its name ends in `.gz`; whole or not at all.
+    """Write the trace of the run in `folder` to `out`, compressed if its name ends in `.gz`; whole or not at all.
 
     Returns:
-        How many events there are of each phase (`X` spans, `C` counter values, `s` flows begun, …).
+        Number of events by phase (`X` spans, `C` counter values, `s` flows begun, …).
 
     Raises:
         InputError: the run has no record or no stages.
@@ -57,7 +57,7 @@ def write_trace(folder: Path, out: Path) -> dict[str, int]:
         record, results.stages(folder), _where_known(results.batches, folder), _where_known(results.telemetry, folder)
     )
     text = json.dumps(trace, allow_nan=False, separators=(",", ":")).encode()
-    # Neither name nor time of writing in the header: the same run gives the same bytes.
+    # Without name and time in the header, the same run yields the same bytes.
     data = gzip.compress(text, mtime=0) if out.name.endswith(".gz") else text
     with whole_file(out, "the trace") as partial:
         partial.write_bytes(data)
@@ -77,13 +77,13 @@ def _where_known(read: Callable[[Path], pd.DataFrame], folder: Path) -> pd.DataF
 def build_trace(
     record: Record, stages: pd.DataFrame, batches: pd.DataFrame | None = None, telemetry: pd.DataFrame | None = None
 ) -> Event:
-    """The trace as plain data: `traceEvents` (names first, then by time), `displayTimeUnit`, `otherData`.
+    """Return the trace as plain data: `traceEvents` (names first, then by time), `displayTimeUnit`, `otherData`.
 
     Args:
-        record: of the run.
-        stages: columns `results.STAGE_COLUMNS`, seconds from the first epoch's begin.
-        batches: columns `results.BATCH_COLUMNS`.
-        telemetry: as `harness.telemetry.frame` has it.
+        record: record of the run.
+        stages: table with columns `results.STAGE_COLUMNS`, in seconds from the first epoch's begin.
+        batches: table with columns `results.BATCH_COLUMNS`.
+        telemetry: table of `harness.telemetry.frame`.
     """
     names = _Names(f"{record.system} ({record.run_id})")
     events = [*_epochs(record, names), *_spans(stages, _sizes(batches), names)]
@@ -94,7 +94,7 @@ def build_trace(
     begin = min((event["ts"] for event in events), default=0.0)
     for event in events:
         event["ts"] = round(event["ts"] - begin, 3)
-    # Where several stand at one moment, a span comes before the arrows that bind to it.
+    # Of events at one moment, a span comes before the arrows that bind to it.
     events.sort(key=lambda event: (event["ts"], "bXiCste".find(event["ph"]), event["pid"], event["tid"]))
     config = record.config
     return {
@@ -116,7 +116,7 @@ def build_trace(
 
 
 class _Names:
-    """Numbers of threads, given out in the order asked for, and the metadata events that name them."""
+    """Numbers of threads in the order of their first use, and the metadata events that name them."""
 
     def __init__(self, title: str) -> None:
         titles = {EPOCHS: "epochs", STAGES: title, LANES: "device lanes", HOST: "host and cap"}
@@ -126,7 +126,6 @@ class _Names:
         self._processes: set[int] = set()
 
     def thread(self, pid: int, name: str) -> int:
-        """The number of a thread, named at its first mention."""
         if pid not in self._processes:
             self._processes.add(pid)
             self._say("process_name", pid, 0, {"name": self._titles[pid]})
@@ -142,7 +141,6 @@ class _Names:
 
 
 def _epochs(record: Record, names: _Names) -> Iterator[Event]:
-    """Each epoch as an asynchronous span, its begin as a mark over all tracks."""
     for epoch in record.epochs:
         tid = names.thread(EPOCHS, "epochs")
         name = f"epoch {epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
@@ -162,7 +160,7 @@ def _epochs(record: Record, names: _Names) -> Iterator[Event]:
 
 
 def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Names) -> Iterator[Event]:
-    """Every stage and lane span, and the arrows that join the stages of one batch."""
+    """Yield every stage and lane span, and the arrows that join the stages of one mini-batch."""
     of_batch: dict[tuple[int, int], list[Event]] = {}
     columns = [stages[name].tolist() for name in results.STAGE_COLUMNS]
     rows = sorted(zip(*columns, strict=True), key=lambda row: (row[4], -row[5]))
@@ -173,7 +171,7 @@ def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Na
         lane = stage.startswith(_LANE)
         pid = LANES if lane else STAGES
         name = stage.removeprefix(_LANE)
-        # A run of several ranks has as many devices, told apart by the thread.
+        # A run of several ranks has as many devices; the thread distinguishes them.
         own = name if thread == "lane" else f"{thread} {name}"
         track = tracks.place(pid, own if lane else thread, start, end)
         args = {"batch": batch, "epoch": epoch, **sizes.get((epoch, batch), {})}
@@ -196,7 +194,7 @@ def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Na
 
 
 def _in_order(seen: Iterable[tuple[str, float]]) -> list[str]:
-    """Threads by when the first of their kind (their name without its number) began, then by number."""
+    """Sort threads by the first begin of their kind (the name without its number), then by number."""
     kinds: dict[str, float] = {}
     found: dict[str, tuple[float, str, int]] = {}
     for thread, start in seen:
@@ -218,18 +216,18 @@ def _flow(number: str, path: list[Event]) -> Iterator[Event]:
             "tid": span["tid"],
             "ts": span["ts"],
         }
-        # Bound to the span that encloses its moment, not to the next one.
+        # Bind to the enclosing span, not to the next one.
         yield event | {"bp": "e"} if phase == "f" else event
 
 
 class _Tracks:
-    """Spans of one thread side by side where they overlap without one holding the other, which a track cannot show."""
+    """Additional tracks of a thread for spans that overlap without nesting, which one track cannot show."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, str], list[list[float]]] = {}
 
     def place(self, pid: int, name: str, start: float, end: float) -> str:
-        """The track for a span; spans are asked for by begin, longer ones first."""
+        """Return the track for a span; call it by ascending begin, longer spans first."""
         rows = self._open.setdefault((pid, name), [])
         for number, ends in enumerate(rows):
             while ends and ends[-1] <= start:
@@ -251,7 +249,6 @@ def _sizes(batches: pd.DataFrame | None) -> dict[tuple[int, int], Event]:
 
 
 def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
-    """The moment each mini-batch was given back by the trainer."""
     columns = (batches[name].tolist() for name in ("epoch", "batch", "loss", "released_at"))
     for epoch, batch, loss, moment in zip(*columns, strict=True):
         if moment == moment:  # not NaN
@@ -268,7 +265,7 @@ def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
 
 
 def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:
-    """Counter tracks. A track holds its value until the next: what a sample says of the time before it begins there."""
+    """Yield counter values. A track holds a value until the next, so one for an interval is put at its begin."""
     tid = names.thread(HOST, "telemetry")
     when = telemetry["t"].tolist()
     for column, track, unit, before in COUNTERS:

@@ -1,4 +1,4 @@
-"""The two pipes between orchestrator and worker: inherited, or named where nothing can be inherited."""
+"""The two pipes between orchestrator and worker: inherited, or named if the worker cannot inherit descriptors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Pipes:
-    """The orchestrator's ends of both pipes, and how the worker is told of its own.
+    """The orchestrator's ends of both pipes, and the worker's arguments for its ends.
 
     Attributes:
-        events: descriptor that events are read from; go: descriptor that `go` is written to.
+        events, go: descriptors from which events are read, and to which `go` is written.
         arguments: the worker's two arguments: numbers of inherited descriptors, or paths.
         inherited: descriptors that the worker's process has to inherit.
     """
@@ -38,18 +38,18 @@ class Pipes:
             path.unlink(missing_ok=True)  # a calibration used the folder before
             os.mkfifo(path, 0o600)
         self.events = _open_fifo(paths[0], os.O_RDONLY | os.O_NONBLOCK)
-        # Held open on both sides: a pipe whose writer has not come yet must not look like one whose writer has gone.
+        # Both sides stay open: a pipe without a writer yet must not look like one at its end.
         self._others = [_open_fifo(paths[0], os.O_WRONLY)]
         self.go = _open_fifo(paths[1], os.O_RDWR)
         self.arguments = [str(path) for path in paths]
 
     def spawned(self) -> None:
-        """The worker has its ends: give up our copies of what it inherited."""
+        """Close our copies of the inherited descriptors, after the worker's start."""
         if self.inherited:
             self._give_up()
 
     def close(self) -> None:
-        """Close everything; twice is once."""
+        """Close all descriptors; may be called more than once."""
         self._give_up()
         for fd in (self.events, self.go):
             if fd >= 0:
@@ -70,17 +70,15 @@ def _open_fifo(path: Path, flags: int) -> int:
 
 
 class PoolServer:
-    """Hands the memory of emulated devices to a worker that cannot look for it: through a socket beside its spec.
+    """Server that passes pools of this process (`names`), such as emulated devices' memory, to a worker.
 
-    Args:
-        folder: seen by the worker at the same path.
-        names: of pools that this process holds.
+    It listens on one socket a pool in `folder`, which the worker sees at the same path.
     """
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         from workloads.accelerators.pool import DevicePool
 
-        # A name with a slash at its front is a place, any other one a pool of a process that may be looked into.
+        # `DevicePool.attach` takes a name that begins with a slash for a socket's path.
         folder = folder.absolute()
         self.paths = [str(folder / f"pool-{index}") for index in range(len(names))]
         self._sockets: list[socket.socket] = []
@@ -99,7 +97,7 @@ class PoolServer:
             os.close(directory)
 
     def close(self) -> None:
-        """Stop serving; what a worker has mapped stays with it."""
+        """Stop serving; memory that a worker has mapped stays mapped."""
         for listener in self._sockets:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)

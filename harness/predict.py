@@ -1,8 +1,7 @@
-"""What an epoch should take by its counters and the device's profile: the order that systems ought to come in.
+"""Predicted seconds of an epoch by its counters and the device's profile, for the expected order of systems.
 
 One device serves sampling and extraction, so its time adds up over stages; training runs beside it. The longer of the
-two is the prediction; what is read before the first mini-batch (data preparation) comes on top. Nothing here looks at
-how long anything took.
+two is the prediction, plus reads before the first mini-batch (data preparation). No measured time enters it.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from systems.readings import DiskPoint, DiskProfile
 
 _PAGE = 4096
 _MIB = 1 << 20
-# Pages that are not read ahead come one fault at a time.
+# Pages that are not read ahead are read one fault at a time.
 _LARGEST_FAULT = 16 << 10
-# Reads of the page cache are never larger than this without being split (the kernel's usual max_sectors_kb).
+# The kernel splits larger page-cache reads (the usual max_sectors_kb).
 _LARGEST_REQUEST = 512 << 10
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of an epoch by its parts.
+    """Predicted seconds of an epoch by its parts.
 
     Attributes:
-        own_s: device time of the reads that the system counted.
-        page_cache_s: device time of what the kernel read beside them (mapped topology, mapped features).
-        train_s: the training steps with nothing else running.
-        reads_first: the system's own reads all come before the first training step.
+        own_s: device seconds of the reads that the system counted.
+        page_cache_s: device seconds of the kernel's other reads (mapped topology, mapped features).
+        train_s: seconds of the training steps with nothing else running.
+        reads_first: whether all of the system's own reads come before the first training step.
     """
 
     own_s: float
@@ -42,23 +41,22 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """The epoch."""
+        """Seconds of the whole epoch."""
         if self.reads_first:
             return self.own_s + max(self.page_cache_s, self.train_s)
         return max(self.own_s + self.page_cache_s, self.train_s)
 
     @property
     def bound(self) -> Literal["device", "training"]:
-        """What it waits for."""
+        """Slower side of the epoch."""
         return "device" if self.own_s + self.page_cache_s >= self.train_s else "training"
 
 
 def at_depth(profile: DiskProfile, depth: int) -> DiskProfile:
-    """The random points of a profile as a reader with `depth` reads in flight meets them.
+    """Return a profile whose random points are those of a reader at queue depth `depth`.
 
-    Between two measured depths a read takes as long as at the lesser one, until the rate of the deeper one is
-    reached; a profile that was not measured at so few in flight stays as it is, and is then an upper bound. Sequential
-    points stay, since they are read ahead.
+    Between two measured depths a read takes as long as at the lower one, until the rate of the higher one is reached.
+    A profile without points at or below `depth` stays, as an upper bound; so do sequential points (read ahead).
     """
     kept = [point for point in profile.points if point.pattern != "random"]
     sizes: dict[int, dict[int, float]] = {}
@@ -66,7 +64,7 @@ def at_depth(profile: DiskProfile, depth: int) -> DiskProfile:
         if point.pattern == "random":
             rates = sizes.setdefault(point.block_bytes, {})
             rates[point.depth] = max(rates.get(point.depth, 0.0), point.iops)
-    # A size that was measured deep only answers to few in flight as its nearest neighbour in size does.
+    # A size measured only at higher depths scales like its nearest neighbour in size.
     shares = {size: _rate(rates, depth) / max(rates.values()) for size, rates in sizes.items() if min(rates) <= depth}
     for size, rates in sizes.items():
         share = shares[min(shares, key=lambda other: abs(other - size))] if shares else 1.0
@@ -76,7 +74,7 @@ def at_depth(profile: DiskProfile, depth: int) -> DiskProfile:
 
 
 def _rate(rates: Mapping[int, float], depth: int) -> float:
-    """Reads a second at a depth; deeper never counts as slower."""
+    """Return the reads a second at a depth; a higher depth never counts as slower."""
     below = max(known for known in rates if known <= depth)
     low = max(rate for known, rate in rates.items() if known <= depth)
     above = min((known for known in rates if known > depth), default=None)
@@ -93,15 +91,13 @@ def predict(
     reads_first: bool = False,
     pages: DiskProfile | None = None,
 ) -> Prediction | None:
-    """The prediction for one epoch; None without a profile or without the cap's own I/O counters.
-
-    What the system writes within the epoch is part of its device time, see `device_seconds`.
+    """Predict one epoch, writes included; None without random points in the profile or device bytes of the epoch.
 
     Args:
-        profile: the device under the run's limits.
-        train_s: seconds of its training steps alone, None where it did not train.
-        reads_first: its own reads come before the first training step (stage `data_prep`).
-        pages: the device as pages that are not read ahead meet it: `at_depth` of as many threads as may wait for one.
+        epoch, profile: record of the epoch, device profile under the run's limits.
+        train_s: seconds of the training steps alone; None without training.
+        reads_first: whether the system's own reads precede the first training step (stage `data_prep`).
+        pages: device profile for page faults without read-ahead: `at_depth` of the number of faulting threads.
     """
     if not any(point.pattern == "random" for point in profile.points) or epoch.device_bytes is None:
         return None
@@ -111,7 +107,7 @@ def predict(
     left_bytes = max(0, epoch.device_bytes - own_bytes)
     page_cache_s = 0.0
     if left_bytes >= _PAGE:
-        # Own requests that the kernel split would count twice, so the pages' requests are held between sane bounds.
+        # Bounded, since own requests that the kernel splits are counted twice.
         most, least = left_bytes // _PAGE, -(-left_bytes // _LARGEST_REQUEST)
         requests = min(most, max(least, (epoch.device_requests or most) - sum(sizes.values())))
         size = round(left_bytes / requests)
@@ -121,16 +117,15 @@ def predict(
 
 
 def written_bytes(epoch: EpochRecord) -> int:
-    """Bytes written to the disk within an epoch, by the system's own count or the kernel's, whichever is more."""
+    """Return the bytes written to the disk within an epoch, the larger of the system's and the kernel's count."""
     return max(int(epoch.counters.get("bytes_written") or 0), epoch.device_written_bytes or 0)
 
 
 def device_seconds(profile: DiskProfile, epoch: EpochRecord, requests_by_size: Mapping[int, float]) -> float:
-    """Seconds of the device for an epoch's reads (request bytes -> how many) and what was written meanwhile (rule 11).
+    """Return the device seconds of an epoch's reads (number of requests by bytes) and of its writes (rule 11).
 
-    A device takes turns between reads and writes, and a class has one budget for both where its drive has. A profile
-    has no writes (it is read-only), so they count as long sequential reads, of as many bytes as the device's or the
-    class's `write_cost` says.
+    A device alternates between reads and writes; a class has one budget for both if its drive has. A profile is
+    read-only, so writes count as long sequential reads, their bytes multiplied by `write_cost` of the device or class.
     """
     both = dict(requests_by_size)
     if (written := written_bytes(epoch) * profile.write_cost) > 0:
@@ -146,7 +141,14 @@ def predicted_seconds(
     reads_first: bool = False,
     faults: int = 0,
 ) -> float | None:
-    """Median prediction of the measured epochs, None where it cannot be made."""
+    """Return the median prediction of the measured epochs, in seconds; None if no epoch has one.
+
+    Args:
+        epochs, profile: records of the measured epochs, device profile under the run's limits.
+        train_s: seconds of the training steps alone, by epoch.
+        reads_first: whether the system's own reads precede the first training step.
+        faults: number of threads that may wait for a page fault; 0: as in `profile`.
+    """
     if profile is None:
         return None
     pages = at_depth(profile, faults) if faults else None
@@ -159,7 +161,7 @@ def predicted_seconds(
 
 @dataclass(frozen=True)
 class Inversion:
-    """Two systems whose order is not the predicted one, beyond the tolerance."""
+    """Two systems whose measured order contradicts the prediction beyond the tolerance."""
 
     faster: str
     slower: str
@@ -174,9 +176,9 @@ class Inversion:
 
 
 def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[Inversion]:
-    """Pairs of systems that came in another order than predicted by more than `tolerance`.
+    """Return the pairs of systems whose measured order contradicts the prediction by more than `tolerance`.
 
-    Only runs that ended `ok`, count and have a prediction are compared; rounds of one configuration together.
+    Only runs with status `ok`, a counted verdict and a prediction are compared; rounds of a configuration are joined.
     """
     groups: dict[str, list[Record]] = {}
     for record in records:

@@ -1,7 +1,7 @@
-"""What is going on, on stderr: one line that is renewed on a terminal, a line every few seconds elsewhere.
+"""Progress display on stderr: one renewed line on a terminal, a line every few seconds elsewhere.
 
-A thread renews it, so that no step is silent however long it takes; how far a step is comes from whoever does it, by
-`stage`, or from a reading that is asked for at every beat (`during`). `share`, rate and time left are told of both.
+A thread renews it, so that no step is silent however long it takes. A step reports its progress by `stage`, or the
+thread asks for a `Reading` at every beat (`during`); both show share, rate and time left.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import ClassVar
 
 from harness.board import Reading
 
-# Off a terminal a line is due after so many seconds: below the five that are promised, with time to be late.
+# Seconds between lines off a terminal, below the promised five as a margin for delays.
 _PLAIN_EVERY_S = 3.0
 _BEAT_S = 0.5
 
 
 class Meter:
-    """Says of readings of one work after the other how far it is, how fast it goes and how long it will still take."""
+    """Formatter of readings: completed share, rate and time left of one piece of work after the other."""
 
     def __init__(self) -> None:
         self._key: tuple[str, float] | None = None
         self._began = self._from = 0.0
 
     def line(self, reading: Reading, now: float) -> str:
-        """A reading in words, `now` in monotonic seconds. Rates are those since the work was first seen."""
+        """Format a reading; `now` in monotonic seconds. The rate is the mean since the work's first reading."""
         if self._key != (reading.text, reading.total):
             self._key, self._began, self._from = (reading.text, reading.total), now, reading.done
         seconds = now - self._began
@@ -54,12 +54,9 @@ def _span(seconds: float) -> str:
 
 
 class Progress:
-    """Callable with a few words for each step.
+    """Progress display; call it with a short text for each step.
 
-    Args:
-        quiet: print nothing.
-        verbose: keep every step on a terminal.
-        every_s: off a terminal, seconds between lines of one step.
+    `quiet`: print nothing. `verbose`: keep every step on a terminal. `every_s`: seconds between lines off a terminal.
     """
 
     _open_ones: ClassVar[weakref.WeakSet[Progress]] = weakref.WeakSet()
@@ -80,20 +77,20 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def title(self, text: str) -> None:
-        """Begin a part of the work; what follows stands under it."""
+        """Begin a part of the work; its title prefixes the following steps."""
         self._prefix = text
         self._tell(Reading(text), keep=True)
 
     def __call__(self, text: str) -> None:
-        """One step."""
+        """Show a step."""
         self._tell(Reading(text), keep=self.verbose)
 
     def keep(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that is not renewed."""
         self._tell(Reading(text), keep=True)
 
     def stage(self, what: str, share: float) -> None:
-        """A share (0 to 1) of a step is done; steps follow each other."""
+        """Set the completed share (0 to 1) of the step `what`; a new name begins a new step."""
         reading = Reading(what, share, 1.0)
         if what != self._step.text:
             self._tell(reading, keep=False)
@@ -101,7 +98,7 @@ class Progress:
 
     @contextmanager
     def during(self, ask: Callable[[], Reading]) -> Iterator[None]:
-        """While the body runs, say at every beat what `ask` answers. Nothing is printed of what is over before."""
+        """Show the reading of `ask` while the body runs; a body that ends before a line is due shows nothing."""
         self._asked.append(ask)
         self._begin()
         try:
@@ -110,7 +107,7 @@ class Progress:
             self._asked.pop()
 
     def done(self) -> None:
-        """Renew nothing any more; clear the line that is still open."""
+        """End the thread and clear the open line."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -128,7 +125,7 @@ class Progress:
 
     @classmethod
     def end_all(cls) -> None:
-        """What a command that failed left open."""
+        """End all displays that a failed command left open."""
         for progress in list(cls._open_ones):
             progress.done()
 
@@ -147,18 +144,18 @@ class Progress:
             return
         self._ended.clear()
         Progress._open_ones.add(self)
-        # Who is forgotten without `done` ends its thread, too.
+        # A weak reference, so that the thread of a display dropped without `done` ends too.
         self._thread = threading.Thread(target=_beat, args=(weakref.ref(self), self._ended), daemon=True)
         self._thread.start()
 
     def renew(self) -> None:
-        """Look how far it is, and say so if that is due."""
+        """Take a reading; print it if a line is due."""
         asked = self._asked[-1:]
         reading = asked[0]() if asked else self._step
         if reading.text and time.monotonic() - self._written >= self._every_s:
             self._write(reading, keep=False)
         elif reading.text:
-            with self._lock:  # rates count from when the work began, not from its first line
+            with self._lock:  # rates count from the work's first reading, not from its first line
                 self._meter.line(self._named(reading), time.monotonic())
 
     def _write(self, reading: Reading, *, keep: bool) -> None:
@@ -174,7 +171,7 @@ class Progress:
             width = 80
             with suppress(OSError, ValueError):
                 width = os.get_terminal_size(sys.stderr.fileno()).columns or width
-            # A line that wraps cannot be taken back.
+            # A wrapped line cannot be cleared.
             sys.stderr.write(f"\r\x1b[2K{line if keep else line[: width - 1]}" + ("\n" if keep else ""))
             sys.stderr.flush()
             self._open = not keep
@@ -185,14 +182,14 @@ def _beat(progress: weakref.ref[Progress], ended: threading.Event) -> None:
         one = progress()
         if one is None:
             return
-        with suppress(OSError, ValueError):  # nobody reads any more
+        with suppress(OSError, ValueError):  # stderr is closed
             one.renew()
         del one
 
 
 @contextmanager
 def during(progress: Callable[[str], None], ask: Callable[[], Reading] | str) -> Iterator[None]:
-    """`Progress.during` where `progress` is one, nothing where it is another callable; `ask` may be a few words."""
+    """Enter `Progress.during` if `progress` is a `Progress`, else do nothing; `ask` may be a short text."""
     if not isinstance(progress, Progress):
         yield
         return
@@ -201,7 +198,7 @@ def during(progress: Callable[[str], None], ask: Callable[[], Reading] | str) ->
 
 
 def stages(progress: Callable[[str], None]) -> Callable[[str, float], None]:
-    """`Progress.stage` where `progress` is one; another callable is told each stage once."""
+    """Return `Progress.stage` of a `Progress`; for another callable, a function that passes it each stage once."""
     if isinstance(progress, Progress):
         return progress.stage
     seen: set[str] = set()

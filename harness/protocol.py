@@ -1,4 +1,4 @@
-"""What worker and orchestrator say: JSON lines up one pipe, each validated, and `go` down another."""
+"""Protocol between worker and orchestrator: validated JSON lines up one pipe, `go` down another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from harness.record import PlannedBuffer, RunConfig
 from workloads.errors import OutcoreError
 
-# A worker may be anyone's code: what it sends is bounded in size and checked before it is used.
+# A worker may be untrusted code: its events are bounded in size and validated before use.
 MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
 MAX_ROWS = 5_000_000
@@ -20,7 +20,7 @@ MAX_STREAM_BYTES = 1 << 30
 
 
 class ProtocolError(OutcoreError):
-    """The worker said something that no worker of ours says."""
+    """An event of the worker that violates the protocol."""
 
     kind = "protocol"
     exit_code = 1
@@ -31,14 +31,14 @@ class _Event(BaseModel):
 
 
 class Gate(_Event):
-    """The worker stands still until it is told to go: the orchestrator evicts or reads counters meanwhile."""
+    """The worker waits for `go`; the orchestrator evicts or reads counters meanwhile."""
 
     event: Literal["gate"] = "gate"
     at: str = Field(max_length=64)
 
     @property
     def is_epoch_start(self) -> bool:
-        """Whether an epoch begins when it opens."""
+        """Whether an epoch begins when the gate opens."""
         return self.at.startswith("epoch ") and self.at.endswith(" start")
 
 
@@ -50,9 +50,8 @@ class Planned(_Event):
 
 
 class Prepared(_Event):
-    """`prepare()` is over. `files` are the system's own, to be evicted; an earlier run made them in `made_s`.
-
-    Of `seconds`, `planning_s` were over when the plan was told.
+    """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`: seconds of the earlier run that
+    made reused files. `planning_s`: the part of `seconds` before the plan.
     """
 
     event: Literal["prepared"] = "prepared"
@@ -74,7 +73,7 @@ class Batches(_Event):
 
 
 class Spans(_Event):
-    """Rows of stages.parquet: stage, batch, thread, start, end (monotonic s); or of the lanes of a device."""
+    """Rows of stages.parquet: stage or device lane, batch, thread, start, end (monotonic s)."""
 
     event: Literal["spans"] = "spans"
     epoch: int
@@ -83,7 +82,7 @@ class Spans(_Event):
 
 
 class Checks(_Event):
-    """Rows that mini-batches of an epoch were trained on (`harness/spots.py`): batch, nodes, digest, values."""
+    """Spot-checked feature rows of an epoch's mini-batches (`harness/spots.py`): batch, nodes, digest, values."""
 
     event: Literal["checks"] = "checks"
     epoch: int
@@ -91,7 +90,7 @@ class Checks(_Event):
 
 
 class EpochDone(_Event):
-    """One epoch, monotonic seconds at both ends; of these `checking_s` were spent on the digests of `verify`."""
+    """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between spent on feature digests."""
 
     event: Literal["epoch"] = "epoch"
     epoch: int
@@ -104,13 +103,13 @@ class EpochDone(_Event):
     accuracy: float | None
     counters: dict[str, Any]
     stages_s: dict[str, float]
-    # Processor seconds of the worker in user mode, all ranks together; None where it does not say.
+    # Processor seconds of the worker in user mode, summed over ranks; None: not reported.
     user_s: float | None = None
     checking_s: float = 0.0
 
 
 class Calibrated(_Event):
-    """What a calibration measured: seconds an epoch, by epoch."""
+    """Measured times of a calibration: seconds by epoch."""
 
     event: Literal["calibrated"] = "calibrated"
     train_s: dict[int, float]
@@ -119,7 +118,7 @@ class Calibrated(_Event):
 
 
 class Done(_Event):
-    """The run ended well; `notes` are the system's, `test_accuracy` is by epoch where it was asked for."""
+    """The run completed. `notes`: the system's notes. `test_accuracy`: by epoch, where requested."""
 
     event: Literal["done"] = "done"
     notes: dict[str, str]
@@ -127,7 +126,7 @@ class Done(_Event):
 
 
 class Failed(_Event):
-    """The run ended otherwise: `kind` of OutcoreError, `memory` for an allocation that failed, or `bug`."""
+    """The run failed. `kind`: that of an OutcoreError, `memory` for a failed allocation, or `bug`."""
 
     event: Literal["error"] = "error"
     kind: str
@@ -141,12 +140,12 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 
 
 def schema() -> dict[str, Any]:
-    """The events as JSON Schema, for authors of workers in other languages: `python -m harness.protocol` prints it."""
+    """Return the events as JSON Schema, for workers in other languages (`python -m harness.protocol` prints it)."""
     return _ADAPTER.json_schema()
 
 
 class WorkerSpec(BaseModel):
-    """What a worker is told, in a file that only it reads."""
+    """Specification of a worker's task, in a file that only the worker reads."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -157,33 +156,33 @@ class WorkerSpec(BaseModel):
     scratch: str
     budget_host: int | None
     budget_device: int | None
-    # Shared memory of each rank's emulated device.
+    # Names of the shared memory of each rank's emulated device.
     pools: list[str]
     disk: dict[str, Any]
-    # Which rank trains each training node, as `Workload.partition`.
+    # Partition file of the training nodes, as `Workload.partition`.
     partition: str | None = None
-    # Bounds over the batches of each rank, found outside the cap.
+    # Bounds over the mini-batches of each rank, found outside the cap.
     bounds: list[dict[str, Any]] | None = None
     time_training: bool = True
-    # Whether a number follows the `go` of an epoch's first gate, from which the rows to be checked are drawn.
+    # Whether the number that decides the spot checks follows the `go` of an epoch's first gate.
     challenge: bool = False
 
 
 class Channel:
-    """The worker's end: sends events, waits at gates. Writes happen only where no clock runs."""
+    """The worker's end: sends events, waits at gates. Writes happen only while no clock runs."""
 
     def __init__(self, event_fd: int, go_fd: int) -> None:
         self._events = event_fd
         self._go = go_fd
 
     def send(self, event: Event) -> None:
-        """One line, written whole."""
+        """Write an event as one line."""
         data = event.model_dump_json().encode() + b"\n"
         while data:
             data = data[os.write(self._events, data) :]
 
     def gate(self, at: str, more: int = 0) -> bytes:
-        """Stand still until the orchestrator says go; exit at once where it is gone. Returns `more` bytes behind it."""
+        """Wait at gate `at` for `go`; exit at once if the orchestrator is gone. Return the `more` bytes that follow."""
         self.send(Gate(at=at))
         if os.read(self._go, 1) != b"g":
             os._exit(70)
@@ -191,7 +190,7 @@ class Channel:
 
 
 class EventReader:
-    """The orchestrator's end: reads lines until a deadline, never more than a line's limit into memory."""
+    """The orchestrator's end: reads lines until a timeout, buffering at most one line's limit."""
 
     def __init__(self, event_fd: int) -> None:
         self._fd = event_fd
@@ -204,10 +203,10 @@ class EventReader:
         self.closed = False
 
     def poll(self, timeout_s: float) -> Iterator[Event]:
-        """Events that arrive within `timeout_s`, at least those that stand in the pipe already.
+        """Yield the events that arrive within `timeout_s`, at least those already in the pipe.
 
         Raises:
-            ProtocolError: a line is too long, is not JSON, or is no event.
+            ProtocolError: a line is too long, not JSON or no event, or the events exceed their total limits.
         """
         if self.closed or not self._selector.select(max(0.0, timeout_s)):
             return

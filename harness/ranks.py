@@ -1,7 +1,7 @@
-"""Starts the ranks of a data-parallel run by torchrun, inside the cap, and says which one ended when one did.
+"""Launcher of a data-parallel run's ranks by torchrun, inside the cap; it reports the rank that a signal ended.
 
 `python -m harness.ranks WORLD SPEC EVENT_FD GO_FD PARENT [BOARD]`. Rank 0 is the worker that talks to the
-orchestrator; every rank opens the pipes through this process, since torchrun hands no descriptors on.
+orchestrator; every rank opens the pipes through this process, since torchrun passes on no descriptors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def main(argv: list[str]) -> int:
-    """Run torchrun until all ranks are done, or one is not: then it ends the others."""
+    """Run torchrun until all ranks complete or one fails, after which it ends the others; return the exit code."""
     from harness.worker import die_with_parent
 
     world, spec, event_fd, go_fd, parent, *board = argv
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
 
-    # A named pipe is opened by every rank itself; a number is one of this process's.
+    # Every rank opens a named pipe itself; a number is a descriptor of this process.
     events, go = (f"/proc/{os.getpid()}/fd/{end}" if end.isdecimal() else end for end in (event_fd, go_fd))
     try:
         torchrun(
@@ -51,9 +51,9 @@ def main(argv: list[str]) -> int:
 
 
 def _report(pipe: Path, world: int, error: object) -> None:
-    """Tell of the rank that was ended from outside; one that could say why itself has done so.
+    """Report the first rank ended by a signal; a rank that failed otherwise has reported it itself.
 
-    Ranks that left because it went may be found at the same moment, with any timestamp; torchrun ends others itself.
+    Ranks that exit because of it may have any timestamp, so they are left out; torchrun ends others by SIGTERM.
     """
     import os
 

@@ -1,4 +1,4 @@
-"""The run record: everything one run leaves behind as `record.json`, readable years later without its code."""
+"""The run record: content of a run's `record.json`, readable years later without its code."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.settings import SharedSettings
 SCHEMA = 2
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
 Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
-#: Verdicts of runs whose numbers count: figures, claims, standings and predictions leave out all others.
+#: Verdicts whose runs count in figures, claims, standings and predictions.
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "cached"]
 
-# The note of a worker that was told to wait in extract, to test the regression gate.
+# Note of a worker with the added wait in extract that tests the regression gate.
 SLOWED = "test_extract_wait_s"
 
-# Not part of a run's identity: what it was made for, and which repetition it is.
+# Settings outside a run's identity: its purpose and its repetition.
 LABELS = ("experiment", "figure_tags", "round")
 
 
 class _Part(BaseModel):
-    """Unknown keys are refused, so that a typing mistake never becomes a silent column."""
+    """A part of the record; it refuses unknown keys, so that no misspelt key becomes a column."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=())
 
@@ -59,14 +59,14 @@ class RunConfig(_Part, SharedSettings):
 
     @property
     def config_hash(self) -> str:
-        """Identity of the run: 16 hex digits over everything but its labels and its round."""
+        """Identity of the run: 16 hex digits over all settings but its labels and its round."""
         content = self.model_dump(mode="json", exclude=set(LABELS))
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class RuleOutcome(_Part):
-    """What one verdict rule said; not `known`: it applied and could not be judged."""
+    """Outcome of one verdict rule; not `known`: the rule applied and could not be judged."""
 
     rule: str
     name: str
@@ -84,10 +84,10 @@ class PlannedBuffer(_Part):
 
 
 class Memory(_Part):
-    """Memory of the cap, as asked for and as the kernel reports it (methodology rules 1, 2, 4). Bytes.
+    """Memory of the cap, as requested and as the kernel reports it (methodology rules 1, 2, 4). Bytes.
 
-    `resident_before_bytes` is what was still cached of the run's files after the last eviction, `evictable_bytes` their
-    sizes. `page_cache_at_peak_bytes` and `anon_at_peak_bytes` come from the telemetry sample nearest to the peak.
+    `resident_before_bytes`: cached bytes of the run's files after the last eviction; `evictable_bytes`: sizes of these
+    files. `page_cache_at_peak_bytes` and `anon_at_peak_bytes` are from the telemetry sample nearest to the peak.
     """
 
     cap_bytes: int | None = None
@@ -106,10 +106,10 @@ class Memory(_Part):
 
 
 class Preprocess(_Part):
-    """What `prepare()` cost. `made_s`: seconds that an earlier run spent on what this one used again.
+    """Cost of the preparation. `planning_s`: the part of `seconds` before the plan was reported.
 
-    `planning_s`: of `seconds`, those before the plan was told.
-    `gate_s`: from the plan to the gate behind the preparation, on the orchestrator's own clock.
+    `gate_s`: seconds from the plan to the gate `prepared`, on the orchestrator's own clock.
+    `made_s`: seconds that an earlier run spent on artefacts that this run reused.
     """
 
     seconds: float = 0.0
@@ -122,7 +122,7 @@ class Preprocess(_Part):
 
 
 class EpochRecord(_Part):
-    """One epoch. `device_*` from the cap's own counters where it has them, `diskstats_*` from the whole device."""
+    """One epoch. `device_*`: counters of the cap, else of the device; `diskstats_*`: counters of the whole device."""
 
     epoch: int
     warmup: bool
@@ -133,20 +133,20 @@ class EpochRecord(_Part):
     digest: str = ""
     feature_digest: str | None = None
     loss: float | None = None
-    # Share of the training nodes that the model found while it learnt; of the test nodes after the epoch.
+    # Share of training nodes classified correctly in training, and of test nodes after the epoch.
     accuracy: float | None = None
     test_accuracy: float | None = None
     device_bytes: int | None = None
     device_requests: int | None = None
-    # Written by the cap, as the kernel charged it: not what it leaves to be written back by others.
+    # Bytes written by the cap, as the kernel charged them, without writeback by other processes.
     device_written_bytes: int | None = None
     diskstats_bytes: int | None = None
     diskstats_requests: int | None = None
-    # Seconds from the opening of its first gate to the arrival at its last, on the orchestrator's own clock; of
-    # these, seconds of digests under `verify`, which `seconds` leaves out.
+    # Seconds from the opening of the epoch's first gate to the arrival at its last, on the orchestrator's own clock,
+    # and the part of them spent on feature digests, which `seconds` excludes.
     gate_s: float | None = None
     checking_s: float = 0.0
-    # Seconds in which its reads were going on: the stage in which the system makes them, else sampling or extraction.
+    # Seconds with reads in progress: those of the stage in which the system reads, else of sampling or extraction.
     reading_s: float | None = None
     # Processor seconds in user mode, of the worker and of the whole host.
     user_s: float | None = None
@@ -155,12 +155,12 @@ class EpochRecord(_Part):
 
     @property
     def wall_s(self) -> float:
-        """Seconds in which the device and others worked: digests that are off the epoch's clock are not off theirs."""
+        """Seconds of the epoch for the device and other processes, digests off the epoch's clock included."""
         return self.seconds + self.checking_s
 
 
 class EvictionReading(_Part):
-    """One eviction of the run's files: `when` is `before` the run or `after_prepare`. Bytes."""
+    """One eviction of the run's files, in bytes; `when` is `before` (the run) or `after_prepare`."""
 
     when: str
     files: int
@@ -169,24 +169,24 @@ class EvictionReading(_Part):
 
     @property
     def share(self) -> float:
-        """Resident bytes over file bytes; under 0.01 is cold (methodology rule 2)."""
+        """Ratio of resident bytes to file bytes; below 0.01 is cold (methodology rule 2)."""
         return self.resident_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
 class GateReading(_Part):
-    """What the orchestrator read while the worker stood at a gate (`prepared`, `epoch 0 start`, `epoch 0 end`, …).
+    """Readings of the orchestrator while the worker waited at a gate (`prepared`, `epoch 0 start`, `epoch 0 end`, …).
 
     Attributes:
-        reached_s, opened_s: when the worker said so and when it was let go on, on the orchestrator's own clock; 0 is
-            the opening of the first epoch's gate.
-        io_bytes, io_requests: read from devices by the cap so far; None where the backend cannot tell.
-        io_written_bytes: written by it.
-        disk_bytes, disk_requests: read from the dataset's device by anybody since boot; None where it is not known.
-        page_cache_bytes: pages of files charged to the cap.
-        resident_bytes: pages of the run's own files in the page cache, whoever is charged; None: not looked at.
-        swap_bytes: what of the cap is swapped out.
-        limit_bytes: the memory limit in force.
-        outside: processes and threads of the run that are not in its cap.
+        reached_s, opened_s: seconds of the gate's event and of its opening, on the orchestrator's own clock from the
+            begin of the first epoch.
+        io_bytes, io_requests: bytes and requests read from devices by the cap so far; None: unknown to the backend.
+        io_written_bytes: bytes written to devices by the cap so far; None: unknown to the backend.
+        disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
+        page_cache_bytes: bytes of file pages charged to the cap.
+        resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
+        swap_bytes: swapped-out bytes of the cap.
+        limit_bytes: memory limit in force.
+        outside: processes and threads of the run outside its cap.
         host_user_s: processor seconds of the host in user mode since boot.
     """
 
@@ -207,9 +207,9 @@ class GateReading(_Part):
 
 
 class FeatureCheck(_Part):
-    """Feature rows of one mini-batch as training met them, held against the dataset's (methodology rule 26).
+    """Comparison of one mini-batch's feature rows in training with the dataset's (methodology rule 26).
 
-    `rows`: how many were compared. `whole`: a digest over all rows of all mini-batches of the epoch.
+    `rows`: number of rows compared. `whole`: whether a digest over all rows of the epoch's mini-batches was compared.
     """
 
     epoch: int
@@ -221,22 +221,24 @@ class FeatureCheck(_Part):
 
 
 class Evidence(_Part):
-    """Raw readings beside the epochs by which the verdict is judged, now and whenever the record is read (rule 29).
+    """Raw readings beside the epochs, from which the verdict is judged now and at every later reading (rule 29).
 
     Attributes:
-        isolation: the backend; `proves_memory`, `io_limited`: what it enforces here.
-        faithful, deterministic_counters: as the system says under these options.
-        evictions: how cold the run began.
-        gates: in order.
-        samples: how often the cap was looked at between gates; `outside`, `limits`: what of the run was seen outside
-            the cap, and the limits that were in force.
-        batches: mini-batches of an epoch by the seed plan.
-        digests: of the workload's own mini-batches, by epoch.
-        least_bytes: what any system with this memory reads of an epoch (docs/frontier.md), by epoch.
-        unknown: why there are none of these.
-        in_turns: other sweeps of this machine went ahead between epochs, on purpose.
-        free_device_memory: rows may stay on the device, to which a copy takes no time.
-        features: what was checked; `unchecked` says why not.
+        isolation: name of the isolation backend.
+        proves_memory, io_limited: whether the backend enforces the memory cap and the I/O limits on this host.
+        faithful: whether the system's mini-batches have to equal the workload's under the run's options.
+        deterministic_counters: unused, always True.
+        evictions: readings of the evictions, in order.
+        gates: readings at the gates, in order.
+        samples: number of samples of the cap, at gates and between them.
+        outside, limits: processes of the run seen outside the cap, and memory limits seen in force (0: none).
+        batches: number of mini-batches of an epoch by the seed plan, over all ranks.
+        digests: structure digest of the workload's own mini-batches, by epoch.
+        least_bytes: lower bound of the bytes that a system with this memory reads (docs/frontier.md), by epoch.
+        unknown: reason why `batches`, `digests` or `least_bytes` are missing.
+        in_turns: whether the run waited between epochs for the turns of other sweeps of this machine.
+        free_device_memory: whether feature rows may stay on the device although copies to it take no time.
+        features, unchecked: checks of the feature rows, and the reason why some are missing.
     """
 
     isolation: str = ""
@@ -260,7 +262,7 @@ class Evidence(_Part):
 
 
 class Code(_Part):
-    """Which code a number belongs to (rule 28): fingerprints of the system's sources and of the measuring harness."""
+    """Fingerprints of the code behind a run's numbers (rule 28): the system's sources and the measuring harness."""
 
     system: str = ""
     harness: str = ""
@@ -275,7 +277,7 @@ class Spread(_Part):
 
 
 class Summary(_Part):
-    """The derived numbers of a run; None where they cannot be known."""
+    """Derived numbers of a run; None: unknown."""
 
     epoch_s: Spread | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
@@ -284,27 +286,27 @@ class Summary(_Part):
     storage_efficiency: float | None = None
     engine_efficiency: float | None = None
     distance_to_limit: float | None = None
-    # The epoch by the system's own counters and the device's profile (`harness/predict.py`), seconds.
+    # Predicted seconds of an epoch by the system's counters and the device's profile (`harness/predict.py`).
     predicted_s: float | None = None
-    # Before epochs are as they stay: the preparation, whichever run spent it, and what the first epoch takes and reads
-    # beyond the median one. It takes at least these seconds: a warm-up's digests are left out, and threads go on there.
+    # Start-up: the preparation, by whatever run, and the first epoch's surplus over the median epoch. The seconds are a
+    # lower bound: a warm-up's digests are left out, and the system's threads continue during them.
     start_up_s: float | None = None
     start_up_bytes: int | None = None
     working_set_bytes: int | None = None
     working_set_over_budget: float | None = None
-    # The whole graph, `indptr` and `indices`, over the host budget (rule 7).
+    # Ratio of the graph, `indptr` and `indices`, to the host budget (rule 7).
     topology_over_budget: float | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
 def class_label(storage_class: str | None, topology_over_budget: float | None) -> str:
-    """The class as every table names it: the papers hold the topology, and a run that does not is told from theirs."""
+    """Return the class as tables name it; a suffix marks a topology that, unlike in the papers, exceeds the budget."""
     outside = topology_over_budget is not None and topology_over_budget > 1.0
     return f"{storage_class or 'unknown'}{', topology outside' if outside else ''}"
 
 
 def class_of(record: Mapping[str, Any]) -> str:
-    """`class_label` of a record in plain data."""
+    """Return the class as tables name it, from a record in plain data."""
     return class_label(record.get("class"), (record.get("summary") or {}).get("topology_over_budget"))
 
 
@@ -329,44 +331,44 @@ class Record(_Part):
     preprocess: Preprocess = Field(default_factory=Preprocess)
     epochs: list[EpochRecord] = Field(default_factory=list)
     summary: Summary = Field(default_factory=Summary)
-    # What the device can do (rule 10): {"bare": {...}, "limited": {...}, "limits": [...]}, points as in DiskProfile.
+    # Device profiles (rule 10): {"bare": {...}, "limited": {...}, "limits": [...]}, points as in DiskProfile.
     disk: dict[str, Any] = Field(default_factory=dict)
-    # What training alone takes (rules 12, 20): {"train_s": …, "null_s": …} seconds an epoch, and how it was found.
+    # Calibration (rules 12, 20): {"train_s": …, "null_s": …} seconds by epoch, memory, and the source of the times.
     compute: dict[str, Any] = Field(default_factory=dict)
-    # Where the harness's own time went: `calibrate_s`, `evict_s`, `gates_s` but for evictions, `judging_s` after the
-    # run; and from the worker's start, evictions left out, `first_batch_s` to when the first batch was given back.
+    # Seconds of the harness: `calibrate_s`, `evict_s`, `gates_s` without evictions, `judging_s` after the run; and
+    # `first_batch_s` from the worker's start to the first mini-batch's release, without evictions.
     overhead: dict[str, float] = Field(default_factory=dict)
-    # What the system said of itself (`io: io_uring registered`).
+    # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
     code: Code = Field(default_factory=Code)
     evidence: Evidence | None = None
-    # Part of the run's folder -> its digest, written last (`harness/seal.py`); empty in records of older versions.
+    # Digests of the run folder's parts, written last (`harness/seal.py`); empty in records of older versions.
     seal: dict[str, str] = Field(default_factory=dict)
 
     @property
     def measured(self) -> list[EpochRecord]:
-        """The epochs that count: after the warm-up."""
+        """Epochs after the warm-up, which alone count."""
         return [epoch for epoch in self.epochs if not epoch.warmup]
 
     @property
     def class_label(self) -> str:
-        """The class as tables name it."""
+        """Class of the run as tables name it."""
         return class_label(self.class_, self.summary.topology_over_budget)
 
     @property
     def broke_its_plan(self) -> bool:
-        """Whether it ran out of memory after a plan that fitted the budget: no result, but a fault of its code."""
+        """Whether the run ran out of memory after a plan that fitted the budget: a bug of the system, not a result."""
         budget = self.memory.budget_bytes
         planned = sum(item.bytes for item in self.memory.plan if item.tier == "host")
         return self.status == "oom" and bool(self.memory.plan) and budget is not None and planned <= budget
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, keys as in `record.json`."""
+        """Return plain data with the keys of `record.json`."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def spread(samples: list[float], *, seed: int = 0) -> Spread:
-    """Median with a bootstrap 95 % interval from five samples on, the range below that (methodology rule 15)."""
+    """Return the median with a bootstrap 95 % interval, or with the range below five samples (methodology rule 15)."""
     import numpy as np
 
     values = np.asarray(samples, dtype=np.float64)
@@ -380,8 +382,8 @@ def spread(samples: list[float], *, seed: int = 0) -> Spread:
 
 
 def spread_of_ratio(above: list[float], below: list[float], *, seed: int = 0) -> Spread:
-    """Ratio of two medians: a bootstrap 95 % interval, both sides drawn anew, from five samples of each on; below that
-    the range over every pair (methodology rule 15)."""
+    """Return the ratio of two medians with a bootstrap 95 % interval, both sides resampled, or, below five samples of
+    either, with the range over all pairs (methodology rule 15)."""
     import numpy as np
 
     a, b = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)

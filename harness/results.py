@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RUNS = "runs"
 RECORD = "record.json"
 WORKER_LOG = "worker.log"
-# A run that is being written; a start of the orchestrator removes what a killed one left.
+# Prefix of a run being written; the orchestrator's start removes remains of killed ones.
 PARTIAL = ".partial-"
 
 STAGE_COLUMNS = ("epoch", "batch", "stage", "thread", "start", "end")
@@ -30,7 +30,7 @@ BATCH_COLUMNS = ("epoch", "batch", "nodes", "edges", "seeds", "loss", "correct",
 
 
 def runs_folder(root: Path) -> Path:
-    """`<results root>/runs`."""
+    """Return `<results root>/runs`."""
     return Path(root) / RUNS
 
 
@@ -38,16 +38,15 @@ def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *,
     """Write one run folder, whole or not at all.
 
     Args:
-        root: the results root.
-        record: what becomes `record.json`; it gets its seal.
-        tables: `telemetry`, `stages`, `batches` -> table, each written as parquet.
-        log: the worker's log, copied to `worker.log`.
+        root, record: results root, and content of `record.json`, whose `seal` is set.
+        tables: tables `telemetry`, `stages`, `batches` by name, written as parquet.
+        log: log of the worker, copied to `worker.log`.
 
     Returns:
         `<root>/runs/<run_id>`.
 
     Raises:
-        DataIOError: the disk is full, or cannot be written; nothing is left behind.
+        DataIOError: the disk is full or cannot be written; nothing is left behind.
     """
     folder = runs_folder(root) / record.run_id
     partial = folder.with_name(f"{PARTIAL}{record.run_id}")
@@ -86,7 +85,7 @@ def _sync(folder: Path) -> None:
 
 
 def sweep_partial(root: Path) -> list[str]:
-    """Remove half-written runs of an orchestrator that was killed; returns their names."""
+    """Remove half-written runs of a killed orchestrator; return their names."""
     folder = runs_folder(root)
     left = sorted(folder.glob(f"{PARTIAL}*")) if folder.is_dir() else []
     for path in left:
@@ -95,9 +94,9 @@ def sweep_partial(root: Path) -> list[str]:
 
 
 class BadRecord(NamedTuple):
-    """A folder under `runs/` whose record cannot be read: its path, and one sentence that says why.
+    """A folder under `runs/` whose record cannot be read, with the reason as one sentence.
 
-    `other_schema`: the record may be whole, and is for another version of Outcore.
+    `other_schema`: whether the record has the schema of another version of Outcore and may be whole.
     """
 
     path: str
@@ -106,10 +105,10 @@ class BadRecord(NamedTuple):
 
 
 def read_record(path: Path) -> Record:
-    """One record from its folder or its `record.json`, brought to today's schema and judged anew (rule 29).
+    """Read a record from its folder or its `record.json`, upgrade its schema and judge it anew (rule 29).
 
     Raises:
-        InputError: it is missing, damaged, or of a schema this version does not know.
+        InputError: the record is missing, damaged, or of a schema unknown to this version.
     """
     path = Path(path)
     file = path / RECORD if path.is_dir() else path
@@ -135,7 +134,7 @@ def read_record(path: Path) -> Record:
 
 
 def run_folders(root: Path) -> list[Path]:
-    """Folders of complete runs, oldest first (run ids begin with the time)."""
+    """Return the folders of complete runs, oldest first (run ids begin with the time)."""
     return [path for path in _folders(root) if (path / RECORD).is_file()]
 
 
@@ -147,7 +146,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path, Record]]:
-    """Every run that can be read with its folder, oldest first; the others are added to `bad`, never raised."""
+    """Yield every readable run with its folder, oldest first; add unreadable ones to `bad`, never raise."""
     for folder in _folders(root):
         try:
             record = read_record(folder)
@@ -162,13 +161,17 @@ def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path,
 
 
 def records(root: Path, bad: list[BadRecord] | None = None) -> Iterator[Record]:
-    """Every record that can be read, oldest first; the others are added to `bad`."""
+    """Yield every readable record, oldest first; add unreadable ones to `bad`."""
     for _, record in scan(root, bad):
         yield record
 
 
 def find(root: Path, run: str) -> Path:
-    """The folder of the run whose id is, or uniquely begins or ends with, `run`; `latest` is the newest."""
+    """Return the folder of the run whose id is, or uniquely begins or ends with, `run`; `latest` is the newest.
+
+    Raises:
+        InputError: no run or several runs match.
+    """
     folders = run_folders(root)
     if run == "latest" and folders:
         return folders[-1]
@@ -184,10 +187,9 @@ def find(root: Path, run: str) -> Path:
 
 
 def load(root: Path, *, bad: list[BadRecord] | None = None) -> pd.DataFrame:
-    """All runs as one table: a row a run, the record flattened with dots, beside `record` (dict) and `path`.
+    """Return one row a run: the record flattened with dots, and columns `record` (dict) and `path`.
 
-    What cannot be read (damaged, cut off, of another schema) is no row: it stands in `frame.attrs["bad"]`, and is
-    added to `bad` where a list is given.
+    Unreadable records (damaged, cut off, of another schema) are listed in `frame.attrs["bad"]` and added to `bad`.
     """
     import pandas as pd
 
@@ -214,17 +216,29 @@ def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def telemetry(path: Path) -> pd.DataFrame:
-    """`telemetry.parquet` of a run folder; the tables are as they were sealed, or an InputError says which is not."""
+    """Read `telemetry.parquet` of a run folder.
+
+    Raises:
+        InputError: the table is missing, damaged or not as sealed.
+    """
     return _table(path, "telemetry")
 
 
 def stages(path: Path) -> pd.DataFrame:
-    """`stages.parquet` of a run folder: epoch, batch, stage, thread, start, end (s)."""
+    """Read `stages.parquet` of a run folder (`STAGE_COLUMNS`, times in s).
+
+    Raises:
+        InputError: the table is missing, damaged or not as sealed.
+    """
     return _table(path, "stages")
 
 
 def batches(path: Path) -> pd.DataFrame:
-    """`batches.parquet` of a run folder: epoch, batch, nodes, edges, seeds, loss, correct, digest, released_at."""
+    """Read `batches.parquet` of a run folder (`BATCH_COLUMNS`, times in s).
+
+    Raises:
+        InputError: the table is missing, damaged or not as sealed.
+    """
     return _table(path, "batches")
 
 

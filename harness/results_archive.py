@@ -1,7 +1,7 @@
-"""Run folders and studies in one file for another host: packed from a results root, unpacked without trusting it.
+"""Archives of run folders and studies for another host: packed from a results root, unpacked without trust.
 
-An archive holds `runs/<run id>/<file>` and `studies/<study>-<key>.json`. What stands elsewhere in one (figures, caches)
-is passed over; a link, a device, a way out of the archive or a member over its limit refuses the whole of it.
+An archive holds `runs/<run id>/<file>` and `studies/<study>-<key>.json`. Other files (figures, caches) are ignored; a
+link, a device, a path out of the archive or a member over its limit makes the whole archive invalid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from workloads.errors import InputError
 from workloads.units import format_bytes
 
 MIB = 2**20
-# What a run folder may hold, and how large each may be.
+# Files of a run folder, with the largest valid size.
 RUN_FILES = {
     results.RECORD: 16 * MIB,
     "telemetry.parquet": 512 * MIB,
@@ -36,7 +36,7 @@ RUN_FILES = {
 STUDY_BYTES = 64 * MIB
 MAX_TOTAL_BYTES = 64 * 1024 * MIB
 MAX_MEMBERS = 100_000
-# Python's tarfile reads a header of any length into memory at once; ours are shorter than this.
+# Python's tarfile reads a header of any length into memory at once; valid ones are shorter than this.
 _MAX_READ = 4 * MIB
 _CHUNK = MIB
 
@@ -46,13 +46,13 @@ SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file's name says that it is an archive of run folders."""
+    """Return whether a file's name has the suffix of an archive."""
     return path.name.lower().endswith(SUFFIXES)
 
 
 @dataclass(frozen=True)
 class Member:
-    """One file of an archive or folder: its path there, whether it is a plain file, a folder or neither, its size."""
+    """One entry of an archive or folder; `kind` is `file`, `folder`, `link` or a kind of device."""
 
     name: str
     kind: str
@@ -61,10 +61,10 @@ class Member:
 
 
 def place_of(member: Member, source: str) -> tuple[Path, int] | None:
-    """Where a member belongs under a results root and how large it may be; None for what is passed over.
+    """Return a member's path under a results root and its size limit; None for an ignored member.
 
     Raises:
-        InputError: it is a link or a device, leads out of the archive, has no run's id, or is over its limit.
+        InputError: the member is a link or a device, leads out of the archive, has no valid id or exceeds its limit.
     """
     parts = [part for part in member.name.split("/") if part not in ("", ".")]
     shown = ascii(member.name)
@@ -95,10 +95,10 @@ def _limited(member: Member, place: Path, limit: int, source: str) -> tuple[Path
 
 
 def unpack(source: Path, into: Path) -> None:
-    """Copy the runs and studies of an archive or folder into `into`, an empty folder, laid out as a results root.
+    """Copy the runs and studies of an archive or folder into the empty folder `into`, laid out as a results root.
 
     Raises:
-        InputError: it is none, is damaged, or holds what it must not; `into` then holds a part of it.
+        InputError: the archive is damaged or has an invalid member; `into` may then hold a part of it.
         OSError: `into` cannot be written.
     """
     shown = str(source)
@@ -146,7 +146,7 @@ def _copy(stream: IO[bytes], out: Path, limit: int, source: str) -> None:
 
 
 def _walk(root: Path) -> Iterator[tuple[Member, Any]]:
-    """Files of a results root, of one run's folder or of a folder of such; links are members, never followed."""
+    """Yield the entries of a results root, a run folder or a folder of run folders; links are not followed."""
     base = root.parent if (root / results.RECORD).is_file() else root
     begin = [root] if base != root else [root / results.RUNS, root / STUDIES]
     if not any(path.is_dir() for path in begin):
@@ -197,14 +197,13 @@ def _open(source: Path) -> Iterator[tuple[Member, Any]]:
 
 
 class _Bounded:
-    """A stream that hands out no more than a few MiB at once."""
+    """A stream that refuses reads of more than a few MiB."""
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self.seek, self.tell = raw.seek, raw.tell
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes."""
         if size < 0 or size > _MAX_READ:
             raise ValueError(f"a header of {size} bytes")
         return bytes(self._raw.read(size))
@@ -220,7 +219,7 @@ def _of_tar(stream: IO[bytes]) -> Iterator[tuple[Member, Any]]:
             yield Member(info.name, kind, info.size, info), lambda info=info: archive.extractfile(info)
         stream.seek(archive.offset)
         if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-            # Cut off between two members or within a header, which tarfile takes for the end.
+            # tarfile takes an archive cut off between two members or within a header for complete.
             raise EOFError("it has no end mark")
 
 
@@ -235,14 +234,16 @@ def _of_zip(source: Path) -> Iterator[tuple[Member, Any]]:
 
 
 def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path) -> None:
-    """Write run folders and studies of `root` into an archive, whole or not at all; owners and users are left out.
+    """Write run folders and studies into an archive, whole or not at all, without owners and users.
 
     Args:
-        out: ends in one of `SUFFIXES`.
+        root: results root, to which the paths in the archive are relative.
+        folders, studies: run folders, and files of studies.
+        out: path of the archive, with one of `SUFFIXES`.
 
     Raises:
-        InputError: it ends otherwise.
-        DataIOError: it cannot be written.
+        InputError: `out` has another suffix.
+        DataIOError: `out` cannot be written.
     """
     if not is_archive(out):
         raise InputError(f"--out is {out}, and its kind is not known", f"end it in {', '.join(SUFFIXES)}")

@@ -1,4 +1,4 @@
-"""What of a results root can go: half-written runs, replaced records, figure files that belong to no figure."""
+"""Removal of files from a results root: half-written runs, replaced records, files of figures no longer known."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ FIGURES = "figures"
 
 @dataclass(frozen=True)
 class Doomed:
-    """A file or folder that can go, and why."""
+    """A file or folder that can be removed, and the reason."""
 
     path: Path
     why: str
 
 
 def doomed(root: Path, *, failed: bool = False, damaged: bool = False) -> list[Doomed]:
-    """What can go under a results root.
+    """Return the files and folders under a results root that can be removed.
 
-    A record is replaced by a newer one of the same configuration, round and host; a failed one replaces nothing.
+    A record is replaced by a newer one of the same configuration, round and host; a failed one replaces no record.
 
     Args:
-        failed: runs that failed, too.
-        damaged: runs whose record cannot be read, too; one of another schema stays, it is only not for this version.
+        failed, damaged: whether to include failed runs, and unreadable records, except those of another schema.
     """
     found = [Doomed(path, "half-written") for path in sorted(results.runs_folder(root).glob(f"{results.PARTIAL}*"))]
     newest: dict[tuple[str, int, str], Path] = {}
@@ -49,7 +48,7 @@ def doomed(root: Path, *, failed: bool = False, damaged: bool = False) -> list[D
 
 
 def _stale_figures(folder: Path) -> Iterator[Doomed]:
-    """Files that a figure no longer in the catalogue left, by the JSON that drawing wrote beside them; no others."""
+    """Yield the files of figures no longer in the catalogue, as listed in the JSON written beside each drawing."""
     if not folder.is_dir():
         return
     from harness.figures.base import catalogue
@@ -70,7 +69,7 @@ def _stale_figures(folder: Path) -> Iterator[Doomed]:
 
 
 def remove(root: Path, found: list[Doomed]) -> None:
-    """Remove it, and temporary folders of imports whose process is gone."""
+    """Remove `found`, and temporary folders of imports whose process is gone."""
     from workloads.tempfolder import remove_stale
 
     for entry in found:

@@ -1,4 +1,4 @@
-"""Merging results of several hosts into one root: checked as strangers' files are, then taken whole or not at all."""
+"""Import of results of several hosts into one root: checked as untrusted files, then imported all or not at all."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _TAKE_OUT = "take that run out, or make it again"
 
 @dataclass
 class Merged:
-    """What an import took.
+    """Outcome of an import.
 
     Attributes:
-        runs, studies: taken, by name.
-        skipped: stood there already with the same content.
-        kept: studies that stood there with another result, which stays.
+        runs, studies: names of the imported runs and studies.
+        skipped: names of runs and studies already present with the same content.
+        kept: names of studies already present with another result, which stays.
     """
 
     runs: list[str] = field(default_factory=list)
@@ -46,21 +46,21 @@ class Merged:
 
 
 def merge(sources: Sequence[Path], root: Path) -> Merged:
-    """Take the runs and studies of results roots, run folders or archives into `root`, all of them or none.
+    """Import the runs and studies of results roots, run folders or archives into `root`, all or none.
 
-    A run that stands there with the same content is skipped. A study is computed, not measured, and every host may have
-    made it: the one that stands there is kept.
+    A run already present with the same content is skipped. A study is computed, not measured, and may exist on every
+    host: the one present in `root` is kept.
 
     Raises:
-        InputError: a source is no such thing, holds what it must not, or a run of another content under a known id.
-        DataIOError: `root` cannot be written (disk full); nothing was taken.
+        InputError: a source is invalid, or holds a run with a known id and other content.
+        DataIOError: `root` cannot be written (disk full); nothing was imported.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=temporary_prefix("import"), dir=root))
     except OSError as error:
         raise _unwritable(root, error) from error
-    # Locked while it is in use, so that `results gc` of another process leaves it alone.
+    # Locked while in use, so that `results gc` of another process does not remove it.
     handle = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try_lock(handle)
@@ -76,7 +76,7 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
 
 
 def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, list[tuple[Path, Path]]]:
-    """Everything copied and checked beneath `stage`, and the renames that would take it."""
+    """Copy and check all sources beneath `stage`; return the outcome and the renames that would import them."""
     merged = Merged()
     moves: dict[Path, Path] = {}
     for number, source in enumerate(sources):
@@ -107,7 +107,7 @@ def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, l
 
 
 def _move(moves: Sequence[tuple[Path, Path]]) -> None:
-    """Rename all into place; what was renamed goes back if one cannot be."""
+    """Rename all into place; undo the renames if one fails."""
     done: list[tuple[Path, Path]] = []
     try:
         for path, target in moves:
@@ -121,10 +121,10 @@ def _move(moves: Sequence[tuple[Path, Path]]) -> None:
 
 
 def check_run(folder: Path, source: str) -> None:
-    """Refuse a run folder whose record or tables cannot be what a run of ours leaves behind.
+    """Check that a run folder's record and tables are valid output of a run.
 
     Raises:
-        InputError: names the run and what is wrong with it.
+        InputError: the folder is invalid; names the run and the fault.
     """
     try:
         record = results.read_record(folder)
@@ -138,13 +138,12 @@ def check_run(folder: Path, source: str) -> None:
 
 
 def check_table(path: Path, source: str) -> None:
-    """Refuse a table that is not flat columns of numbers and text; nothing in it is ever unpickled or run.
+    """Check that a table has flat columns of numbers and text only; nothing in it is unpickled or executed.
 
-    Only the file's footer is read, by pyarrow; its stored Arrow schema is searched for extension types before anything
-    could build one.
+    pyarrow reads only the file's footer, whose Arrow schema is searched for extension types before any is built.
 
     Raises:
-        InputError: names the table and the column.
+        InputError: the table is invalid; names the table and the column.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -173,14 +172,14 @@ def check_table(path: Path, source: str) -> None:
 
 
 def _is_plain(column: Any, *, text: bool, empty: bool) -> bool:
-    """Whether a parquet column is flat and of numbers, or of text where the name says text."""
+    """Return whether a parquet column is flat and holds numbers, or text if `text`."""
     if column.max_repetition_level != 0 or column.path != column.name:
         return False
     logical = column.logical_type.type
     if column.physical_type == "BYTE_ARRAY":
         return bool(text and logical == "STRING")
     numbers = column.physical_type in _NUMBERS and logical in ("NONE", "INT", "UNKNOWN")
-    # A table without rows, and a column of nothing but unknowns, has no type of its own.
+    # The columns of a table without rows, and columns of unknown values only, have no type of their own.
     return bool(numbers and (not text or empty or logical == "UNKNOWN"))
 
 

@@ -1,4 +1,4 @@
-"""Run records that an older Outcore wrote: brought to today's schema, one step after the other."""
+"""Upgrades of run records of an older Outcore to today's schema, one step after the other."""
 
 from __future__ import annotations
 
@@ -10,24 +10,21 @@ from workloads.errors import InputError
 
 Plain = dict[str, Any]
 
-# Schema n -> the function that makes n + 1 of it. Whoever raises SCHEMA adds the step: old records stay readable.
-# 1 -> 2: fingerprints of the code, readings of gates, checked rows and the seal came; an older record has none of them.
+# Upgrade from schema n to n + 1, by n. A change that raises SCHEMA adds a step here, so that old records stay readable.
+# 1 -> 2 added fingerprints of the code, readings of gates, checked rows and the seal, absent in older records.
 UPGRADES: dict[int, Callable[[Plain], Plain]] = {1: lambda content: content}
 
 
 class SchemaError(InputError):
-    """A record of a schema that this version cannot read; the record itself may be whole."""
+    """Error for a record of a schema that this version cannot read; the record itself may be whole."""
 
 
 def upgraded(content: Plain, where: str) -> Plain:
-    """`content` in today's schema.
-
-    Args:
-        content: what `record.json` holds.
-        where: the file, for messages.
+    """Upgrade the `content` of a record to today's schema; `where` names the file in messages.
 
     Raises:
-        SchemaError: it is newer than this version, or no step leads from it to today's.
+        InputError: the content has no schema number.
+        SchemaError: the schema is newer than this version, or too old for the known steps.
     """
     found = content.get("schema")
     if not isinstance(found, int) or isinstance(found, bool):

@@ -1,4 +1,4 @@
-"""The seal of a run folder: a digest of each of its parts, so that what was changed afterwards is seen (rule 29)."""
+"""Seal of a run folder: a digest of each part, so that a later change is detected (rule 29)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 Plain = dict[str, Any]
 
-# The log is for people; no number comes from it.
+# Without the log, from which no number is taken.
 TABLES = ("telemetry.parquet", "stages.parquet", "batches.parquet")
 RECORD = "record"
 
 
 def sealed(content: Plain, folder: Path) -> Plain:
-    """`content` of a record with the seal over itself and over the tables in `folder`."""
+    """Return a record's content with the seal over it and over the tables in `folder`."""
     seal = {name: file_digest(folder / name) for name in TABLES if (folder / name).is_file()}
     seal[RECORD] = content_digest(content | {"seal": seal})
     return content | {"seal": seal}
 
 
 def broken(content: Plain) -> str:
-    """Why the record itself is not as it was sealed; empty where it is."""
+    """Return the reason why a record's content differs from its seal; empty if it does not."""
     seal = content.get("seal") or {}
     if not seal:
         return "it was never sealed"
@@ -33,12 +33,12 @@ def broken(content: Plain) -> str:
 
 
 def content_digest(content: Plain) -> str:
-    """Digest of plain data, whatever the order of its keys."""
+    """Return the digest of plain data, independent of the order of its keys."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def file_digest(path: Path) -> str:
-    """Digest of a file."""
+    """Return the digest of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""A series of runs on this host: one lock, isolation backend, probe, device profile, holder and cache for all."""
+"""Series of runs on this host: one lock, isolation backend, probe, device profile, holder and cache for all runs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,7 @@ _SCRATCH = ".outcore"
 
 
 class Series:
-    """What all runs of one `bench` or `run` share. A context manager; leaving it leaves nothing behind.
-
-    Attributes:
-        turn: this sweep's place among others that it takes turns with.
-    """
+    """Shared state of all runs of one `bench` or `run`; a context manager that cleans up."""
 
     def __init__(
         self,
@@ -84,7 +80,7 @@ class Series:
         self.close()
 
     def close(self) -> None:
-        """End the holder, give the lock back."""
+        """End the holder, release the lock and the turn."""
         if self._holder is not None:
             self._holder.close()
             self._holder = None
@@ -94,7 +90,7 @@ class Series:
         self.turn.close()
 
     def _take_lock(self) -> None:
-        """One orchestrator per results root: two at once would disturb each other's measurements and records."""
+        """Lock the results root: two orchestrators would disturb each other's measurements and records."""
         try:
             self.results_root.mkdir(parents=True, exist_ok=True)
             self._lock = (self.results_root / _LOCK).open("a")
@@ -113,7 +109,7 @@ class Series:
             ) from error
 
     def sweep(self) -> list[str]:
-        """Remove what killed orchestrators left: caps and their processes, half-written runs, scratch folders."""
+        """Remove remains of killed orchestrators: caps and their processes, half-written runs, scratch folders."""
         left = sweep_all()
         left += results.sweep_partial(self.results_root)
         for folder in sorted(self.scratch_root.iterdir()):
@@ -123,7 +119,7 @@ class Series:
         return left
 
     def prepare(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
-        """Probe the cap, profile the device, start the holder: once, before the first run, if one can be made."""
+        """Probe the cap, profile the device and start the holder, once before the first supported run."""
         self._data_path = dataset.path
         configs = [config for config in configs if not self.unsupported(config)]
         if not configs:
@@ -135,7 +131,7 @@ class Series:
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:
             self._progress("proving the cap")
             self.probe = self._probe(gpu=any(config.device.startswith("cuda") for config in configs))
-        # What the holder imports would be others' work beside the profile.
+        # The holder's imports would disturb the profile.
         ready = self._holder.wait_ready()
         self._progress("profiling the device")
         self.bare_profile = self._profile(lambda: quick_profile(features, cache=cache))
@@ -147,7 +143,7 @@ class Series:
             self._progress("the holder did not start; runs pay for their own library pages")
 
     def _look_at_bare_again(self) -> None:
-        """A bare device that was slower than it is under limits was profiled in a slow moment."""
+        """Profile the bare device again if it was slower than under limits, and so measured in a slow moment."""
         held, features = self.bare_profile, self._features
         assert features is not None
         if held is None or not any(slower_than(held, limited) for limited in self._profiles.values()):
@@ -175,7 +171,7 @@ class Series:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _profile(self, measure: Callable[[], DiskProfile]) -> DiskProfile | None:
-        """A profile, or None where the device cannot be measured: the record's rule 10 then says so."""
+        """Return a measured profile; None if the device cannot be measured, which rule 10 then reports."""
         try:
             return measure()
         except HostError as error:
@@ -183,7 +179,7 @@ class Series:
             return None
 
     def limits(self, config: RunConfig) -> tuple[IoLimit, ...]:
-        """I/O limits of a run's disk class; none where this host keeps none (a caveat)."""
+        """Return the I/O limits of a run's disk class; empty if this host cannot enforce any (a caveat)."""
         name = config.disk_class
         if name not in self._limits:
             self._limits[name] = self._find_limits(name)
@@ -202,7 +198,7 @@ class Series:
             return ()
 
     def profile(self, config: RunConfig) -> DiskProfile | None:
-        """The device under the run's limits, with what writes take of the class's budget."""
+        """Return the device's profile under the run's limits, with the class's `write_cost`."""
         from harness.ssd.classes import parse_disk_class
 
         limits, disk_class = self.limits(config), parse_disk_class(config.disk_class)
@@ -212,11 +208,10 @@ class Series:
         return None if found is None else replace(found, write_cost=disk_class.write_cost)
 
     def measure_again(self, config: RunConfig) -> bool:
-        """Profile the device once more, bare and under the run's limits, and keep the better rate of each point.
+        """Profile the device again, bare and under the run's limits; return False if it cannot be measured.
 
-        A virtual disk has slow moments: a run that beats a profile taken in one may be as fast as the device is. Under
-        limits fio stays below them however often it is asked. False where nothing can be measured. What the cache held
-        is removed: it was wrong for this run and would be for the next series.
+        The better rate of each point counts: a virtual disk has slow moments, and a valid run may beat a profile taken
+        in one. Under limits, fio never exceeds them. The cached profile, too slow for later series, is removed.
         """
         bare, features = self.bare_profile, self._features
         if bare is None or features is None:
@@ -235,12 +230,12 @@ class Series:
         return True
 
     def disk_plain(self, config: RunConfig) -> dict[str, Any]:
-        """The profile as plain data for the worker."""
+        """Return the run's profile as plain data for the worker."""
         profile = self.profile(config)
         return asdict(profile) if profile else {}
 
     def disk_record(self, config: RunConfig) -> dict[str, Any]:
-        """Both profiles and the limits, for the record."""
+        """Return both profiles and the limits for the record."""
         profile = self.profile(config)
         return {
             "bare": asdict(self.bare_profile) if self.bare_profile else None,
@@ -249,26 +244,26 @@ class Series:
         }
 
     def caveats(self, config: RunConfig) -> list[str]:
-        """What this host cannot do for this run."""
+        """Return the caveats of this host for a run."""
         found = list(self.isolation.caveats)
         if config.disk_class != "none" and not self.limits(config):
             found.append(f"disk class {config.disk_class} is not in force: this host cannot limit the device")
         return found
 
     def info(self, system: str) -> SystemInfo:
-        """What a system says of itself."""
+        """Return the description of a system."""
         from harness.foreign import system_info
 
         return system_info(system)
 
     def is_faithful(self, config: RunConfig) -> bool:
-        """Whether the mini-batches of this run have to equal the workload's."""
+        """Return whether the run's mini-batches have to equal the workload's."""
         from harness.foreign import is_faithful
 
         return is_faithful(config.system, config.options)
 
     def unsupported(self, config: RunConfig) -> str:
-        """Why a system cannot run on a device at all; empty where it can."""
+        """Return the reason why this host cannot execute a run; empty if it can."""
         if image_of(config.system) is not None and self.isolation.name != "docker":
             return f"{config.system} is a container image: run it with --isolation docker"
         kind = config.device.partition(":")[0]
@@ -287,25 +282,25 @@ class Series:
         return ""
 
     def workload(self, config: RunConfig, dataset: Dataset) -> Workload:
-        """The workload of a run, as its worker builds it."""
+        """Return the workload of a run, as its worker builds it."""
         from harness.build import workload_of
 
         return workload_of(config, dataset, partition=self.partition(config, dataset))
 
     def partition(self, config: RunConfig, dataset: Dataset) -> Path | None:
-        """The file that says which rank trains each training node, made once; None where ranks share every step."""
+        """Return the partition file of the training nodes; None without a partition."""
         made = self.made_partition(config, dataset)
         return None if made is None else made.path
 
     def made_partition(self, config: RunConfig, dataset: Dataset) -> MadePartition | None:
-        """`partition`, and what making it took."""
+        """Return the partition of the training nodes with the seconds spent on it; None without a partition."""
         from harness.partitions import partition
 
         return partition(self.results_root, config, dataset, self._progress)
 
     @contextmanager
     def device_pools(self, config: RunConfig, run_id: str) -> Iterator[list[DevicePool]]:
-        """Shared memory of each rank's emulated device, made and touched outside the cap, new for each run."""
+        """Yield shared memory for each rank's emulated device, allocated and touched outside the cap for each run."""
         if not config.device.startswith("emulated:"):
             yield []
             return
@@ -324,14 +319,19 @@ class Series:
         look: Callable[[MemoryStats], object] | None = None,
         share: Callable[[], float | None] = lambda: None,
     ) -> Recorder:
-        """Telemetry of one run, from outside the cap; `look` and `share` are those of `Recorder`."""
+        """Return the telemetry recorder of one run, outside the cap.
+
+        Args:
+            cap, config: cap and configuration of the run.
+            look, share: function called with each sample's memory, and reader of the phase's completed share (0 to 1).
+        """
         from harness.telemetry import Recorder
 
         kind, _, index = config.device.partition(":")
         return Recorder(cap, self._disks, gpu=int(index or 0) if kind == "cuda" else None, look=look, share=share)
 
     def disk_io(self) -> IoStats | None:
-        """Reads of the whole device under the data, since boot."""
+        """Return the reads of the whole device under the data since boot; None if unknown."""
         from harness.telemetry.sources import DiskSource
 
         source = DiskSource(self._disks)
@@ -348,7 +348,7 @@ class Series:
         return list(block_device(self._data_path or self.data_root).numbers)
 
     def environment(self) -> dict[str, Any]:
-        """The host, versions and device, for the record."""
+        """Return host, versions and device for the record."""
         return self._environment
 
     @cached_property
@@ -361,16 +361,16 @@ class Series:
 
     @property
     def scratch_root(self) -> Path:
-        """Scratch folders of runs, on the disk of the data."""
+        """Folder of the runs' scratch folders, on the disk of the data."""
         return self._folder("scratch")
 
     @cached_property
     def scratch_prefix(self) -> str:
-        """Names the owner, so that what a dead one left can be told."""
+        """Prefix of scratch folders that names the owner, so that a dead owner's folders can be recognised."""
         return f"{cap_name('run')}-"
 
     def artefacts(self, system: str) -> Path:
-        """Where a system keeps what it prepared, by fingerprints of its own."""
+        """Return the folder of a system's artefacts."""
         return self._folder("artefacts", system.replace(":", "-").replace(os.sep, "-"))
 
     def _folder(self, *names: str) -> Path:

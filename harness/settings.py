@@ -1,4 +1,4 @@
-"""The settings of a run, strictly checked: one sentence names the key, the fault and the nearest valid name."""
+"""Settings of a run, strictly checked: an error names the key, the fault and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ class Strict(BaseModel):
 def _setting(default: Any, description: str, decides: Literal["batches", "step", ""] = "", **limits: Any) -> Any:
     """Return the field of a setting.
 
-    Args:
-        default: or a function that makes it.
-        description: for `--help` and `docs/settings.md`.
-        decides: `batches`: which mini-batches are sampled; `step`: what a training step holds and how long it takes;
-            nothing: neither. Calibrations are kept by the settings that decide them.
-        limits: of the value, as pydantic names them.
+    `default` may be a function; `description` is for `--help` and `docs/settings.md`; `limits` are pydantic's.
+    `decides`: part of a cached calibration that depends on the setting: `batches` (choice of mini-batches), `step`
+    (memory and time of a training step) or neither.
     """
     made = {"default_factory": default} if callable(default) else {"default": default}
     return Field(**made, description=description, json_schema_extra={"decides": decides}, **limits)
 
 
 class SharedSettings(BaseModel):
-    """The settings that an experiment, a command and a record give in the same form."""
+    """Settings with the same form in an experiment, a command and a record."""
 
     memory: str = _setting("none", "768MiB (cap), 0.25x (budget, share of the features), +64MiB (budget) or none")
     model: Literal["sage", "gcn", "gat"] = _setting("sage", "sage, gcn or gat", "step")
@@ -77,10 +74,7 @@ class SharedSettings(BaseModel):
 
 
 class RunSettings(Strict, SharedSettings):
-    """What `outcore run` takes and `run:` in a YAML file holds; a system of the list may override any of it.
-
-    The first `warmup` of `epochs` are recorded and left out of the statistics.
-    """
+    """Settings of `outcore run` and of `run:` in a YAML file; an entry of `systems:` may override them."""
 
     dataset: str | None = _setting(None, "name under the data root, or a path")
     layers: int | None = _setting(None, "as many as fanout has hops; shadow: any number", ge=1)
@@ -109,7 +103,7 @@ class RunSettings(Strict, SharedSettings):
         try:
             return canonical_memory(text)
         except InputError:
-            return text  # `check_settings` says what is wrong with it
+            return text  # `check_settings` reports the fault
 
 
 def deciding(*what: str) -> tuple[str, ...]:
@@ -120,17 +114,17 @@ def deciding(*what: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class MemorySetting:
-    """What `--memory` asks for; at most one of cap and budget is set, none of them means unlimited."""
+    """Parsed value of `--memory`: a cap, a budget or, with neither, unlimited memory."""
 
     cap_bytes: int | None = None
     budget_bytes: int | None = None
 
 
 def strict(model: type[M], content: object, where: str) -> M:
-    """`content` as `model`; the first fault as one sentence with the key's path and the nearest valid name.
+    """Validate `content` as `model`; `where` is the path of its key.
 
     Raises:
-        InputError: an unknown key, a wrong type, a value out of range.
+        InputError: a key is unknown, or a value has the wrong type or is out of range; names the key's path.
     """
     try:
         return model.model_validate(content)
@@ -148,17 +142,22 @@ def strict(model: type[M], content: object, where: str) -> M:
 
 
 def unknown_name(what: str, path: str, name: str, valid: Sequence[str]) -> InputError:
-    """The error for a name that does not exist, with the nearest one that does."""
+    """Return the error for an unknown name, with the nearest valid name.
+
+    Args:
+        what, path: kind of the name, like `setting`, and its path in the input.
+        name, valid: the unknown name, and all valid names.
+    """
     near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(sorted(valid))}"
     return InputError(f"{path} is not a known {what}", hint)
 
 
 def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
-    """`768MiB` (cap), `0.25x` (budget, share of the feature table), `+64MiB` (budget) or `none`.
+    """Parse `768MiB` (cap), `0.25x` (budget, share of the feature table), `+64MiB` (budget) or `none`.
 
     Raises:
-        InputError: it is none of these.
+        InputError: `text` has none of these forms.
     """
     text = text.strip()
     if text.lower() == "none":
@@ -177,7 +176,11 @@ def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
 
 
 def parse_seconds(value: float | str, what: str = "timeout") -> float:
-    """Seconds from `600`, `600s`, `10min` or `2h`."""
+    """Parse `600`, `600s`, `10min` or `2h` to seconds; `what` names the value in messages.
+
+    Raises:
+        InputError: the value has none of these forms, or is not positive.
+    """
     text = str(value).strip().lower()
     for suffix, factor in (("min", 60.0), ("h", 3600.0), ("s", 1.0), ("", 1.0)):
         if text.endswith(suffix):
@@ -191,14 +194,14 @@ def parse_seconds(value: float | str, what: str = "timeout") -> float:
 
 
 def check_settings(settings: RunSettings) -> None:
-    """Refuse what cannot be, before anything runs and without opening the dataset.
+    """Check a run's settings before it starts, without opening the dataset.
 
     Raises:
-        InputError: an impossible combination, a wrong unit.
+        InputError: a combination is impossible, or a value is invalid.
     """
     parse_memory(settings.memory, 1)
     parse_seconds(settings.timeout)
-    # ShaDow's subgraph may be as deep as it likes, whatever the model's layers.
+    # ShaDow's subgraph may have any depth, whatever the model's layers.
     free = settings.sampler == "shadow"
     if settings.layers is not None and settings.layers != len(settings.fanout) and not free:
         raise InputError(
@@ -239,10 +242,10 @@ def check_settings(settings: RunSettings) -> None:
 
 
 def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """A system's options, complete with defaults.
+    """Validate a system's options and fill in the defaults.
 
     Raises:
-        InputError: the system or an option does not exist, or a value is wrong.
+        InputError: the system or an option does not exist, or a value is invalid.
     """
     from harness.foreign import system_info
 
@@ -263,7 +266,11 @@ def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def canonical_memory(text: str) -> str:
-    """The one way to write a memory setting, so that `+67108864` and `+64MiB` are the same run."""
+    """Return the canonical form of a memory setting, so that `+67108864` and `+64MiB` are the same run.
+
+    Raises:
+        InputError: the size is invalid.
+    """
     text = text.strip()
     if text.lower() == "none" or text.endswith(("x", "X")):
         return text.lower()

@@ -1,7 +1,7 @@
-"""Spot checks of features (methodology rule 26): which rows of which mini-batches, and what is told of them.
+"""Spot checks of features (methodology rule 26): choice of mini-batches and feature rows, and their report.
 
-The orchestrator draws a number when an epoch's gate opens, so nothing that was built before knows which mini-batches
-and rows it will be asked for. Worker and orchestrator derive them from it alike.
+The orchestrator draws a number when an epoch's gate opens, so no earlier preparation can know the mini-batches and
+rows to be checked. Worker and orchestrator both derive them from this number.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from systems.interface import Batch
 
 NONCE_BYTES = 8
-# A system that serves one row in a hundred wrongly passes four mini-batches of so many rows once in a hundred epochs.
+# With one wrong row in a hundred, four mini-batches of this many rows pass once in a hundred epochs.
 BATCHES = 4
 ROWS = 128
-# Rows whose values are told, where sums in another order may differ in the last digits.
+# Number of rows reported by value, where sums in another order may differ in the last digits.
 VALUES = 8
 
 
 @dataclass(frozen=True)
 class Spot:
-    """What a worker says of the rows that one mini-batch was trained on.
+    """A worker's report of the feature rows that one mini-batch was trained on.
 
     Attributes:
-        epoch, batch: which mini-batch; `batch` is numbered over all ranks once ranks are joined.
-        nodes: original ids of the rows looked at.
-        digest: over their bytes; empty where values are told.
-        values: the first rows themselves, where the first layer is aggregated beforehand.
+        epoch, batch: numbers of epoch and mini-batch; `batch` counts over all ranks once ranks are joined.
+        nodes: original node ids of the reported rows.
+        digest: digest of the rows' bytes; empty if `values` are reported.
+        values: values of the first `VALUES` rows, if the first layer is aggregated beforehand.
     """
 
     epoch: int
@@ -44,20 +44,25 @@ class Spot:
 
 
 def chosen(nonce: bytes, epoch: int, num_batches: int) -> frozenset[int]:
-    """Indices of the mini-batches of a rank that are looked at."""
+    """Return the indices of a rank's mini-batches to check."""
     draw = random.Random(nonce + epoch.to_bytes(8, "little"))
     return frozenset(draw.sample(range(num_batches), min(BATCHES, num_batches)))
 
 
 def positions(nonce: bytes, epoch: int, batch: int, num_nodes: int) -> npt.NDArray[np.int64]:
-    """Which nodes of a mini-batch are looked at, int64 [k]; each once."""
+    """Return the distinct positions, int64 [k], of a mini-batch's nodes to check.
+
+    Args:
+        nonce, epoch: number drawn for the epoch, number of the epoch.
+        batch, num_nodes: index of the mini-batch, number of its nodes.
+    """
     seed = hashlib.blake2b(nonce + epoch.to_bytes(8, "little") + batch.to_bytes(8, "little"), digest_size=8).digest()
     draw = random.Random(seed)
     return np.array(draw.sample(range(num_nodes), min(ROWS, num_nodes)), dtype=np.int64)
 
 
 def look_at(batch: Batch, nonce: bytes) -> Spot:
-    """The rows of a mini-batch that the number asks for, from the very table that training reads."""
+    """Report the rows of a mini-batch that `nonce` selects, from the table that training reads."""
     import torch
 
     from workloads.feature_table import SplitTable
@@ -81,7 +86,7 @@ def look_at(batch: Batch, nonce: bytes) -> Spot:
 
 
 def rows_digest(nodes: npt.NDArray[np.int64], rows: npt.NDArray[Any]) -> str:
-    """Digest of rows [k, dim] with the ids of their nodes, 16 hex digits."""
+    """Return the digest of rows [k, dim] with the ids of their nodes, 16 hex digits."""
     digest = hashlib.blake2b(np.ascontiguousarray(nodes, dtype="<i8").tobytes(), digest_size=8)
     digest.update(f"{rows.dtype.str}{list(rows.shape)}".encode())
     digest.update(np.ascontiguousarray(rows).tobytes())

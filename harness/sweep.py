@@ -1,4 +1,4 @@
-"""A sweep: the runs of one or several experiments in interleaved rounds, resumed where it stopped."""
+"""Sweep: the runs of one or several experiments in interleaved rounds, resumed at the first missing run."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Where a sweep says what it does."""
+    """Display of a sweep's progress."""
 
     def title(self, text: str) -> None:
-        """A new part of the work."""
+        """Begin a part of the work."""
 
     def __call__(self, text: str) -> None:
-        """One step of it."""
+        """Show a step of the part."""
 
 
 @dataclass
 class Outcome:
-    """What a sweep did: records of this call and of earlier ones; over hosts, why those of a label did nothing."""
+    """Records of a sweep, `skipped` of them of earlier calls; `problems`: reasons why hosts did nothing, by label."""
 
     records: list[Record] = field(default_factory=list)
     skipped: int = 0
@@ -47,9 +47,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a sweep would cost. `seconds` is from earlier records where there are some, else a rough model.
+    """Estimated cost of a sweep. `seconds`: by a rough model, scaled by earlier records if there are any.
 
-    `artefact_bytes`: what preparing the runs may leave on disk, roughly; until `outcore results gc --artefacts`.
+    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`.
     """
 
     runs: int
@@ -61,7 +61,7 @@ class Estimate:
 
 
 def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
-    """The cells of all experiments, each once: what two of them share carries the figures of both."""
+    """Return the cells of all experiments, each once; a shared cell has the figure tags of all its experiments."""
     merged: dict[str, PlannedRun] = {}
     for experiment in experiments:
         for cell in cells(experiment):
@@ -76,14 +76,14 @@ def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
 
 
 def _cell_key(cell: PlannedRun) -> str:
-    """What tells two cells apart; sizes in bytes, since `32MiB` and `33554432` are one run."""
+    """Return the identity of a cell; device memory in bytes, since `32MiB` and `33554432` are one run."""
     device = cell.settings.device_memory
     settings = cell.settings.model_copy(update={"device_memory": None if device is None else parse_bytes(device)})
     return f"{cell.system} {settings.model_dump_json()}"
 
 
 def order(planned: Sequence[PlannedRun], seed: int) -> list[PlannedRun]:
-    """Every cell once in each of its rounds; what is compared stands together, shuffled by seed (rule 16)."""
+    """Return every cell once in each of its rounds; comparable cells are adjacent, shuffled by seed (rule 16)."""
     groups: dict[str, list[PlannedRun]] = {}
     for cell in planned:
         comparable = cell.settings.model_dump_json(exclude={"options", "memory"})
@@ -101,15 +101,15 @@ class Sweep:
     """One call of `outcore bench`.
 
     Args:
-        experiments: what to run; the first one's order seed counts.
-        results_root, data_root: where records and datasets lie.
-        progress: told what is going on.
-        fresh: run again what has a record already.
-        retry: run again what does not count only for what else went on at that moment.
-        isolation: the backend asked for; `auto` takes the experiments' own.
+        experiments: experiments to run; the first one's order seed counts.
+        results_root, data_root: folders of records and datasets.
+        progress: display of the progress.
+        fresh: run cells that have a record already, too.
+        retry: run again cells whose record was spoilt by other programs.
+        isolation: isolation backend; `auto` takes that of the experiments.
 
     Raises:
-        InputError: a system, an option or a setting that cannot be.
+        InputError: a system, an option or a setting is invalid.
     """
 
     def __init__(
@@ -141,14 +141,14 @@ class Sweep:
         self.isolation = isolation if isolation != "auto" else self._common_isolation()
 
     def _common_isolation(self) -> str:
-        """The backend that all runs ask for: caps of different kinds do not compare."""
+        """Return the backend requested by all runs, since caps of different kinds are not comparable."""
         wanted = sorted({cell.settings.isolation for cell in self.planned} - {"auto"})
         if len(wanted) > 1:
             raise InputError(f"run.isolation is {' and '.join(wanted)} in one sweep", "run them as two experiments")
         return wanted[0] if wanted else "auto"
 
     def estimate(self) -> Estimate:
-        """Runs, bytes of datasets to make, and time, without running anything."""
+        """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         model = CostModel(results.records(self._results_root))
         seconds, measured, done, artefacts = 0.0, True, 0, 0
         finished = self._finished()
@@ -165,10 +165,10 @@ class Sweep:
         return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
 
     def make_datasets(self) -> None:
-        """Make the datasets that are not there yet.
+        """Make the missing datasets.
 
         Raises:
-            DatasetError, DataIOError: one cannot be made.
+            DatasetError, DataIOError: a dataset cannot be made.
         """
         from harness.datasets import ensure
 
@@ -181,17 +181,21 @@ class Sweep:
         return list(dict.fromkeys(str(cell.settings.dataset) for cell in self.planned))
 
     def configs(self, isolation: str) -> list[RunConfig]:
-        """The configuration of every run, in the sweep's order, under a backend. Raises InputError, DatasetError."""
+        """Return the configurations of all runs under a backend, in the sweep's order.
+
+        Raises:
+            InputError, DatasetError: a run is impossible.
+        """
         return [resolve(cell, self._data_root, isolation) for cell in self.planned]
 
     def run(
         self, series: Series, on_record: Callable[[Record], None] = lambda record: None, only: int | None = None
     ) -> Outcome:
-        """Make what is missing, then run everything that has no record yet, or one cell: the one in place `only`.
+        """Make missing datasets, then execute all runs without a record, or just the one at index `only`.
 
         Raises:
-            InputError, DatasetError: something cannot run; nothing was run.
-            DataIOError: a record could not be written (disk full); what ran before is kept.
+            InputError, DatasetError: a run is impossible; nothing was run.
+            DataIOError: a record could not be written (disk full); earlier records are kept.
         """
         self.make_datasets()
         configs = self.configs(series.isolation.name)
@@ -222,10 +226,10 @@ class Sweep:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
     def _done_records(self) -> Iterable[Record]:
-        """Records that need not be made again.
+        """Return the records that need not be made again.
 
-        Every ending but a failure is a result, if it was made on this host, by the code as it is now, and not spoilt by
-        what else went on there.
+        Every status but `failed` is a result, if the run was made on this host by the present code and, with `retry`,
+        was not spoilt by other programs.
         """
         if self._fresh:
             return []
@@ -246,12 +250,12 @@ class Sweep:
         return {(_loose(record.config), record.config.round) for record in self._done_records()}
 
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
-        """Bytes of the datasets that are still to be made; `more`: those that studies need."""
+        """Return the expected bytes of missing datasets; `more`: recipes that studies need."""
         names = {str(cell.settings.dataset) for cell in self.planned}
         wanted = {**more, **{name: self.recipes[name] for name in names & set(self.recipes)}}
         return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
 
 
 def _loose(config: RunConfig) -> str:
-    """Identity without the isolation backend, which is chosen only when a series begins."""
+    """Return the identity without the isolation backend, which is chosen only when a series begins."""
     return config.model_copy(update={"isolation": "auto"}).config_hash

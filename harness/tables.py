@@ -1,4 +1,4 @@
-"""The three tables of a run folder, from what the worker said and what telemetry saw; one zero for all times."""
+"""The three tables of a run folder from the worker's events and telemetry, with one zero for all times."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def run_tables(
     zero: float,
     device_bytes: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """`stages`, `batches` and, where there was any, `telemetry`.
+    """Return the tables `stages`, `batches` and, if recorded, `telemetry`.
 
     Args:
         batches: rows of `BATCH_COLUMNS`, `released_at` on the monotonic clock.
         spans: (epoch, span) of every stage.
-        lanes: (epoch, span) of the busy lanes of an emulated device; they stand in `stages` as `lane:copy`, ….
-        telemetry: as the recorder gave it.
-        epochs: the epochs that ended.
-        zero: monotonic seconds that become 0.
+        lanes: (epoch, span) of busy lanes of an emulated device; stages `lane:copy`, … in the table.
+        telemetry: table of the recorder.
+        epochs: completed epochs.
+        zero: monotonic seconds of the tables' time 0.
         device_bytes: memory of an emulated device.
     """
     import pandas as pd

@@ -1,7 +1,7 @@
-"""What a workload's epochs touch, whatever the system: how often each row is used, topology pages and digests.
+"""Trace of a workload's epochs, independent of the system: uses of each feature row, topology pages and digests.
 
 The mini-batches are sampled again outside the cap, one after the other, and none is kept: memory is four bytes a node
-and one a page of the graph beside the sampler's own, however many rows an epoch asks for. Nothing here is timed.
+and one a page of the graph beside the sampler's own, however many rows an epoch uses. Nothing here is timed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
 PAGE_BYTES = 4096
-# Nodes that are looked at together, so that what is derived of an array of all nodes stays small.
+# Nodes processed together, so that arrays derived from one over all nodes stay small.
 _CHUNK = 1 << 20
 
 
@@ -28,12 +28,11 @@ class EpochTrace:
     """One epoch of a workload, over all ranks.
 
     Attributes:
-        steps: of training; each takes one mini-batch of every rank.
-        ranks: that step together.
-        uses: (how many mini-batches use a row, rows that so many use), the first ascending from 1.
-        topology_pages: pages of the `indices` file touched: exact for neighbour lists within two pages, an upper bound
+        steps, ranks: training steps, and ranks that step together with one mini-batch each.
+        uses: pairs of k and the number of rows that k mini-batches use, ascending by k from 1.
+        topology_pages: touched pages of the `indices` file: exact for neighbour lists within two pages, an upper bound
             (at most the draws) for longer ones.
-        digest: structure digest, as every faithful system must report it.
+        digest: structure digest that every faithful system must report.
     """
 
     epoch: int
@@ -45,14 +44,14 @@ class EpochTrace:
 
     @property
     def unique_rows(self) -> int:
-        """Feature rows touched."""
+        """Number of distinct feature rows used."""
         return sum(rows for _, rows in self.uses)
 
     def least_bytes(self, row_bytes: int, memory_bytes: int) -> int:
-        """Bytes of rows that every system with so much memory reads in this epoch (docs/frontier.md, the lower bound).
+        """Return the bytes of rows that every system with this memory reads (docs/frontier.md, the lower bound).
 
-        In whatever order it trains the mini-batches: a row that k of them use is used in at least k / j of the windows
-        of j mini-batches, and what a window uses beyond what memory held at its beginning is read in it.
+        In any order of the mini-batches, a row used by k of them is used in at least k / j of the windows of j
+        mini-batches, and a window reads all rows it uses except those in memory at its start.
         """
         times = np.array([count for count, _ in self.uses], dtype=np.int64)
         rows = np.array([count for _, count in self.uses], dtype=np.int64)
@@ -64,7 +63,7 @@ class EpochTrace:
 
 
 def _windows(steps: int) -> Iterator[tuple[int, int]]:
-    """(windows, steps of each but the last) of each way to cut an epoch: of so many windows, the shortest."""
+    """Yield (windows, steps of each but the last) for each number of windows, with the shortest windows."""
     length = 1
     while length < steps:
         windows = -(-steps // length)
@@ -74,12 +73,10 @@ def _windows(steps: int) -> Iterator[tuple[int, int]]:
 
 
 class _PagesTouched:
-    """Counts distinct pages of the `indices` file in one epoch."""
-
     def __init__(self, indptr: npt.NDArray[np.int64], item_bytes: int) -> None:
         self._indptr, self._item_bytes = indptr, item_bytes
         self._pages = np.zeros(int(indptr[-1]) * item_bytes // PAGE_BYTES + 2, dtype=bool)
-        # Lists that may reach over three pages, of which there are fewer than pages, and what was drawn from each.
+        # Lists that may span three pages, fewer than there are pages, and the number of draws from each.
         found = [np.empty(0, dtype=np.int64)]
         for begin in range(0, len(indptr) - 1, _CHUNK):
             degrees = np.diff(indptr[begin : begin + _CHUNK + 1])
@@ -88,7 +85,6 @@ class _PagesTouched:
         self._draws = np.zeros(len(self._long), dtype=np.int64)
 
     def add(self, batch: SampledBatch) -> None:
-        """Count what a mini-batch touches."""
         for block in batch.blocks:
             nodes = batch.nodes[: block.num_dst]
             start, end = self._indptr[nodes], self._indptr[nodes + 1]
@@ -102,13 +98,12 @@ class _PagesTouched:
             self._draws[np.searchsorted(self._long, nodes[some][~short])] += np.diff(block.indptr)[some][~short]
 
     def total(self) -> int:
-        """Pages."""
         spans = (self._indptr[self._long + 1] - self._indptr[self._long]) * self._item_bytes
         return int(self._pages.sum()) + int(np.minimum(self._draws, spans // PAGE_BYTES + 1).sum())
 
 
 def batches_of(workload: Workload, epoch: int) -> Iterator[SampledBatch]:
-    """Every mini-batch of an epoch, sampled again, those of all ranks step by step."""
+    """Sample every mini-batch of an epoch again, those of all ranks step by step."""
     ranks = [replace(workload, rank=rank) for rank in range(workload.world)]
     indptr, labels = workload.dataset.load("indptr"), workload.dataset.load("labels")
     samplers = [make_sampler(rank, indptr=indptr, labels=labels) for rank in ranks]
@@ -119,7 +114,7 @@ def batches_of(workload: Workload, epoch: int) -> Iterator[SampledBatch]:
 
 
 def trace_epochs(workload: Workload, epochs: Sequence[int]) -> Iterator[EpochTrace]:
-    """Sample every mini-batch of some epochs again, those of all ranks step by step, an epoch's facts at a time."""
+    """Yield the trace of each of the `epochs` from mini-batches sampled again."""
     indptr = workload.dataset.load("indptr")
     _read_graph_ahead(workload, len(epochs))
     for epoch in epochs:
@@ -136,7 +131,7 @@ def trace_epochs(workload: Workload, epochs: Sequence[int]) -> Iterator[EpochTra
 
 
 def _read_graph_ahead(workload: Workload, epochs: int) -> None:
-    """Bring the neighbour lists into the page cache in one pass, where sampling would read most of them page by page.
+    """Read the neighbour lists into the page cache in one pass, if sampling would read most of them page by page.
 
     Runs evict the graph, and a page fault for each list took ten times as long as sampling itself.
     """
@@ -155,7 +150,7 @@ def _read_graph_ahead(workload: Workload, epochs: int) -> None:
 
 
 def _histogram(uses: npt.NDArray[np.uint32]) -> tuple[tuple[int, int], ...]:
-    """(value, how many have it) of all that are not zero, ascending."""
+    """Return (value, number of nodes with it) for all values but zero, ascending."""
     counts = np.zeros(int(uses.max(initial=0)) + 1, dtype=np.int64)
     for begin in range(0, len(uses), _CHUNK):
         counts += np.bincount(uses[begin : begin + _CHUNK], minlength=len(counts))

@@ -1,8 +1,6 @@
-"""What judging a run needs of its workload's trace: a few numbers an epoch, found once for all runs and kept beside
-them.
+"""Facts of a workload's trace for judging runs: a few numbers an epoch, derived once for all runs and cached.
 
-Sampling an epoch again takes as long as sampling does, which is longer than many a run; it is paid once for each
-workload, and what was found of an epoch is kept as soon as it is known.
+Sampling an epoch again may take longer than a run, so each workload is sampled once and each epoch cached at once.
 """
 
 from __future__ import annotations
@@ -20,14 +18,14 @@ from harness.trace import EpochTrace, batches_of, trace_epochs
 from workloads.sampling.digest import EpochDigest, feature_digest
 from workloads.workload import Workload
 
-# All that decides which nodes an epoch's mini-batches touch; the code is part of every fingerprint.
+# Settings that decide the nodes of an epoch's mini-batches; the code is part of every fingerprint.
 _KEYS = ("layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "ranks", "seed")
-# Of this process: rules and metrics of a run ask one after the other, with or without a cache.
+# Traces known to this process, since rules and metrics of a run ask repeatedly, with or without a cache.
 _KNOWN: dict[str, EpochTrace] = {}
 
 
 class TraceFacts:
-    """The trace of a run's workload by epochs, read from the cache or made anew when it is asked for."""
+    """Traces of a run's workload by epoch, read from the cache or derived on demand."""
 
     def __init__(self, workload: Workload, config: RunConfig, cache: Cache | None) -> None:
         own = f"{workload.dataset.fingerprint}/{workload.partition or ''}/{workload.rank}/{workload.world}"
@@ -35,7 +33,7 @@ class TraceFacts:
         self._own = f"{fingerprint(config, _KEYS)}/{own}"
 
     def epoch(self, epoch: int) -> EpochTrace:
-        """One epoch. If it is not known, all of the run's epochs that are not are sampled again."""
+        """Return the trace of one epoch; if it is unknown, sample all unknown epochs of the run again."""
         if (found := self._kept(epoch)) is not None:
             return found
         missing = [entry for entry in range(self._config.epochs) if self._kept(entry) is None]
@@ -46,17 +44,15 @@ class TraceFacts:
         return _KNOWN[self._key(epoch)]
 
     def epochs(self) -> list[EpochTrace]:
-        """Every epoch, in order."""
+        """Return the traces of all epochs, in order."""
         return [self.epoch(epoch) for epoch in range(self._config.epochs)]
 
     def feature_digest(
         self, epoch: int, rows: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]], most_bytes: int
     ) -> str | None:
-        """Digest over the feature rows of an epoch's mini-batches as every faithful system must report it.
+        """Return the digest over an epoch's feature rows that every faithful system must report.
 
-        Args:
-            rows: reads rows of the dataset.
-            most_bytes: None is returned where the mini-batches together ask for more.
+        `rows` reads rows of the dataset; return None if the mini-batches together use more than `most_bytes` of them.
         """
         dataset = self._workload.dataset
         uses = sum(times * count for times, count in self.epoch(epoch).uses)

@@ -1,8 +1,7 @@
-"""Taking turns: several sweeps on one machine let each other go ahead between epochs, so that what disturbs one epoch
-disturbs those that it is compared with alike.
+"""Turns of several sweeps on one machine, passed on between epochs, so that a disturbance hits all of them alike.
 
-Whoever holds the turn works, all others wait: a worker stands still at the gate before an epoch while they go ahead.
-The server hands the turn on in the order of asking, so two who take turns alternate; who goes away gives it back.
+Only the holder of the turn works; a worker of the others waits at the gate before an epoch. The server passes the turn
+on in the order of requests, so two sweeps alternate; a closed connection returns its turn.
 """
 
 from __future__ import annotations
@@ -18,19 +17,15 @@ from pathlib import Path
 
 from workloads.errors import HostError
 
-#: Path of the server's socket; set by those who start the sweeps.
+#: Environment variable with the path of the server's socket, set by the program that starts the sweeps.
 VARIABLE = "OUTCORE_TURNS"
 _TAKE, _PASS, _GO = b"t", b"p", b"g"
 
 
 class Turn:
-    """One sweep's place among those that take turns; where there are no others it is always this one's turn.
+    """Turn of one sweep among several; without a server's `address` the sweep is alone and always has the turn.
 
-    Args:
-        address: of the server; None: alone.
-
-    Attributes:
-        waited_s: seconds in which others had the turn.
+    `waited_s`: seconds spent waiting for the turn.
     """
 
     def __init__(self, address: str | None = None) -> None:
@@ -41,16 +36,16 @@ class Turn:
 
     @property
     def shared(self) -> bool:
-        """Whether there are others."""
+        """Whether other sweeps share the turn."""
         return self._address is not None
 
     @classmethod
     def of_environment(cls) -> Turn:
-        """As whoever started this process asked for."""
+        """Return the turn on the server that the environment variable `OUTCORE_TURNS` names."""
         return cls(os.environ.get(VARIABLE) or None)
 
     def take(self) -> None:
-        """Wait for the turn; nothing where it is held already.
+        """Wait for the turn, unless it is held already.
 
         Raises:
             HostError: the server is gone.
@@ -74,18 +69,18 @@ class Turn:
         self.waited_s += time.monotonic() - began
 
     def pass_on(self) -> None:
-        """Let the others go ahead, if it is held."""
+        """Return the turn to the server, if it is held."""
         if self._held and self._connection is not None:
             self._held = False
             self._connection.sendall(_PASS)
 
     def let_others(self) -> None:
-        """One round of all who wait, then on."""
+        """Pass the turn on and wait until all sweeps that waited have had it."""
         self.pass_on()
         self.take()
 
     def close(self) -> None:
-        """Give the turn back for good. May be called more than once."""
+        """Close the connection, which returns the turn. May be called more than once."""
         connection, self._connection = self._connection, None
         self._held = False
         if connection is not None:
@@ -93,13 +88,10 @@ class Turn:
 
 
 class Turns:
-    """Hands out turns from a thread of its own, one at a time, in the order of asking. A context manager.
+    """Server that grants one turn at a time in the order of requests, from its own thread. A context manager.
 
-    Args:
-        parties: nobody gets the first turn before so many have asked, so that none runs alone at first.
-
-    Attributes:
-        address: for `Turn`, or for `OUTCORE_TURNS` of processes.
+    `parties`: number of sweeps that have to connect before the first turn, so that none runs alone at first.
+    `address`: path of the socket for `Turn`, or for `OUTCORE_TURNS` of processes.
     """
 
     def __init__(self, parties: int = 1) -> None:
@@ -126,7 +118,7 @@ class Turns:
         self._folder.cleanup()
 
     def all_here(self) -> None:
-        """Wait for nobody any more: one of the parties ended before it asked."""
+        """Stop waiting for further parties, after one of them ended before it connected."""
         self._ours.sendall(b"a")
 
     def _serve(self) -> None:
@@ -176,4 +168,4 @@ class Turns:
             try:
                 self._holder.sendall(_GO)
             except OSError:
-                self._holder = None  # it is gone; its end is heard next
+                self._holder = None  # the sweep is gone; its closed connection is read next

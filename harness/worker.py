@@ -1,8 +1,7 @@
-"""The worker: runs one experiment in its own process, inside the cap, and tells the orchestrator what happened.
+"""The worker: executes one run in its own process, inside the cap, and reports to the orchestrator.
 
-`python -m harness.worker SPEC EVENT_FD GO_FD PARENT [BOARD]`. It stands still at gates (after `prepare()`, at both ends
-of each epoch) and writes events only there, so nothing of it runs while a clock does, but for one store a mini-batch
-that says how far it is (`harness/board.py`).
+`python -m harness.worker SPEC EVENT_FD GO_FD PARENT [BOARD]`. It waits at gates (after `prepare()`, at both ends of
+each epoch) and writes events only there; under the clock it adds one store a mini-batch (`harness/board.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process when the orchestrator dies, however it dies; `parent` is its process id."""
+    """Make the kernel kill this process when its parent, the process `parent`, ends in any manner."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(70)
@@ -75,19 +74,19 @@ class Run:
             epochs=spec.config.epochs,
             progress=board.stage,
         )
-        # Each rank has a device of its own and its part of the host.
+        # Each rank has its own device and an equal part of the host's budget.
         host = spec.budget_host if spec.budget_host is None else spec.budget_host // joint.world
         self._reserve = 0 if host is None else reserve_bytes(host)
         budget = MemoryBudget(None if host is None else host - self._reserve, spec.budget_device)
         options = self._system_class.info.options.model_validate(spec.config.options)
-        # What a system does from here on is preparation, wherever it does it, and so was loading it and its libraries.
+        # Preparation counts from here on, constructor and plan included, plus the loading of the system's libraries.
         self._began = time.monotonic() - libraries_s
         read, written = _process_io()
         self._io_before = read - (io_after[0] - io_before[0]), written - (io_after[1] - io_before[1])
         self._system: System = self._system_class(self._workload, runtime, budget, options, self._clock)
 
     def execute(self) -> None:
-        """Everything, in order; the system is closed whatever happens."""
+        """Plan, prepare and run all epochs; always close the system."""
         from harness import build
         from harness.joint import merged_plan
         from harness.protocol import Done, Planned
@@ -116,23 +115,23 @@ class Run:
         tests = [] if models is None else models.accuracies(self._workload, config.test_nodes)
         if tests:
             notes = {**notes, "test_accuracy": f"{tests[-1]:.6f}"}
-        self._joint.gather(None)  # nobody says `done` before the last rank is
+        self._joint.gather(None)  # wait for all ranks before `done`
         self._joint.send(Done(notes=notes, test_accuracy=tests))
 
     def notes(self) -> dict[str, str]:
-        """What the system says of itself; nothing where it failed before it could know."""
+        """Return the system's notes; empty if it failed before it had any."""
         try:
             return {**self._system.notes(), **self._lowered()}
         except Exception:
             return {}
 
     def _lowered(self) -> dict[str, str]:
-        """The automatic options that are below the paper's, since the budget does not hold those."""
+        """Return a note of the automatic options below the paper's values, which exceed the budget."""
         found = [f"{name} {value} instead of {wanted}" for name, (value, wanted) in self._system.lowered.items()]
         return {"lowered_to_fit": ", ".join(found)} if found else {}
 
     def _prepare(self, planning_s: float) -> None:
-        """Prepare; what libraries, constructor and plan took (`planning_s`), read and wrote is counted in."""
+        """Prepare; the report includes time and I/O of libraries, constructor and plan (`planning_s`)."""
         from harness.protocol import Prepared
 
         start = time.monotonic()
@@ -219,7 +218,7 @@ class Run:
         )
 
     def _train(self, batch: Batch, log: EpochLog) -> tuple[float, int, int]:
-        """Wait for the batch, train on it, give it back: loss, correct, seen."""
+        """Wait for the mini-batch, train and release it; return loss, correct, seen."""
         if batch.ready is not None:
             with self._clock.stage("wait", batch.sampled.index):
                 batch.ready()
@@ -236,13 +235,13 @@ class Run:
 
 
 def _process_io() -> tuple[int, int]:
-    """Bytes this process had read from and sent to devices."""
+    """Return the bytes that this process has read from and written to devices."""
     values = dict(line.split(": ") for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
     return int(values["read_bytes"]), int(values["write_bytes"])
 
 
 def _finite(content: Any) -> Any:
-    """Plain data in which NaN and infinity are None, as JSON wants it."""
+    """Replace NaN and infinity, which JSON lacks, by None."""
     if isinstance(content, dict):
         return {key: _finite(value) for key, value in content.items()}
     if isinstance(content, float) and not math.isfinite(content):
@@ -251,7 +250,7 @@ def _finite(content: Any) -> Any:
 
 
 def main(argv: list[str]) -> int:
-    """Run what the spec says; 0 done, 1 otherwise (an `error` event says why)."""
+    """Execute the spec; return 0 if the run completed, else 1 after an `error` event with the reason."""
     die_with_parent(int(argv[3]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # SIGTERM unwinds the stack, so that systems close their files and threads.
@@ -279,7 +278,7 @@ def main(argv: list[str]) -> int:
         else:
             from systems.engine.artefacts import in_use
 
-            # Ranks go together, so the first speaks for all.
+            # Ranks step together, so rank 0 reports progress for all.
             board = Board.attach(argv[4] if len(argv) > 4 and joint.rank == 0 else None)
             with in_use(Path(spec.artefacts)):
                 run = Run(spec, joint, board)
@@ -289,7 +288,7 @@ def main(argv: list[str]) -> int:
         return 0
     except PeerLost:
         traceback.print_exc()
-        return _leave(group, 1)  # the rank that went, or torchrun for it, says why
+        return _leave(group, 1)  # the lost rank, or torchrun for it, reports the reason
     except SystemExit as ended:  # SIGTERM, or the system's own
         if group is None:
             raise
@@ -308,10 +307,10 @@ def main(argv: list[str]) -> int:
 
 
 def _leave(group: RankGroup | None, code: int) -> int:
-    """The exit code of a run that did not come to its end; a rank of several exits with it at once.
+    """Return the exit code of an incomplete run; a rank of several exits with it at once.
 
-    Leaving the group properly takes all ranks. An interpreter that ends while gloo's threads hold its tensors may be
-    ended by SIGABRT, and that would be told instead of the reason.
+    Closing the group needs all ranks. An interpreter that ends while gloo's threads hold its tensors may be ended by
+    SIGABRT, which would be reported instead of the reason.
     """
     if group is not None:
         sys.stdout.flush()
@@ -321,7 +320,7 @@ def _leave(group: RankGroup | None, code: int) -> int:
 
 
 def _channel(events: str, go: str) -> Channel:
-    """The pipes: inherited ones by number, or, below torchrun, by the path of its own."""
+    """Open the pipes, given as a number (inherited descriptor) or a path (named pipe, or descriptor below torchrun)."""
     from harness.protocol import Channel
 
     def opened(place: str, mode: int) -> int:
@@ -331,7 +330,7 @@ def _channel(events: str, go: str) -> Channel:
 
 
 def _is_memory(error: Exception) -> bool:
-    """Whether an allocation failed: Python's, the device's, or torch's on the host (a plain RuntimeError)."""
+    """Return whether an allocation failed: Python's, the device's, or torch's on the host (a plain RuntimeError)."""
     named = type(error).__name__ == "OutOfMemoryError"
     return isinstance(error, MemoryError) or named or "can't allocate memory" in str(error)
 

@@ -1,4 +1,4 @@
-"""The interface of a training system: read this file first, then one neighbour folder, then write your own.
+"""The interface of a training system: read this file first, then one system folder, then write your own.
 
 The harness builds one `System` per run, inside the memory cap, and drives it: `plan()`, `prepare()` once, then for each
 epoch it iterates `epoch(k)`, trains on each `Batch` and releases it, then reads `counters()`. It ends with `close()`.
@@ -64,19 +64,17 @@ STAGES = tuple(
 
 @dataclass(frozen=True)
 class SystemInfo:
-    """What a system is, for `outcore systems`, docs and figures.
+    """Description of a system for `outcore systems`, docs and figures.
 
     Attributes:
-        name: as in `outcore run NAME`.
+        name: name in `outcore run NAME`.
         paper: key of the paper, or `–`.
-        summary: one line.
-        devices: of `cpu`, `cuda`, `emulated`.
-        faithful: whether its mini-batches equal the workload's.
-        deterministic_counters: False where the page cache, not the system, decides what is read.
-        options: the class of its options.
-        data_parallel: whether several processes may run it, each training its part of every step.
-        artefact_share: bytes that preparing a run leaves on disk for later ones, roughly, in feature tables.
-        reads_by_device: whether it reads otherwise on another device, so that counters of one say nothing of others.
+        devices: supported devices, a subset of `cpu`, `cuda`, `emulated`.
+        faithful: whether the system's mini-batches equal the workload's.
+        deterministic_counters: whether reads are reproducible; False where the page cache decides what is read.
+        data_parallel: whether several processes may run the system, each training its part of every step.
+        artefact_share: approximate bytes that preparation leaves on disk for later runs, in units of the feature table.
+        reads_by_device: whether the reads depend on the training device, so that counters hold for one device only.
     """
 
     name: str
@@ -93,7 +91,7 @@ class SystemInfo:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What a system may hold, beyond the floor and the training working set (methodology rule 4). Bytes.
+    """Bytes that a system may hold beyond the floor and the training working set (methodology rule 4).
 
     `host` bounds anonymous buffers and page cache together; a system sizes buffers from it. None: unlimited.
     """
@@ -104,11 +102,11 @@ class MemoryBudget:
 
 
 def reserve_bytes(host: int) -> int:
-    """What of a host budget no buffer may take: the part of the process, its threads and the kernel.
+    """Return the bytes of a host budget that no buffer may take: the share of the process, its threads and the kernel.
 
-    Freed pieces between arrays, stacks, page tables, pages that the kernel charges ahead of their use, the few pages
-    of mapped files that reading needs; all of it grows with what moves through the buffers (Ginex, Section 3.5, keeps
-    a region for such fluctuations). Who gives a system its budget takes it off, and adds it to the plan.
+    The reserve covers holes between arrays, stacks, page tables, pages that the kernel charges before use, and the few
+    pages of mapped files that reading needs. It grows with the data that moves through the buffers (Ginex, Section 3.5,
+    keeps a region for such fluctuations). Callers subtract it from a system's budget and add it to the plan.
     """
     return min(host, max(_LEAST_RESERVE, min(_MOST_RESERVE, host // _RESERVE_SHARE)))
 
@@ -129,14 +127,14 @@ class Plan:
     items: tuple[PlanItem, ...] = ()
 
     def total(self, tier: Tier) -> int:
-        """Bytes planned on one tier."""
+        """Sum the bytes planned on one tier."""
         return sum(item.bytes for item in self.items if item.tier == tier)
 
     def require(self, system: str, budget: MemoryBudget, fix: str = "raise memory") -> Plan:
-        """The plan itself where it fits.
+        """Return the plan unchanged if it fits the budget.
 
         Raises:
-            BudgetError: names the first part that does not fit, what is left for it, and what took the rest.
+            BudgetError: names the first item that does not fit, the bytes left for it, and the items before it.
         """
         for tier, limit in (("host", budget.host), ("device", budget.device), ("disk", budget.disk)):
             if limit is None:
@@ -157,29 +155,25 @@ class Plan:
 
 
 Progress = Callable[[str, float], None]
-"""Told the name of some part of the work and the share (0 to 1) of it that is done, NaN where nobody knows."""
+"""Callback that receives the name of a task and its completed share (0 to 1; NaN if unknown)."""
 
 
 def silent(what: str, share: float) -> None:
-    """Progress that nobody asks for."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where a system runs.
+    """Resources and settings of a system's run.
 
     Attributes:
         accelerator: device on which the harness trains.
-        disk: profile of the dataset's device.
         artefacts: folder for prepared artefacts, kept and reused by fingerprint.
         scratch: folder for a run's own files, removed afterwards.
-        cores: processor cores of this run.
-        stages: which stages to run; a batch of `sample` has no features.
         keep_order: yield batches in the seed plan's order.
-        epochs: how many epochs will be asked for, from 0 on, so that offline work can cover them all; 0: not known.
-        progress: told what preparation does and which share (0 to 1) of that is done, by those that take long.
-        group: the run's other processes, None in a run of one. All share the run's cap; each is given its part of the
-            budget, and counts memory that they share by its part.
+        epochs: number of epochs that will be requested, from 0 on, so that offline work can cover all; 0: unknown.
+        group: the run's other processes, None in a run of one process. All share the run's cap; each gets its part of
+            the budget and counts shared memory by its part.
     """
 
     accelerator: Accelerator
@@ -201,19 +195,19 @@ class Counters:
     """Deterministic counts since the epoch began; `hits` + `misses` = `rows` always.
 
     Attributes:
-        rows: feature rows asked for by mini-batches.
-        hits: rows served per tier (`device`, `host`, `disk_cache`, `page_cache` for memory-mapped systems, where the
-            kernel decides and nothing is known of misses).
+        rows: feature rows requested by mini-batches.
+        hits: rows served per tier: `device`, `host`, `disk_cache`, or `page_cache` for memory-mapped systems, where the
+            kernel decides and misses are unknown.
         misses: rows fetched from disk by the system itself.
         io_requests: reads submitted by the system.
-        bytes_read: bytes those reads returned.
+        bytes_read: bytes returned by those reads.
         bytes_useful: bytes of the rows (and neighbour lists) that were fetched on a miss.
-        requests_by_size: request bytes -> how many.
+        requests_by_size: number of reads by request bytes.
         queue_depth: reads kept in flight.
-        bytes_loaded: bytes of rows that were brought to the device or, on the processor, to the mini-batch's table,
-            where a system counts them.
-        bytes_written: bytes that the system wrote to the disk within the epoch, in the stages in which it reads.
-        observed: what the kernel decided, not deterministic (`major_faults`, …).
+        bytes_loaded: bytes of rows brought to the device or, on the processor, to the mini-batch's table; 0 where a
+            system does not count them.
+        bytes_written: bytes written to disk within the epoch, in the stages that read.
+        observed: non-deterministic counts of kernel decisions (`major_faults`, …).
     """
 
     rows: int = 0
@@ -229,7 +223,7 @@ class Counters:
     observed: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for the record."""
+        """Return the counts as plain data for the run record."""
         return {
             "rows": self.rows,
             "hits": dict(self.hits),
@@ -246,7 +240,7 @@ class Counters:
 
 
 class StageClock:
-    """Records stage spans from any thread; a stage's time is the wall time in which at least one span is open."""
+    """Recorder of stage spans from any thread; a stage's time is the wall time in which at least one span is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -254,7 +248,7 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str, batch: int = -1) -> Iterator[None]:
-        """Time the body as `name` of batch `batch`."""
+        """Time the `with` body as stage `name` of batch `batch`."""
         start = time.monotonic()
         try:
             yield
@@ -268,7 +262,7 @@ class StageClock:
             self._spans.append(span)
 
     def drain(self) -> list[StageSpan]:
-        """All spans since the last drain, oldest first."""
+        """Return all spans since the last drain, oldest first."""
         with self._lock:
             spans, self._spans = self._spans, []
         return sorted(spans, key=lambda span: span.start)
@@ -278,16 +272,16 @@ class StageClock:
 class Batch:
     """One mini-batch ready to train.
 
-    The features of `sampled.nodes[i]` are `table[rows[i]]` (or `table[i]` where `rows` is None). With
-    `Runtime.stages == "sample"` there is no table.
+    The features of `sampled.nodes[i]` are `table[rows[i]]` (or `table[i]` where `rows` is None).
 
     Attributes:
         sampled: structure and labels.
-        table: [slots, dim], on the accelerator's device (the shared-memory pool for an emulated one), or a table in two
-            places: device rows first, then host rows that the device reads by zero-copy.
+        table: [slots, dim] on the accelerator's device (the shared-memory pool for an emulated one), or a `SplitTable`:
+            device rows first, then host rows that the device reads by zero-copy. None if `Runtime.stages == "sample"`.
         rows: int64 [num_nodes], the node alias list, or None.
-        first_layer_aggregated: the rows already hold the first layer's aggregate (`+pp`).
-        ready: waits until the table may be read (a pending copy), or None.
+        first_layer_aggregated: whether the rows already hold the first layer's aggregate (`+pp`).
+        ready: function that waits until the table may be read (a pending copy), or None.
+        on_release: function that `release` calls once, or None.
     """
 
     sampled: SampledBatch
@@ -298,7 +292,7 @@ class Batch:
     on_release: Callable[[], None] | None = None
 
     def release(self) -> None:
-        """Give its slots and buffers back; called once by the harness after the training step."""
+        """Return the batch's slots and buffers; the harness calls this once, after the training step."""
         callback, self.on_release = self.on_release, None
         if callback is not None:
             callback()
@@ -306,13 +300,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the mini-batches of a system that is not faithful have to be, by the plainest code.
+    """Reference mini-batches of an unfaithful system, computed by the simplest code.
 
     Attributes:
-        sample: the mini-batch of (epoch, batch, seed nodes int64 [n]).
+        sample: returns the mini-batch of (epoch, batch, seed nodes int64 [n]).
         rows: float [N, width], each node's row.
-        first_layer_aggregated: as `Batch.first_layer_aggregated`; rows are then compared to a float's tolerance, since
-            sums may be made in any order.
+        first_layer_aggregated: as `Batch.first_layer_aggregated`; rows are then compared within floating-point
+            tolerance, since the order of summation is free.
     """
 
     sample: Callable[[int, int, npt.NDArray[np.int64]], SampledBatch]
@@ -321,10 +315,10 @@ class Expectation:
 
 
 class System(ABC):
-    """One way to train a GNN whose data lives on disk."""
+    """A method of training a GNN whose data lives on disk."""
 
     info: ClassVar[SystemInfo]
-    #: Automatic options that a small budget lowered: what `fit` chose, and what they are where there is room.
+    #: Automatic options lowered by `fit`: name -> (value in use, value with an unlimited budget).
     lowered: Mapping[str, tuple[int, int]] = {}
 
     def __init__(
@@ -337,13 +331,13 @@ class System(ABC):
         self.clock = clock
 
     def fit(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives under the best automatic options with which it fits; `self.options` has them from then on.
+        """Return the result of `make` under the best automatic options that fit; `self.options` keeps those options.
 
-        Where the best of all do not fit, each field is as low as it goes and then raised as far as there is room, the
-        last of the class first. For `plan()`: `make` plans by `self.options`, again with others where it refuses.
+        If the best values of all fields do not fit, start from the lowest value of each field and raise each as far as
+        the budget allows, last field first. `make` plans by `self.options` and is called again after a BudgetError.
 
         Raises:
-            BudgetError: it fits with none; of the lowest, which need least.
+            BudgetError: the plan does not fit with any options; reports the plan of the lowest.
         """
         asked, kept = self.options, dict(vars(self))
         automatic = type(asked).automatic(self.runtime.cores)
@@ -352,7 +346,7 @@ class System(ABC):
         chosen = {name: values[-1] for name, values in steps.items()}
 
         def made(options: dict[str, int]) -> Made:
-            # What a plan that was refused has left in cached properties is of other options.
+            # Cached properties of a refused plan belong to other options.
             vars(self).clear()
             vars(self).update(kept, options=asked.model_copy(update=options))
             return make()
@@ -377,59 +371,58 @@ class System(ABC):
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Whether its mini-batches equal the workload's under these options: `info.faithful`, unless one breaks it."""
+        """Return whether the system's mini-batches equal the workload's under these options."""
         return cls.info.faithful
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:
-        """Whether the whole feature table is to be in host memory, by design: its plan then refuses less."""
+        """Return whether the system loads the whole feature table by design; its plan then refuses a smaller budget."""
         return False
 
     @classmethod
     def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
-        """What `outcore check` holds a system to that is not faithful; None: only to what holds for any mini-batch."""
+        """Return the reference mini-batches of an unfaithful system for `outcore check`; None: general checks only."""
         return None
 
-    @classmethod  # noqa: B027 - most need none
+    @classmethod  # noqa: B027 - most systems need none
     def load_libraries(cls) -> None:
-        """Import what it is made of beyond Outcore (DGL, say), which is then part of the floor, not of its plan.
-        What it takes counts as preparation.
+        """Import libraries beyond Outcore's own (DGL); they count as floor, not plan, and the import as preparation.
 
         Raises:
-            HostError: it is not installed; the run ends as unsupported.
+            HostError: a library is not installed; the run ends as unsupported.
         """
 
     @abstractmethod
     def plan(self) -> Plan:
-        """Every buffer with its bytes and tier, from the workload and the budget alone; nothing is allocated.
+        """Plan every buffer with its bytes and tier, from the workload and the budget alone; nothing is allocated.
 
         Raises:
-            BudgetError: names the part that does not fit.
+            BudgetError: names the item that does not fit.
         """
 
     @abstractmethod
     def prepare(self) -> None:
-        """Offline work and allocation, timed as preprocessing; artefacts are kept in `runtime.artefacts`."""
+        """Do offline work and allocate buffers, timed as preprocessing; artefacts are kept in `runtime.artefacts`."""
 
     @abstractmethod
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Every mini-batch of epoch `k` exactly once. Counters restart here."""
+        """Yield every mini-batch of epoch `k` exactly once. Counters restart here."""
 
     @abstractmethod
     def counters(self) -> Counters:
-        """Counts of the epoch that ran last."""
+        """Return the counts of the last epoch."""
 
     def files(self) -> list[Path]:
-        """Files the system wrote and will read, to be evicted before each run beside the dataset's."""
+        """List the files that the system wrote and will read; they are evicted before each run like the dataset's."""
         return []
 
     def notes(self) -> dict[str, str]:
-        """Facts for the run record: how the reader runs, what fell back (`io: io_uring unregistered`).
+        """Return facts for the run record: the reader's mode and fallbacks (`io: io_uring unregistered`).
 
-        `reads_in` names the stage in which it makes its own reads, where that is not `extract`.
+        `reads_in` names the stage in which the system submits its own reads, if that is not `extract`.
         """
         return {}
 
     @abstractmethod
     def close(self) -> None:
-        """End every thread, close every file, free every buffer. May be called at any moment, more than once."""
+        """Stop every thread, close every file and free every buffer. May be called at any time, more than once."""

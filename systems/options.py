@@ -1,4 +1,4 @@
-"""Options of systems: their base class, and fields that a plan may lower to what the budget holds."""
+"""Options of systems: their base class, and fields that a plan may lower to fit the budget."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 @dataclass(frozen=True)
 class _Auto:
-    """What a field made by `auto` is to be: at best (0: one for each core), and at least."""
+    """Best value (0: one per core) and smallest value of a field made by `auto`."""
 
     wanted: int
     least: int
 
 
 def auto(wanted: int = 0, *, most: int, description: str, least: int = 1) -> Any:
-    """A field of `Options` whose default 0, also written `auto`, is `wanted` where the plan then fits, else fewer.
+    """Make an `Options` field whose default 0, also written `auto`, means `wanted` or the largest value that fits.
 
     Args:
-        wanted: the paper's value; 0: one for each core.
-        most: the largest that may be asked for, and
-        least: the smallest that is tried; what is asked for by number is taken as it is, or refused.
-        description: of the value; what `auto` means is added.
+        wanted: the paper's value; 0: one per core.
+        most: largest value allowed.
+        description: description of the value; the meaning of `auto` is appended.
+        least: smallest value tried automatically; an explicit value is used as given or refused.
     """
     first = wanted or "one for each core"
     described = f"{description}; auto: {first}, fewer where the budget holds no more"
@@ -33,7 +33,7 @@ def auto(wanted: int = 0, *, most: int, description: str, least: int = 1) -> Any
 
 
 def _fewer(wanted: int, least: int) -> list[int]:
-    """`wanted` and what is tried below it, largest first: every number up to 8, halves above."""
+    """List `wanted` and the smaller values to try, largest first: every number up to 8, halves above."""
     found = [wanted]
     while found[-1] > least:
         found.append(max(least, found[-1] - 1 if found[-1] <= 8 else found[-1] // 2))
@@ -41,13 +41,13 @@ def _fewer(wanted: int, least: int) -> list[int]:
 
 
 class Options(BaseModel):
-    """A system's own options; each field has a description and the paper's default. Unknown keys are refused."""
+    """Base class of a system's options; each field has a description and the paper's default; unknown keys fail."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def automatic(cls, cores: int) -> dict[str, list[int]]:
-        """The values to try for each field made by `auto`, best first; fields in the order in which they give way."""
+        """Return the values to try for each field made by `auto`, best first, in the order of the fields."""
         found = {}
         for name, info in cls.model_fields.items():
             steps = next((entry for entry in info.metadata if isinstance(entry, _Auto)), None)
@@ -58,13 +58,13 @@ class Options(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _auto(cls, value: object, info: ValidationInfo) -> object:
-        """`auto` of a number is 0."""
+        """Read `auto` as 0 for integer fields."""
         return 0 if value == "auto" and cls.model_fields[str(info.field_name)].annotation is int else value
 
     @field_validator("*", mode="before")
     @classmethod
     def _words_that_yaml_takes_for_values(cls, value: object, info: ValidationInfo) -> object:
-        """`-o io_granularity=4096` and `-o host_cache=off` mean words: YAML reads a number and a truth value."""
+        """Restore words that YAML parsed as a number or boolean (`io_granularity=4096`, `host_cache=off`)."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         words = get_args(annotation) if get_origin(annotation) is Literal else ()
         if type(value) is int and str(value) in words:

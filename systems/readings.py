@@ -1,4 +1,4 @@
-"""Plain readings that systems and harness exchange: what a disk does, and when stages ran. Imports nothing heavy."""
+"""Measurements that systems and harness exchange: disk profiles and stage spans. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ class DiskPoint:
 
     Attributes:
         jobs: threads that shared the depth.
-        batch: requests handed in, and waited for, at a time; 0: each by itself.
-        others_disk, others_cpu: shares of the disk's traffic and of the processors that others took meanwhile; None
-            where that is not known.
+        batch: requests submitted and awaited together; 0: individually.
+        others_disk, others_cpu: shares of disk traffic and processor time of other processes; None if unknown.
     """
 
     block_bytes: int
@@ -31,18 +30,15 @@ class DiskPoint:
 
 @dataclass(frozen=True)
 class DiskProfile:
-    """What the dataset's device does, under the run's limits (methodology rule 10). Plain data, made by the harness.
+    """Measured speed of the dataset's device under the run's limits (methodology rule 10), as plain data.
 
     Attributes:
-        limited: (requests, bytes) a second that a limiter lets pass, each counted by itself (an SSD class); 0: no limit
-            of it.
-        tried: the ways of reading that were tried before `points` were measured in the best of them.
-        first_read: reads of blocks that had not been read before, where reading them again was faster (a cache below
-            the kernel); `points` are then of blocks that had been read once, as those of a measured epoch were in the
-            warm-up.
-        region_bytes: the file's first so many were measured; 0: all of it.
-        write_cost: bytes that could be read in the time of a byte written, as both use up one budget; 0: writes have
-            their own.
+        limited: (requests, bytes) a second that a limiter (an SSD class) admits, each counted separately; 0: unlimited.
+        tried: read methods tried before `points` were measured with the fastest.
+        first_read: reads of blocks never read before, if repeated reads were faster (a cache below the kernel);
+            `points` then measure blocks already read once, as the warm-up does for a measured epoch.
+        region_bytes: bytes measured from the file's start; 0: the whole file.
+        write_cost: bytes read in the time of one byte written, if both share one budget; 0: separate budgets.
     """
 
     points: tuple[DiskPoint, ...] = ()
@@ -55,10 +51,10 @@ class DiskProfile:
     write_cost: float = 1.0
 
     def seconds(self, requests_by_size: Mapping[int, float]) -> float:
-        """Seconds the device needs for random reads, request bytes -> how many, at full depth.
+        """Predict the device's seconds for random reads at full depth, given the number of reads by request bytes.
 
-        One after the other by `request_seconds`. A limiter lets short and long requests pass at the same time: short
-        ones use up its requests, long ones its bytes, so of both together the scarcer one counts.
+        Without a limiter, sums `request_seconds`. A limiter admits short and long requests concurrently: short requests
+        consume its request budget, long ones its byte budget, so only the scarcer budget counts.
         """
         alone = sum(count * self.request_seconds(size) for size, count in requests_by_size.items())
         if self.limited is None:
@@ -71,11 +67,11 @@ class DiskProfile:
         return alone * together / apart if apart else alone
 
     def request_seconds(self, request_bytes: int) -> float:
-        """Seconds the device needs for one random read of `request_bytes` at full depth.
+        """Predict the device's seconds for one random read of `request_bytes` at full depth.
 
-        Between two measured sizes the time per request is interpolated linearly in bytes; above the largest towards the
-        sequential reads' size and time, and beyond that by their bandwidth. (A limiter, which counts requests and bytes
-        each by itself, has a corner there and no slope.) Raises ValueError on a profile without random points.
+        Time is interpolated linearly in bytes between two measured sizes; above the largest, towards the sequential
+        read's size and time, then by sequential bandwidth. (A limiter, which counts requests and bytes separately, has
+        a corner there and no slope.) Raises ValueError on a profile without random points.
         """
         points = sorted((p for p in self.points if p.pattern == "random"), key=lambda p: p.block_bytes)
         best: dict[int, float] = {}
@@ -102,13 +98,13 @@ class DiskProfile:
         return max(times[-1], streamed)
 
     def sequential_bytes_per_s(self) -> float:
-        """The best sequential rate measured, 0 where none was."""
+        """Return the highest measured sequential rate, 0 if none was measured."""
         return max((p.bytes_per_s for p in self.points if p.pattern == "sequential"), default=0.0)
 
 
 @dataclass(frozen=True)
 class StageSpan:
-    """One stage of one batch on one thread: seconds on the monotonic clock."""
+    """Time span of one stage of one batch on one thread, in seconds of the monotonic clock."""
 
     stage: str
     batch: int
@@ -118,7 +114,7 @@ class StageSpan:
 
 
 def wall_seconds(spans: Sequence[StageSpan]) -> dict[str, float]:
-    """Seconds per stage in which at least one of its spans was open (methodology rule 11)."""
+    """Return seconds per stage during which at least one of its spans was open (methodology rule 11)."""
     by_stage: dict[str, list[tuple[float, float]]] = {}
     for span in spans:
         by_stage.setdefault(span.stage, []).append((span.start, span.end))

@@ -1,4 +1,4 @@
-"""Finds systems by their folders: `systems/<name>/` (or `<name>.py`) whose `__init__` exports `SYSTEM`.
+"""Registry of systems: `systems/<name>/` (or `<name>.py`) whose `__init__` exports `SYSTEM`.
 
 Nothing is listed by hand, and importing one system imports no other.
 """
@@ -19,13 +19,13 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 def module_name(name: str) -> str:
-    """Folder or module of a system: `pyg+` -> `pyg_plus`, `ali+pg` -> `ali_plus_pg`, `in-memory` -> `in_memory`."""
+    """Return the module of a system: `pyg+` -> `pyg_plus`, `ali+pg` -> `ali_plus_pg`, `in-memory` -> `in_memory`."""
     return "_plus_".join(name.replace("-", "_").split("+")).rstrip("_")
 
 
 @lru_cache(maxsize=1)
 def _modules() -> tuple[str, ...]:
-    """Modules beside this one that export `SYSTEM`, found by reading, not by importing."""
+    """List the modules beside this one that export `SYSTEM`, found by parsing their source, without import."""
     found = []
     for module in pkgutil.iter_modules([str(_FOLDER)]):
         path = _FOLDER / module.name / "__init__.py" if module.ispkg else _FOLDER / f"{module.name}.py"
@@ -49,15 +49,15 @@ def _exports_system(path: Path) -> bool:
 
 
 def names() -> list[str]:
-    """Names of all systems that come with Outcore, sorted; each is imported, since it states its own name."""
+    """List the names of all built-in systems, sorted; imports each system, since its class holds the name."""
     return sorted(_load_module(f"systems.{module}").info.name for module in _modules())
 
 
 def load(name: str) -> type[System]:
-    """The class of a system: one of `names()`, or `package.module:Class` for anyone's own.
+    """Return the class of a system: one of `names()`, or `package.module:Class` for a user's own system.
 
     Raises:
-        InputError: there is none of this name (with the nearest one), or it is not a `System`.
+        InputError: no system has this name (suggests the nearest), or the object is not a `System`.
     """
     if ":" in name:
         return _load_class(name)

@@ -1,1 +1,1 @@
-"""What is computed: datasets, generators, samplers, models and accelerators. Imports nothing above it."""
+"""The computation of a run: datasets, generators, samplers, models and accelerators. Imports nothing above it."""

@@ -1,7 +1,4 @@
-"""Accelerators: where training runs and features end up; cpu and cuda for real, emulated ones by a model of their time.
-
-The interface that systems see. `workloads/accelerators/` holds the CUDA and the emulated one and the profiles.
-"""
+"""Accelerator interface of the systems: device memory, copies and busy spans, for cpu, cuda and emulated devices."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ if TYPE_CHECKING:
 Kind = Literal["cpu", "cuda", "emulated"]
 PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
-# What to do where a cache was asked for on a device that keeps no rows.
+# Fix for a cache requested on a device that keeps no rows (`Accelerator.keeps_rows`).
 NO_ROWS = "this device holds mini-batches only: use cpu, emulated:a10g or cuda"
 
 
 @dataclass(frozen=True)
 class LaneSpan:
-    """One busy span of a lane (`copy`, `compute`): seconds on the monotonic clock; `batch` -1 where unknown."""
+    """Busy span of a lane (`copy`, `compute`), in seconds on the monotonic clock; `batch` is -1 where unknown."""
 
     lane: str
     batch: int
@@ -41,21 +38,21 @@ class LaneSpan:
 
 
 class Event:
-    """A copy that may still be under way. This one is over already; subclasses know better."""
+    """Completion of a copy to the device. Events of this class are complete; those of subclasses may be pending."""
 
     def __init__(self, ended_at: float) -> None:
         self._ended_at = ended_at
 
     def wait(self) -> None:
-        """Return when the bytes may be read on the device and the source may be reused."""
+        """Wait until the device may read the bytes and the caller may reuse the source."""
 
     def done(self) -> bool:
-        """Whether `wait` would return at once."""
+        """Return whether `wait` would return at once."""
         return True
 
     @property
     def ended_at(self) -> float:
-        """Monotonic seconds at which it ended (or, emulated, will end); waits for it on real devices."""
+        """Monotonic seconds at which the copy ended (emulated: will end); blocks until then on real devices."""
         return self._ended_at
 
 
@@ -63,12 +60,12 @@ class Accelerator(ABC):
     """A device that holds feature tables and trains.
 
     Attributes:
-        name: as a user writes it: `cpu`, `cuda`, `emulated:a10g`.
-        kind: which of the three.
-        torch_device: device of its tables as torch sees it; the processor for an emulated one.
+        name: device name as a user writes it: `cpu`, `cuda`, `emulated:a10g`.
+        kind: `cpu`, `cuda` or `emulated`.
+        torch_device: torch's device of the tables; the processor for an emulated accelerator.
         memory_bytes: capacity of the device tier; None where host memory is the device.
-        keeps_rows: whether rows may stay there beyond their mini-batch; else what is there is lost between epochs, and
-            a system caches nothing there.
+        keeps_rows: whether feature rows may stay in device memory after their mini-batch; if not, device memory is lost
+            between epochs and systems cache no rows on the device.
     """
 
     name: str
@@ -79,48 +76,51 @@ class Accelerator(ABC):
 
     @abstractmethod
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
-        """A table [rows, dim] in the device tier, uninitialised, its first row aligned to 4096 bytes.
+        """Allocate a table [rows, dim] in the device tier, uninitialised, its first row aligned to 4096 bytes.
 
         Raises:
-            BudgetError: the device tier has no room for it.
+            BudgetError: the device tier has too little free space.
         """
 
-    def free(self, table: torch.Tensor) -> None:  # noqa: B027 - only some tiers need telling
-        """Give a table of `allocate` back; it may not be used afterwards."""
+    def free(self, table: torch.Tensor) -> None:  # noqa: B027 - only some tiers count their tables
+        """Release a table of `allocate`, which is invalid afterwards."""
 
     def host_buffer(self, nbytes: int) -> torch.Tensor:
-        """Staging memory, uint8 [nbytes], page-aligned; pinned where the device copies from pinned memory faster."""
+        """Allocate page-aligned staging memory, uint8 [nbytes], pinned where that speeds up the device's copies."""
         return aligned_host_tensor(nbytes)
 
     def pin(self, buffer: torch.Tensor) -> None:  # noqa: B027 - only some devices gain by it
-        """Make staging memory of `buffer`, page-aligned host memory that others made, as `host_buffer` would."""
+        """Pin existing page-aligned host memory as `host_buffer` would; does nothing where pinning gains nothing."""
 
     @abstractmethod
     def copy(
         self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
     ) -> Event:
-        """Copy host rows `src` [n, dim] to the device on the copy lane, without waiting for it.
+        """Start to copy host rows to the device on the copy lane, and return without waiting. Any thread may call it.
 
-        Row i lands in `dst[dst_rows[i]]` (int64 [n] on the host), or in `dst[i]` where `dst_rows` is None. `src` has to
-        stay as it is until the event is done. Any thread may call it.
+        Args:
+            dst: [m, dim], table on the device.
+            src: [n, dim], rows in host memory, which must not change until the event is done.
+            dst_rows: int64 [n] on the host, row of `dst` for each row of `src`; None: row i goes to `dst[i]`.
+            batch: index of the rows' mini-batch, for `LaneSpan`.
         """
 
     @abstractmethod
     def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
-        """`table[rows]` on the device: [n, dim] of the table's dtype; `rows` int64 [n].
+        """Gather `table[rows]` on the device: [n, dim] of the table's dtype; `rows` is int64 [n].
 
-        Of a split table (`rows` then on the host) the device reads the host part's rows itself, by zero-copy.
+        For a split table, `rows` lies on the host and the device reads the host part's rows by zero-copy.
         """
 
-    def synchronize(self) -> None:  # noqa: B027 - nothing runs behind a processor's back
-        """Return when all lanes are idle."""
+    def synchronize(self) -> None:  # noqa: B027 - a processor copies synchronously
+        """Wait until all lanes are idle."""
 
     def lanes(self) -> list[LaneSpan]:
-        """Busy spans since the last call, oldest first; empty where the device cannot tell (NVML then does)."""
+        """Return the busy spans since the last call, oldest first; empty where only NVML knows the utilisation."""
         return []
 
-    def close(self) -> None:  # noqa: B027 - only some devices hold something
-        """Free what it holds. May be called more than once."""
+    def close(self) -> None:  # noqa: B027 - only some devices hold resources
+        """Release the device's resources; further calls do nothing."""
 
 
 class CpuAccelerator(Accelerator):
@@ -133,26 +133,26 @@ class CpuAccelerator(Accelerator):
         self.memory_bytes: int | None = None
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
-        """Page-aligned host memory, untouched: pages are charged as they are written."""
+        """Allocate page-aligned host memory; the kernel charges its pages as they are written."""
         return aligned_host_tensor(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
 
     def copy(
         self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
     ) -> Event:
-        """Move the rows now; the event is over on return."""
+        """Copy the rows on the caller's thread and return a completed event."""
         move_rows(dst, src, dst_rows)
         return Event(time.monotonic())
 
     def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
-        """`table[rows]`."""
+        """Gather `table[rows]` on the processor."""
         return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
 
 
 def aligned_host_tensor(nbytes: int) -> torch.Tensor:
-    """Anonymous host memory as uint8 [nbytes], aligned to a page; freed with the last view of it.
+    """Allocate anonymous host memory as uint8 [nbytes], aligned to a page; freed with its last view.
 
-    Where it is large, huge pages are asked for, which direct reads and copies meet fewer of; only as far as they lie
-    within it whole, so that it takes no more memory than it has.
+    Huge pages back every 2 MiB that lies wholly inside a large buffer: direct reads and copies then touch fewer pages,
+    and the buffer takes no more memory than its size.
     """
     if nbytes == 0:
         return torch.empty(0, dtype=torch.uint8)
@@ -169,7 +169,7 @@ def aligned_host_tensor(nbytes: int) -> torch.Tensor:
 def move_rows(dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None) -> None:
     """Copy host rows to host rows: `dst[dst_rows[i]] = src[i]`, or `dst[i] = src[i]` without `dst_rows`."""
     if dst_rows is None:
-        # By the caller's thread alone: torch shares a copy out among threads, and the slowest of them ends it.
+        # On the caller's thread alone: torch would split the copy among threads and wait for the slowest.
         np.copyto(dst[: src.shape[0]].numpy(), src.numpy())
     elif src.numel() and src.is_contiguous() and dst.is_contiguous():
         # One opaque item a row makes numpy copy rows whole: three times index_copy_'s speed.
@@ -190,7 +190,13 @@ def wait_until(moment: float) -> None:
 
 
 def busy_share(spans: Sequence[LaneSpan], start: float, end: float, lanes: Sequence[str] | None = None) -> float:
-    """Share of [start, end] in which at least one lane was busy, from 0 to 1: an emulated device's utilisation."""
+    """Return the share of [start, end] in which at least one lane was busy: an emulated device's utilisation.
+
+    Args:
+        spans: busy spans, in any order.
+        start, end: bounds of the interval, in monotonic seconds.
+        lanes: names of the lanes that count; None: all.
+    """
     if end <= start:
         return 0.0
     chosen = sorted((span.start, span.end) for span in spans if lanes is None or span.lane in lanes)
@@ -202,7 +208,7 @@ def busy_share(spans: Sequence[LaneSpan], start: float, end: float, lanes: Seque
 
 
 class Lane:
-    """One lane of an emulated device: work on it takes turns along a virtual timeline."""
+    """Lane of an emulated device: a timeline on which one piece of work follows the other."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -211,9 +217,9 @@ class Lane:
         self._spans: list[LaneSpan] = []
 
     def occupy(self, seconds: float, *, asked_at: float | None = None, batch: int = -1) -> float:
-        """Hold the lane for `seconds` from the moment it is free; monotonic seconds at which that is over.
+        """Reserve the lane for `seconds` from the moment it is free; return the monotonic seconds of its end.
 
-        `asked_at` is when the work began for real: what it really took counts, if that is longer than the model says.
+        `asked_at` is the moment at which the real work began: its real duration counts where it exceeds `seconds`.
         """
         with self._lock:
             now = time.monotonic()
@@ -226,12 +232,12 @@ class Lane:
 
     @property
     def busy_until(self) -> float:
-        """Monotonic seconds at which the last work taken on is over."""
+        """Monotonic seconds at which the last reserved work ends."""
         with self._lock:
             return self._busy_until
 
     def drain(self) -> list[LaneSpan]:
-        """Spans since the last call."""
+        """Return the spans since the last call."""
         with self._lock:
             spans, self._spans = self._spans, []
         return spans
@@ -240,17 +246,17 @@ class Lane:
 def make_accelerator(
     name: str, *, memory_bytes: int | None = None, pool: DevicePool | None = None, touch: bool = True
 ) -> Accelerator:
-    """The accelerator called `name`.
+    """Make the accelerator called `name`.
 
     Args:
         name: `cpu`, `cuda` (or `cuda:1`), `emulated:<profile>`.
-        memory_bytes: capacity of the device tier; None: all there is (`cuda`), the pool (`emulated`).
-        pool: shared memory that stands for an emulated device's memory; without one a private one is made.
-        touch: take all of the private pool's pages at once, as for measuring; see `DevicePool.create`.
+        memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size of the pool (`emulated`).
+        pool: shared memory that stands for an emulated device's memory; None: a private pool is made.
+        touch: whether to allocate all pages of the private pool at once, as a measurement needs.
 
     Raises:
-        InputError: no such device or profile, or an emulated one without memory.
-        HostError: `cuda` where there is none.
+        InputError: the device or profile is unknown, or `memory_bytes` does not go with the device.
+        HostError: this host lacks the CUDA device or the memory of the private pool.
     """
     if name == "cpu":
         if memory_bytes is not None:

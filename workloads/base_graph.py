@@ -1,4 +1,4 @@
-"""Loads the graph that an expansion starts from: a dataset by name or path, an `.npz` graph or a SNAP edge list."""
+"""Base graph of an expansion: a dataset by name or path, an `.npz` graph or a SNAP edge list."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from workloads.units import format_bytes
 
 
 def base_digest(base: str, data_root: Path) -> str:
-    """What identifies the base: a dataset's fingerprint, a file's XXH3.
+    """Return the base's digest: a dataset's fingerprint or a file's XXH3.
 
     Raises:
-        DatasetError: there is no such dataset or file.
+        DatasetError: no such dataset or file exists.
     """
     return file_digest(Path(base)) if Path(base).is_file() else find_dataset(base, data_root).fingerprint
 
 
 def load_base(base: str, data_root: Path, scratch: Path, max_memory: int, progress: Progress) -> BaseGraph:
-    """The base graph in memory, with labels and features where it has its own.
+    """Load the base graph into memory, with the labels and features that it has.
 
     Args:
         base: a file (`.npz`, else a SNAP edge list), or a dataset's name or path.
-        data_root: where names are looked up.
+        data_root: folder of the datasets that are given by name.
         scratch: folder for temporary files, cleaned by the caller.
-        max_memory: bytes that may be held.
+        max_memory: most bytes to hold.
         progress: called with the stage and its done fraction.
 
     Raises:
-        DatasetError, InputError: it is missing or damaged.
-        BudgetError: its features do not fit `max_memory`.
+        DatasetError, InputError: the base is missing or damaged.
+        BudgetError: the base's features do not fit `max_memory`.
     """
     path = Path(base)
     if not path.is_file():
@@ -70,6 +70,6 @@ def _of_dataset(dataset: Dataset, max_memory: int) -> BaseGraph:
 
 
 def _sparse(features: FeatureSource) -> sp.csr_matrix:
-    """Bags of words stay sparse: dense they would be larger than the expansion's own buffers."""
+    """Collect features as a sparse matrix: dense bags of words would exceed the expansion's own buffers."""
     rows = [sp.csr_matrix(chunk.astype(np.float32, copy=False)) for chunk in features.chunks()]
     return sp.csr_matrix(sp.vstack(rows))

@@ -1,4 +1,4 @@
-"""The on-disk dataset: open one, read its parts, find any fault in it, list what there is."""
+"""The on-disk dataset: open it, read its parts, verify them, list the datasets of a folder."""
 
 from __future__ import annotations
 
@@ -21,17 +21,11 @@ __all__ = ["PARTS", "Dataset", "DatasetWriter", "Manifest", "Part", "find_datase
 Array = npt.NDArray[Any]
 _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
 _CHECK_CHUNK = 1 << 20  # values at a time
-_CHECK_NODES = 1 << 24  # of the splits, noted at a time
+_CHECK_NODES = 1 << 24  # nodes whose splits are checked at a time
 
 
 class Dataset:
-    """A dataset on disk, opened read-only; holds no file open and no array in memory.
-
-    Attributes:
-        path: its folder.
-        name: the folder's name.
-        manifest: what `dataset.json` says.
-    """
+    """A dataset on disk, opened read-only from the folder `path`; holds no file open and no array in memory."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
@@ -43,7 +37,7 @@ class Dataset:
         """Open the dataset in folder `path` after cheap checks (manifest, file sizes, headers).
 
         Raises:
-            DatasetError: there is none, its manifest is wrong, or a file's size or header differs from it.
+            DatasetError: no dataset is there, its manifest is invalid, or a file's size or header differs from it.
         """
         folder = Path(path)
         if not folder.is_dir():
@@ -56,32 +50,32 @@ class Dataset:
 
     @property
     def num_nodes(self) -> int:
-        """N, nodes."""
+        """Number of nodes, N."""
         return self.manifest.num_nodes
 
     @property
     def num_edges(self) -> int:
-        """E, directed edges."""
+        """Number of directed edges, E."""
         return self.manifest.num_edges
 
     @property
     def dim(self) -> int:
-        """D, feature columns."""
+        """Number of feature columns, D."""
         return self.manifest.dim
 
     @property
     def num_classes(self) -> int:
-        """Labels are in [0, num_classes), or -1 for an unlabelled node."""
+        """Number of classes: labels are in [0, num_classes), or -1 for an unlabelled node."""
         return self.manifest.num_classes
 
     @property
     def feature_dtype(self) -> np.dtype[Any]:
-        """float32 or float16."""
+        """Element type of the feature rows, float32 or float16."""
         return np.dtype(self.manifest.feature_dtype)
 
     @property
     def index_dtype(self) -> np.dtype[Any]:
-        """int32 or int64."""
+        """Element type of the neighbour lists, int32 or int64."""
         return np.dtype(self.manifest.index_dtype)
 
     @property
@@ -101,26 +95,26 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits, equal for datasets of equal bytes, whatever their name or place."""
+        """Digest of the content, 16 hexadecimal digits, equal for datasets of equal bytes under any name or path."""
         return self.manifest.fingerprint
 
     def file(self, part: Part) -> Path:
-        """The `.npy` file of a part."""
+        """Return the path of the part's `.npy` file."""
         return self.path / f"{part}.npy"
 
     def data_offset(self, part: Part) -> int:
-        """Bytes before the first element in the part's file, a multiple of 4096."""
+        """Return the offset in bytes of the first element in the part's file, a multiple of 4096."""
         return self.manifest.files[part].data_offset
 
     def memmap(self, part: Part) -> Array:
-        """The part as a read-only memory map (an ordinary array where it is empty)."""
+        """Map the part read-only (an ordinary array where it is empty)."""
         entry = self.manifest.files[part]
         if 0 in entry.shape:
             return np.empty(entry.shape, dtype=entry.dtype)
         return np.memmap(self.file(part), dtype=entry.dtype, mode="r", offset=entry.data_offset, shape=entry.shape)
 
     def load(self, part: Part) -> Array:
-        """The part as an array in memory.
+        """Load the part into memory.
 
         Raises:
             DatasetError: the file became shorter since it was opened.
@@ -133,13 +127,9 @@ class Dataset:
         return array.reshape(entry.shape)
 
     def verify(self, progress: Callable[[str, float], None] | None = None) -> list[str]:
-        """Read every byte and check it: sizes, headers, XXH3, monotone `indptr`, ids and labels in range.
+        """Verify every byte: sizes, headers, XXH3, monotone `indptr`, ids and labels in range.
 
-        Args:
-            progress: called with the part's name and the fraction of bytes read so far.
-
-        Returns:
-            One sentence for each fault; empty for a sound dataset.
+        `progress` is called with the part's name and the fraction of bytes read. Returns one sentence for each fault.
         """
         faults: list[str] = []
         sound: set[Part] = set()
@@ -191,7 +181,7 @@ class Dataset:
         return f"{self.file(part)} is corrupted: XXH3 {found}, {expected} expected"
 
     def _content_faults(self, sound: set[Part]) -> list[str]:
-        """Faults inside files whose bytes are as written: a broken importer or generator, or a forged manifest."""
+        """Find faults inside files with the right digest, from a broken importer or generator or a forged manifest."""
         faults: list[str] = []
         if "indptr" in sound:
             indptr = self.memmap("indptr")
@@ -235,7 +225,7 @@ class Dataset:
         labels = self.memmap("labels")
         ids_of = {part: self.memmap(part) for part in splits}
         with small_maps(labels, *ids_of.values()):
-            # By ranges of nodes, so that what is held does not grow with the graph.
+            # By ranges of nodes, so that memory does not grow with the graph.
             for first in range(0, self.num_nodes, _CHECK_NODES):
                 taken = np.zeros(min(_CHECK_NODES, self.num_nodes - first), dtype=np.uint8)
                 for part in splits:
@@ -258,7 +248,7 @@ class Dataset:
 
 
 def list_datasets(root: Path | str) -> list[Dataset]:
-    """The datasets directly under `root`, by name; a folder that is not a whole dataset is passed over."""
+    """List the datasets directly under `root`, by name, without other folders and damaged datasets."""
     folder = Path(root)
     if not folder.is_dir():
         return []
@@ -276,7 +266,7 @@ def find_dataset(name: str, root: Path | str) -> Dataset:
     """Open a dataset by its name under `root`, or by the path of its folder.
 
     Raises:
-        DatasetError: there is none (the nearest name is offered), or it is not sound.
+        DatasetError: no such dataset exists (the fix offers the nearest name), or it is damaged.
     """
     if (Path(root) / name / MANIFEST_NAME).is_file():
         return Dataset.open(Path(root) / name)

@@ -1,15 +1,10 @@
-"""The one family of errors that a user may see: what is wrong, and the fix, in a sentence."""
+"""Errors that a user may see: each names the fault and its fix in one sentence."""
 
 from __future__ import annotations
 
 
 class OutcoreError(Exception):
-    """A mistake or a limit that a person can mend.
-
-    Args:
-        message: one sentence that says what is wrong, with the value and its place.
-        fix: one phrase that says what to do.
-    """
+    """Error that a user can fix: `message` names the fault, with the value and its place, and `fix` the remedy."""
 
     kind = "error"
     exit_code = 2
@@ -23,7 +18,7 @@ class OutcoreError(Exception):
         return f"{self.message}; {self.fix}" if self.fix else self.message
 
     def as_dict(self) -> dict[str, str]:
-        """The error as the CLI prints it under `--json`."""
+        """Return the error as the CLI prints it under `--json`."""
         return {"kind": self.kind, "message": self.message, "fix": self.fix}
 
 
@@ -34,26 +29,26 @@ class InputError(OutcoreError):
 
 
 class DatasetError(OutcoreError):
-    """A dataset is missing, truncated, swapped or corrupted."""
+    """Missing, truncated, swapped or corrupted dataset."""
 
     kind = "dataset"
 
 
 class BudgetError(OutcoreError):
-    """A plan does not fit its budget; names the part that does not."""
+    """Plan that does not fit its budget; names the part that exceeds it."""
 
     kind = "budget"
 
 
 class HostError(OutcoreError):
-    """This host cannot do it; the fix is the command that mends the host."""
+    """Host that lacks a capability of the run; the fix is the command that repairs the host."""
 
     kind = "host"
     exit_code = 3
 
 
 class DataIOError(OutcoreError):
-    """A read or write of data failed while running; names file and offset."""
+    """Failed read or write of data during a run; names file and offset."""
 
     kind = "io"
     exit_code = 1

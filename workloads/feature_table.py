@@ -1,7 +1,7 @@
-"""A feature table in two places: hot rows in device memory, the others in host memory that the device reads itself.
+"""Split feature table: hot rows in device memory, the others in host memory that the device reads itself.
 
-As in data tiering (Section 4 of its paper) and DGL's UVA mode: a row that is not on the device crosses the bus when a
-kernel reads it (zero-copy), without a copy by the processor beforehand.
+As in data tiering (Section 4 of its paper) and DGL's UVA mode, a host row crosses the bus when a kernel reads it
+(zero-copy), without a copy by the processor beforehand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PIECE_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class SplitTable:
-    """Row `r` is `device[r]` for `r < len(device)`, else `host[r - len(device)]`.
+    """Feature table in two parts: row `r` is `device[r]` for `r < len(device)`, else `host[r - len(device)]`.
 
     Attributes:
         device: [d, dim] in the accelerator's memory; d may be 0.
@@ -34,21 +34,21 @@ class SplitTable:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows of both, dim)."""
+        """Shape of the whole table: (rows of both parts, dim)."""
         return self.device.shape[0] + self.host.shape[0], self.host.shape[1]
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of both."""
+        """Element type of both parts."""
         return self.host.dtype
 
     def split(self, rows: torch.Tensor) -> tuple[int, int]:
-        """How many of `rows` (int64 [n] on the host) lie on the device and how many in host memory."""
+        """Count the `rows` (int64 [n] on the host) that lie on the device, and those in host memory."""
         on_device = int(np.count_nonzero(rows.numpy() < self.device.shape[0]))
         return on_device, int(rows.shape[0]) - on_device
 
     def take(self, rows: torch.Tensor) -> torch.Tensor:
-        """`rows` (int64 [n] on the host) of both parts as one host tensor [n, dim], by the processor, in pieces."""
+        """Gather `rows` (int64 [n] on the host) into one host tensor [n, dim], on the processor, in pieces."""
         result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
         step = max(1, _PIECE_BYTES // max(1, self.host.shape[1] * self.dtype.itemsize))
         for first in range(0, len(rows), step):
@@ -71,12 +71,10 @@ Table = torch.Tensor | SplitTable
 
 
 def batch_feature_digest(batch: SampledBatch, table: Table, rows: torch.Tensor | None = None) -> int:
-    """`workloads.sampling.digest.feature_digest` of a batch wherever its rows lie: host, device or both.
+    """Return the `feature_digest` of a mini-batch whose rows lie on the host, on the device or on both.
 
-    Args:
-        batch: says how many rows there are and their order.
-        table: [slots, dim] float32 or float16 on any device, or a split table.
-        rows: int64 [num_nodes], the row of each node; None: node i is row i.
+    `table` is [slots, dim] float32 or float16 on any device, or a split table; `rows` is int64 [num_nodes], the table
+    row of each node (None: node i is row i).
 
     Raises:
         InputError: the table or `rows` cannot hold the batch.

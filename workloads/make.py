@@ -1,4 +1,4 @@
-"""Makes a dataset: generated topology, labels and features by counter, splits, and the measures of base and result."""
+"""Generation of a dataset: topology, labels and features by counter, splits, and measures of base and result."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _DEFAULT_CLASSES = 16
 
 @dataclass(frozen=True)
 class MakeSpec:
-    """What to generate; equal specifications give equal bytes.
+    """Settings of a generated dataset; equal specifications give equal bytes.
 
     Attributes:
         kind: `rmat`, `kronecker` or `fractal`.
-        nodes: N (0: as the base and `expand` say).
-        edges: E (0: the generator's default).
-        dim: feature columns.
+        nodes: number of nodes, N (0: as base and `expand` give).
+        edges: number of edges, E (0: the generator's default).
+        dim: number of feature columns.
         dtype: `float32` or `float16`.
-        classes: of generated labels (0: 16); a base that has labels keeps its own.
+        classes: number of generated classes (0: 16); a base that has labels keeps its own.
         fractions: shares of train, valid and test among the labelled nodes.
         base: name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is drawn.
-        expand: copies of the base's nodes (0: as `nodes` says).
+        expand: number of copies of the base's nodes (0: as `nodes` gives).
         labels: `homophilous` (the base's own, else communities) or `random`.
         features: `learnable` (the base's rows or the class's centre, plus noise) or `random`.
-        seed: of all that is drawn.
+        seed: seed of all draws.
         index_dtype: `auto`, `int32` or `int64`.
     """
 
@@ -64,14 +64,14 @@ class MakeSpec:
 
     @property
     def node_data(self) -> NodeDataSpec:
-        """The part about features and labels."""
+        """Settings of features and labels."""
         return NodeDataSpec(self.dim, self.dtype, self.classes or _DEFAULT_CLASSES, self.labels, self.features)
 
     def check(self) -> None:
-        """Refuse what cannot be made, before anything is read.
+        """Check the settings before anything is read.
 
         Raises:
-            InputError: naming the option and what it can be.
+            InputError: a setting is invalid; names the option and its valid values.
         """
         if self.kind not in kinds():
             near = difflib.get_close_matches(self.kind, kinds(), n=1)
@@ -87,7 +87,7 @@ class MakeSpec:
         self.generate_spec(None, 1 << 30)
 
     def generate_spec(self, base: BaseGraph | None, max_memory: int) -> GenerateSpec:
-        """The part about topology."""
+        """Return the settings of the topology."""
         return GenerateSpec(
             kind=cast(Kind, self.kind),
             nodes=self.nodes or None,
@@ -101,7 +101,7 @@ class MakeSpec:
         )
 
     def recipe(self, data_root: Path) -> dict[str, Any]:
-        """The recipe as the manifest keeps it, with the digest of the base.
+        """Return the manifest's recipe, with the digest of the base.
 
         Raises:
             DatasetError: the base is missing.
@@ -123,16 +123,16 @@ def make_dataset(
     """Generate the dataset `target`.
 
     Args:
-        target: its folder; the folder's name is the dataset's.
-        spec: what to generate.
-        data_root: where `spec.base` is looked up by name.
-        max_memory: bytes that generation may hold, the interpreter not counted.
-        replace: replace a dataset that is there.
+        target: folder of the dataset, which gives its name.
+        spec: settings of the dataset.
+        data_root: folder of the datasets in which `spec.base` is looked up by name.
+        max_memory: most bytes of the generation, the interpreter not counted.
+        replace: whether to replace an existing dataset.
         progress: called with the stage and its done fraction.
 
     Raises:
         DatasetError: the target exists, the base is missing, the disk is full.
-        InputError: the specification is impossible.
+        InputError: the settings are invalid.
         BudgetError: `max_memory` is too small.
     """
     spec.check()
@@ -160,7 +160,7 @@ def make_dataset(
 
 
 def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, progress: Progress) -> None:
-    """Labels, features and splits, once the topology stands."""
+    """Write labels, features and splits of a finished topology."""
     node_data, base, num_nodes = spec.node_data, plan.base, plan.num_nodes
     num_classes, base_features = node_data.classes, None
     base_labels = _base_labels(spec, base)
@@ -186,10 +186,10 @@ def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, prog
 
 
 def _base_labels(spec: MakeSpec, base: BaseGraph | None) -> Any:
-    """Labels of the base that its copies take on, or None where the result has to be labelled itself.
+    """Return the base labels that the copies keep, or None where the result needs labels of its own.
 
     Copies in a Kronecker product keep their neighbourhood, so communities of a base without labels carry over; the
-    fractal expansion shuffles every block, so there they are sought in the result.
+    fractal expansion shuffles every block, so its communities are found in the result.
     """
     if base is None or spec.labels == "random":
         return None

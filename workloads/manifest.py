@@ -1,4 +1,4 @@
-"""The manifest of a dataset, `dataset.json`: what the folder holds, how it was made, and a digest for every file."""
+"""Manifest of a dataset, `dataset.json`: content of the folder, recipe, and a digest for every file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PARTS: tuple[Part, ...] = get_args(Part)
 MANIFEST_NAME = "dataset.json"
 FORMAT_VERSION = 1
 ALIGNMENT = 4096
-"""Headers are padded to a multiple of this, so that direct reads of the data start aligned on every disk."""
+"""Bytes to whose multiple headers are padded, so that direct reads of the data start aligned on every disk."""
 
-# The dtypes a part may have; rank 1 for all but `features`.
+# Valid dtypes of each part; rank 1 for all but `features`.
 ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
     "indptr": ("int64",),
     "indices": ("int32", "int64"),
@@ -33,14 +33,14 @@ ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
 
 
 class FileEntry(BaseModel):
-    """One `.npy` file.
+    """Manifest entry of one `.npy` file.
 
     Attributes:
         dtype: numpy's name of the element type.
         shape: rows, or rows and columns.
         data_offset: bytes of the padded header, a multiple of 4096.
         bytes: size of the whole file.
-        xxh3: XXH3-64 of the whole file, 16 hexadecimal digits (what `xxhsum -H3` prints).
+        xxh3: XXH3-64 of the whole file, 16 hexadecimal digits (as `xxhsum -H3` prints it).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,13 +53,13 @@ class FileEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What `dataset.json` holds.
+    """Content of `dataset.json`.
 
     Attributes:
-        num_classes: labels are in [0, num_classes), or -1 for an unlabelled node.
-        recipe: how it was made, enough to make it again; equal recipes give equal bytes.
-        notes: what a reader should know (duplicate edges removed, features generated, ...).
-        stats: degree skew, clustering and homophily, of `result` and, where it was expanded, of `base`.
+        num_classes: number of classes: labels are in [0, num_classes), or -1 for an unlabelled node.
+        recipe: settings to make the dataset again; equal recipes give equal bytes.
+        notes: remarks for users (duplicate edges removed, features generated, ...).
+        stats: degree skew, clustering and homophily, of `result` and, after an expansion, of `base`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -80,7 +80,7 @@ class Manifest(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over counts and file digests: equal for datasets of equal bytes."""
+        """Digest of counts and files, 16 hexadecimal digits: equal for datasets of equal bytes."""
         parts = [f"{self.version}", f"{self.num_nodes}", f"{self.num_edges}", f"{self.dim}", f"{self.num_classes}"]
         parts += [f"{part}:{self.files[part].dtype}:{self.files[part].xxh3}" for part in PARTS]
         return xxhash.xxh3_64_hexdigest("|".join(parts).encode())
@@ -92,10 +92,10 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read `dataset.json` of `folder`.
+        """Read and check `dataset.json` of `folder`.
 
         Raises:
-            DatasetError: it is missing, of another version, or not a manifest.
+            DatasetError: the file is missing, of another version, or not a manifest.
         """
         path = folder / MANIFEST_NAME
         try:
@@ -120,10 +120,10 @@ class Manifest(BaseModel):
         return manifest
 
     def check(self, path: Path) -> None:
-        """Whether counts, dtypes and file entries agree with each other.
+        """Check that counts, dtypes and file entries agree with each other.
 
         Raises:
-            DatasetError: they do not.
+            DatasetError: they differ.
         """
         shapes: dict[Part, tuple[int, ...]] = {
             "indptr": (self.num_nodes + 1,),

@@ -1,4 +1,4 @@
-"""Keeps memory maps small: pages that a scan has touched are let go again while it runs."""
+"""Small memory maps: unmap the pages that a scan has touched while it runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SMALL_BYTES = 64 << 20
 
 @contextmanager
 def small_maps(*arrays: Any) -> Iterator[None]:
-    """Within the block, unmap the pages of these memory maps every two milliseconds; the page cache keeps them.
+    """Unmap the pages of memory maps every two milliseconds within the block; the page cache keeps them.
 
     A scan through a map adds every page to the process's resident set until the map is closed, so a graph of 100 GB
-    would seem to take 100 GB, and in a memory cgroup would push out what is needed. Arrays that are no maps, or small,
-    are left alone. Native loops may read meanwhile: a page that was let go comes back at the next touch.
+    would seem to take 100 GB and, in a memory cgroup, would evict needed pages. Other arrays and small maps are left
+    alone. Native loops may read meanwhile: an unmapped page comes back at the next touch.
     """
     large = [array for array in arrays if isinstance(array, np.memmap) and array.nbytes > _SMALL_BYTES]
     maps: list[mmap.mmap] = [array._mmap for array in large]  # type: ignore[attr-defined]

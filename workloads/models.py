@@ -1,7 +1,7 @@
-"""GraphSAGE, GCN and GAT on blocks: PyG's layers in their semantics, over fused sparse products (`workloads.sparse`).
+"""GraphSAGE, GCN and GAT on blocks, with the semantics of PyG's layers, over fused products (`workloads.sparse`).
 
-None of them makes a tensor of edges x features, and none imports torch_geometric. Initial weights are drawn on the
-processor from a generator of their own, so they depend on the seed alone.
+No layer makes a tensor of edges x features or imports torch_geometric. Initial weights are drawn on the processor from
+a separate generator, so they depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from workloads.workload import ModelSpec
 class Layer(nn.Module):
     """One convolution over a block.
 
-    `forward(x, block, rows, relu)` takes `x` float32 [num_src, in_dim], or a table of whose rows `rows` (int64
-    [num_src]) are the sources, and gives [num_dst, out_dim].
+    `forward(x, block, rows)` takes `x` float32 [num_src, in_dim], or a table with source i in row `rows[i]` (int64
+    [num_src]), and returns [num_dst, out_dim].
     """
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
@@ -36,11 +36,11 @@ class Layer(nn.Module):
         self.out_dim = out_dim
 
     def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """The destinations' new rows."""
+        """Compute the destinations' new rows."""
         raise NotImplementedError
 
     def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
-        """The new rows of nodes from their aggregates, made beforehand: x float32 [n, width of `aggregated_width`]."""
+        """Compute nodes' new rows from aggregates made beforehand: x float32 [n, width of `aggregated_width`]."""
         raise NotImplementedError
 
 
@@ -55,7 +55,7 @@ class SageLayer(Layer):
         self.bias = _uniform((out_dim,), bound, generator)
 
     def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """The destinations' new rows."""
+        """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device)
         scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
         if _aggregate_first(block, self.in_dim, self.out_dim):
@@ -66,7 +66,7 @@ class SageLayer(Layer):
         return torch.addmm(mean + self.bias, x[: block.num_dst], self.root_weight.t())
 
     def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
-        """From [own row, mean over the neighbours]."""
+        """Compute nodes' new rows from [own row, mean over the neighbours]."""
         own, mean = x[:, : self.in_dim], x[:, self.in_dim :]
         return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
 
@@ -85,7 +85,7 @@ class GcnLayer(Layer):
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
     def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """The destinations' new rows."""
+        """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device, self_loops=True)
         inverse_root = torch.ones(block.num_src, device=x.device)
         inverse_root[: block.num_dst] = graph.degrees.to(torch.float32).rsqrt()
@@ -99,14 +99,14 @@ class GcnLayer(Layer):
         return total + self.bias
 
     def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
-        """From the normalised sum over the neighbours and the node itself."""
+        """Compute nodes' new rows from the normalised sum over the neighbours and the node itself."""
         return torch.addmm(self.bias, x, self.weight.t())
 
 
 class GatLayer(Layer):
     """PyG's `GATConv`: self-loops, LeakyReLU(0.2) scores, softmax over in-edges; heads concatenated or averaged.
 
-    `out_dim` is the width after that: `heads x width` where heads are concatenated, `width` where they are averaged.
+    `out_dim` is the output width: `heads x width` for concatenated heads, `width` for averaged heads.
     """
 
     def __init__(self, in_dim: int, out_dim: int, heads: int, concat: bool, generator: torch.Generator) -> None:
@@ -122,7 +122,7 @@ class GatLayer(Layer):
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
     def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """The destinations' new rows."""
+        """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device, self_loops=True)
         x = x if rows is None else torch.index_select(x, 0, rows)
         h = (x @ self.weight.t()).view(block.num_src, self.heads, self.width)
@@ -154,21 +154,22 @@ class Model(nn.Module):
         generator: torch.Generator | None = None,
         first_layer_aggregated: bool = False,
     ) -> torch.Tensor:
-        """Scores of the seed nodes.
+        """Compute the scores of the seed nodes.
 
         Args:
-            table: float [slots, in_dim]; float16 rows are made float32 first.
-            blocks: one a layer, input layer first.
-            rows: int64 [num_nodes], where in the table each node's row stands; None: node i at row i.
-            generator: draws dropout; None: no dropout (evaluation).
-            first_layer_aggregated: the rows, one for each node in order, hold the first layer's aggregate, and `blocks`
-                begin with the second layer's.
+            table: float [slots, in_dim]; float16 rows are converted to float32 first.
+            blocks: one block a layer, input layer first.
+            rows: int64 [num_nodes], table row of each node; None: node i is row i.
+            generator: generator of the dropout; None: no dropout (evaluation).
+            first_layer_aggregated: whether the rows, one for each node in order, hold the first layer's aggregates;
+                `blocks` then begin with the second layer's.
 
         Returns:
             float32 [num_seeds, num_classes].
 
         Raises:
-            InputError: as many layers as blocks are needed, one more where the first is aggregated.
+            InputError: the number of blocks differs from the number of layers (one less with an aggregated first
+                layer).
         """
         if len(blocks) + first_layer_aggregated != len(self.layers):
             raise InputError(
@@ -210,12 +211,12 @@ class Model(nn.Module):
 
 
 def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
-    """Widths between layers: `[in_dim, hidden, …, num_classes]`."""
+    """Return the widths between layers: `[in_dim, hidden, …, num_classes]`."""
     return [in_dim] + [spec.hidden] * (spec.layers - 1) + [num_classes]
 
 
 def aggregated_width(spec: ModelSpec, dim: int) -> int:
-    """Width of a node's row once the first layer's aggregation is done beforehand (`+pp`; PaGraph, section 4.4).
+    """Return the width of a node's row with the first layer aggregated beforehand (`+pp`; PaGraph, section 4.4).
 
     GraphSAGE: `2 dim`, the own row and the mean over all in-neighbours. GCN: `dim`, the normalised sum.
 
@@ -239,18 +240,18 @@ def first_layer_rows(
     features: npt.NDArray[np.floating[Any]],
     nodes: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
-    """The first layer's aggregate of `nodes` over all their in-neighbours, by the plainest code: an oracle.
+    """Compute the first layer's aggregate of `nodes` over all their in-neighbours, in plain code as an oracle.
 
-    GraphSAGE: [own row, mean over the neighbour list] (an edge that stands twice counts twice; an empty list gives 0).
-    This is what the first layer makes of a block with fan-out -1, so a `+pp` model equals the original model wherever
-    its first layer sees whole lists. GCN: the sum over the list and the node itself, weighed by
-    `1 / sqrt(degree of source x degree of node)`, degrees being in-degrees in the whole graph plus one self-loop (an
-    edge of a node to itself counts as that loop). A GCN block counts degrees inside itself, where a source that is no
-    destination has none but its loop; so the two are equal where the block is the whole graph, and elsewhere `+pp`
-    is the GCN of the whole graph, of which the block's is the usual approximation.
+    GraphSAGE: [own row, mean over the neighbour list]; a repeated edge counts twice, an empty list gives 0. The first
+    layer computes the same from a block with fan-out -1, so a `+pp` model equals the original model wherever its first
+    layer sees whole lists. GCN: the sum over the list and the node itself, weighted by `1 / sqrt(degree of source x
+    degree of node)`, where degrees are in-degrees in the whole graph plus one self-loop (an edge of a node to itself
+    counts as that loop). A GCN block counts degrees inside itself, where a source that is no destination has only its
+    loop; so both are equal where the block is the whole graph, and elsewhere `+pp` is the GCN of the whole graph, which
+    the block's approximates.
 
     Args:
-        spec: names the model.
+        spec: model.
         indptr: int64 [N + 1].
         indices: [E].
         features: [N, dim].
@@ -284,10 +285,16 @@ def _gcn_degree(indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.integer[A
 
 
 def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) -> Model:
-    """The model of `spec` on the processor, its weights a function of `seed` alone.
+    """Make the model of `spec` on the processor.
+
+    Args:
+        spec: name, layers, widths and dropout of the model.
+        in_dim: width of a feature row.
+        num_classes: width of the output.
+        seed: seed of the weights, on which alone they depend.
 
     Raises:
-        InputError: no such model, no layer, or a hidden width that heads do not divide.
+        InputError: the model is unknown, has no layer, or its heads do not divide its hidden width.
     """
     if spec.layers < 1:
         raise InputError(f"layers is {spec.layers}", "a model needs at least one")
@@ -307,7 +314,7 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
 
 
 def _aggregate_first(block: Block, in_dim: int, out_dim: int) -> bool:
-    """Whether summing first and multiplying the sums is less work than multiplying every source first."""
+    """Return whether to sum rows before the product: less work than the product of every source."""
     sums_first = block.num_dst * in_dim * out_dim + block.num_edges * in_dim
     products_first = block.num_src * in_dim * out_dim + block.num_edges * out_dim
     return sums_first <= products_first

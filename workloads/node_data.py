@@ -1,4 +1,4 @@
-"""Labels and features of a graph that has none of its own, and the measures that the manifest keeps."""
+"""Generated labels and features, and the measures of a graph for its manifest."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class NodeDataSpec:
-    """What nodes get where the graph gives nothing.
+    """Settings of features and labels for a graph without its own.
 
     Attributes:
-        dim: feature columns, D.
+        dim: number of feature columns, D.
         dtype: `float32` or `float16`.
         classes: number of classes.
         labels: `homophilous` (communities of the graph, so labels agree along edges) or `random`.
@@ -42,10 +42,10 @@ class NodeDataSpec:
     features: str = "learnable"
 
     def check(self) -> None:
-        """Refuse what cannot be made.
+        """Check the settings.
 
         Raises:
-            InputError: naming the option, its value and what it can be.
+            InputError: a setting is invalid; names the option, its value and its valid values.
         """
         if self.dim < 1:
             raise InputError(f"--dim is {self.dim}", "give at least 1")
@@ -61,7 +61,15 @@ class NodeDataSpec:
 
 
 def make_labels(spec: NodeDataSpec, num_nodes: int, seed: int, indptr: IntArray, indices: npt.NDArray[Any]) -> IntArray:
-    """Labels int64 [N] in [0, classes); arrays of the graph may be memory-mapped."""
+    """Make labels, int64 [N] in [0, classes).
+
+    Args:
+        spec: kind of labels and number of classes.
+        num_nodes: N.
+        seed: seed of the draws.
+        indptr: int64 [N + 1], may be memory-mapped.
+        indices: [E], may be memory-mapped.
+    """
     from workloads.kronecker.labels import community_labels, random_labels
 
     if spec.labels == "random":
@@ -82,11 +90,11 @@ def write_generated_features(
     """Write `features` by counter, some rows at a time, so that memory does not grow with the graph.
 
     Args:
-        writer: gets the part.
+        writer: writer of the dataset.
         spec: columns, dtype and kind.
-        labels: int64 [N] (a memory map will do).
-        num_classes: labels are below it.
-        seed: of the draws.
+        labels: int64 [N], may be memory-mapped.
+        num_classes: number of classes.
+        seed: seed of the draws.
         progress: called with the stage and its done fraction.
         base_features: [B, D0] dense or sparse; node v then takes the row of base node v % B, projected to `dim` columns
             where D0 differs, plus a little noise.
@@ -119,7 +127,7 @@ def write_expanded_labels(writer: DatasetWriter, base_labels: IntArray, num_node
 
 
 def measure(indptr: IntArray, indices: npt.NDArray[Any], labels: IntArray | None) -> dict[str, float | int | None]:
-    """Degree skew, clustering and homophily for the manifest."""
+    """Measure degree skew, clustering and homophily for the manifest."""
     from workloads.kronecker.stats import graph_stats
 
     with small_maps(indptr, indices, labels):
@@ -127,7 +135,7 @@ def measure(indptr: IntArray, indices: npt.NDArray[Any], labels: IntArray | None
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of generated graphs."""
+    """List the kinds of generated graphs."""
     from workloads.kronecker import Kind
 
     return get_args(Kind)

@@ -15,7 +15,7 @@ HASH_CHUNK_BYTES = 8 << 20
 
 
 def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
-    """A version 1.0 `.npy` header of exactly 4096 bytes for a C-ordered array."""
+    """Make a version 1.0 `.npy` header of exactly 4096 bytes for a C-ordered array."""
     text = f"{{'descr': {npy_format.dtype_to_descr(dtype)!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode(
         "latin1"
     )
@@ -25,11 +25,11 @@ def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
 
 
 def read_header(path: Path) -> tuple[np.dtype[np.generic], tuple[int, ...], int]:
-    """Element type, shape and data offset (bytes) of a `.npy` file.
+    """Read element type, shape and data offset (bytes) of a `.npy` file.
 
     Raises:
-        ValueError: it is not a `.npy` file, or in Fortran order, or holds Python objects.
-        OSError: it cannot be read.
+        ValueError: the file is no `.npy` file, is in Fortran order, or holds Python objects.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         version = npy_format.read_magic(file)
@@ -47,10 +47,10 @@ def read_header(path: Path) -> tuple[np.dtype[np.generic], tuple[int, ...], int]
 
 
 def file_digest(path: Path) -> str:
-    """XXH3-64 of a file, 16 hexadecimal digits.
+    """Return the XXH3-64 of a file, 16 hexadecimal digits.
 
-    Reads 8 MiB at a time and tells the kernel to drop them after, so that a scan of a table larger than
-    memory does not push everything else out of the page cache.
+    Reads 8 MiB at a time and drops them from the page cache, so that a table larger than memory does not evict
+    everything else.
     """
     digest = xxhash.xxh3_64()
     buffer = memoryview(bytearray(HASH_CHUNK_BYTES))

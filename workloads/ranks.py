@@ -1,6 +1,6 @@
-"""The processes of a data-parallel run: who is who, memory that they share, and the mean of their gradients.
+"""Processes of a data-parallel run: their ranks, shared memory, and the mean of their gradients.
 
-Started by torchrun (`harness/ranks.py`), joined by torch.distributed: gloo between processors, nccl between CUDA
+torchrun starts them (`harness/ranks.py`) and torch.distributed joins them: gloo between processors, nccl between CUDA
 devices. A run of one process has no group.
 """
 
@@ -19,22 +19,19 @@ from workloads.errors import OutcoreError
 
 
 class PeerLost(OutcoreError):
-    """Another process of the run went away; why, that process or its launcher says."""
+    """Loss of another process of the run; the cause is in the log of that process or its launcher."""
 
     kind = "peer"
     exit_code = 1
 
 
 class RankGroup:
-    """The ranks of one run, numbered from 0. All of them have to make the same calls in the same order.
+    """Ranks of one run, numbered from 0 to `world - 1`. All ranks must make the same calls in the same order.
 
-    Args:
-        rank: of this process.
-        world: how many there are.
-        device: where gradients lie: `cuda` takes nccl for them.
+    Gradients on a `cuda` device are averaged by nccl.
 
     Raises:
-        PeerLost: from any call, when another process ended.
+        PeerLost: another process ended, from any call.
     """
 
     def __init__(self, rank: int, world: int, device: torch.device | None = None) -> None:
@@ -52,7 +49,7 @@ class RankGroup:
 
     @classmethod
     def from_environment(cls, *, cuda: bool = False) -> RankGroup | None:
-        """The group that torchrun made this process part of, one CUDA device a rank; None in a run of one."""
+        """Join the group of this torchrun process, one CUDA device a rank; None in a run of one process."""
         world = int(os.environ.get("WORLD_SIZE", "1"))
         if world == 1:
             return None
@@ -60,18 +57,18 @@ class RankGroup:
         return cls(rank, world, torch.device("cuda", rank) if cuda else None)
 
     def barrier(self) -> None:
-        """Return when every rank is here."""
+        """Wait until every rank calls it."""
         self.gather(None)
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's `value` (plain data of our own processes), by rank, for all."""
+        """Return every rank's `value` (plain data of our own processes), by rank, on all ranks."""
         found: list[Any] = [None] * self.world
         self._call(self._distributed.all_gather_object, found, value)
         return found
 
     def average(self, gradients: Sequence[torch.Tensor], weight: float) -> list[torch.Tensor]:
-        """The mean of all ranks' gradients, each weighing `weight` (its seed nodes), so that N ranks take the very step
-        that one process takes with all their seed nodes in one mini-batch."""
+        """Return the mean of all ranks' gradients by `weight`, the rank's number of seed nodes: N ranks then take the
+        same step as one process with all their seed nodes in one mini-batch."""
         total = torch.tensor([weight], dtype=torch.float32, device=gradients[0].device)
         flat = torch.cat([*(gradient.reshape(-1) * weight for gradient in gradients), total])
         self._call(self._distributed.all_reduce, flat)
@@ -83,9 +80,9 @@ class RankGroup:
         return found
 
     def shared(self, nbytes: int) -> NDArray[np.uint8]:
-        """uint8 [nbytes] of zeros that all ranks map: made by rank 0 as a memory file, which ends with its processes.
+        """Map uint8 [nbytes] of zeros that all ranks share: a memory file of rank 0 that ends with its processes.
 
-        Its pages are charged to the cgroup of the run, once.
+        The pages are charged to the cgroup of the run, once.
         """
         place = None
         if self.rank == 0:
@@ -98,13 +95,13 @@ class RankGroup:
         mapping = mmap.mmap(handle, max(1, nbytes))
         if self.rank:
             os.close(handle)
-        self.barrier()  # rank 0 keeps its handle until everyone has opened it
+        self.barrier()  # rank 0 keeps its handle until every rank has opened it
         if self.rank == 0:
             os.close(self._descriptors.pop())
         return np.frombuffer(mapping, dtype=np.uint8, count=nbytes)
 
     def close(self) -> None:
-        """Leave the group. May be called more than once."""
+        """Leave the group; further calls do nothing."""
         if self._distributed.is_initialized():
             self._distributed.destroy_process_group()
 
@@ -112,5 +109,5 @@ class RankGroup:
     def _call(function: Any, *args: Any, **options: Any) -> None:
         try:
             function(*args, **options)
-        except RuntimeError as error:  # gloo and nccl tell a lost connection so
+        except RuntimeError as error:  # how gloo and nccl report a lost connection
             raise PeerLost("another process of this run ended", "see what it said in worker.log") from error

@@ -20,12 +20,11 @@ CHUNK_EDGES = 4096
 
 
 class Graph:
-    """A block as tensors on one device: CSR by destination, and by source once a gradient asks for it.
+    """A block as tensors on one device: CSR by destination, and by source once a gradient needs it.
 
     Attributes:
         indptr: int32 [num_dst + 1].
         indices: int32 [num_edges], positions among the sources.
-        num_src, num_dst, num_edges: its sizes.
     """
 
     def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, num_src: int, num_dst: int) -> None:
@@ -39,7 +38,7 @@ class Graph:
 
     @classmethod
     def from_block(cls, block: Block, device: torch.device, *, self_loops: bool = False) -> Graph:
-        """The block on `device`; with `self_loops` each destination has exactly one edge from itself, its last one."""
+        """Copy a block to `device`; with `self_loops`, each destination's last edge is its only one from itself."""
         indptr, indices = block.indptr, block.indices
         if self_loops:
             indptr, indices = _with_self_loops(block)
@@ -52,12 +51,12 @@ class Graph:
 
     @property
     def degrees(self) -> torch.Tensor:
-        """int32 [num_dst]: edges of each destination."""
+        """Number of edges of each destination, int32 [num_dst]."""
         return self.indptr[1:] - self.indptr[:-1]
 
     @property
     def destinations(self) -> torch.Tensor:
-        """int32 [num_edges]: the destination of each edge."""
+        """Destination of each edge, int32 [num_edges]."""
         if self._destinations is None:
             numbers = torch.arange(self.num_dst, dtype=torch.int32, device=self.indptr.device)
             self._destinations = torch.repeat_interleave(numbers, self.degrees, output_size=self.num_edges)
@@ -65,7 +64,7 @@ class Graph:
 
     @property
     def by_source(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The transpose: int32 (indptr [num_src + 1], destinations [num_edges]), and the int64 edge of each entry."""
+        """Transpose: int32 (indptr [num_src + 1], destinations [num_edges]), and the int64 edge of each entry."""
         if self._by_source is None:
             order = torch.argsort(self.indices, stable=True)
             counts = torch.bincount(self.indices, minlength=self.num_src)
@@ -93,7 +92,7 @@ def _with_self_loops(block: Block) -> tuple[np.ndarray[Any, Any], np.ndarray[Any
 def row_sums(
     x: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Row i of the result is the (weighted) sum of the rows `indices[indptr[i]:indptr[i + 1]]` of `x`.
+    """Sum for each row i of the result the rows `indices[indptr[i]:indptr[i + 1]]` of `x`, with weights if given.
 
     Args:
         x: float [rows, dim], contiguous.
@@ -145,15 +144,15 @@ def neighbourhood(
     weights: torch.Tensor | None = None,
     scale: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The neighbour sum and the own row of every destination.
+    """Compute the neighbour sum and the own row of every destination.
 
     Args:
-        x: float [num_src, dim]; with `rows`, a table whose row `rows[i]` is source i (then without gradient): the
-            sum reads the table itself, so the sources' rows are never gathered into a tensor of their own.
+        x: float [num_src, dim]; with `rows`, a table whose row `rows[i]` is source i (then without gradient): the sum
+            reads the table itself, so the sources' rows are never gathered into a tensor of their own.
         graph: the block.
         rows: int64 [num_src], the node alias list.
-        weights: [num_edges], one a edge, constant.
-        scale: [num_dst], by which each sum is multiplied (one over the degree gives the mean), constant.
+        weights: [num_edges], weight of each edge, constant.
+        scale: [num_dst], factor of each sum (one over the degree gives the mean), constant.
 
     Returns:
         [num_dst, dim] twice.
@@ -169,7 +168,7 @@ def neighbourhood(
 
 
 class _Relu(torch.autograd.Function):
-    """ReLU in place, and its gradient in place too: at the input layer that saves hidden floats a destination."""
+    """ReLU and its gradient, both in place, which saves `hidden` floats a destination at the input layer."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -187,10 +186,10 @@ class _Relu(torch.autograd.Function):
 
 
 def relu_(x: torch.Tensor) -> torch.Tensor:
-    """ReLU that overwrites `x`, and in the backward pass the gradient that comes in.
+    """Apply ReLU in place to `x`, and in the backward pass to the incoming gradient.
 
-    Only for use between the layers here: what comes after must hand its gradient over, not keep or share it, as the
-    products and sums above do.
+    Valid between the layers here only: the next operation must pass its gradient on and neither keep nor share it, as
+    the products and sums above do.
     """
     result: torch.Tensor = _Relu.apply(x)  # type: ignore[no-untyped-call]
     return result
@@ -230,13 +229,13 @@ def _per_head(x: torch.Tensor, alpha: torch.Tensor, indptr: torch.Tensor, indice
 
 
 def attend(h: torch.Tensor, alpha: torch.Tensor, graph: Graph) -> torch.Tensor:
-    """Attention-weighted sums of [num_src, heads, width] rows by [num_edges, heads]: [num_dst, heads, width]."""
+    """Sum [num_src, heads, width] rows with attention [num_edges, heads] as weights: [num_dst, heads, width]."""
     result: torch.Tensor = _Attention.apply(h, alpha, graph)  # type: ignore[no-untyped-call]
     return result
 
 
 def edge_dots(dst_rows: torch.Tensor, src_rows: torch.Tensor, graph: Graph) -> torch.Tensor:
-    """The dot product of both ends' rows for each edge and head: [num_edges, heads], in chunks of edges."""
+    """Compute the dot product of both ends' rows for each edge and head: [num_edges, heads], in chunks of edges."""
     out = dst_rows.new_empty(graph.num_edges, dst_rows.shape[1])
     for first in range(0, graph.num_edges, CHUNK_EDGES):
         chunk = slice(first, first + CHUNK_EDGES)
@@ -273,6 +272,6 @@ class _EdgeSoftmax(torch.autograd.Function):
 
 
 def edge_softmax(scores: torch.Tensor, graph: Graph) -> torch.Tensor:
-    """Softmax over each destination's edges: [num_edges, heads]."""
+    """Compute the softmax of edge scores [num_edges, heads] over each destination's edges."""
     result: torch.Tensor = _EdgeSoftmax.apply(scores, graph)  # type: ignore[no-untyped-call]
     return result

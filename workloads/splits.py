@@ -1,4 +1,4 @@
-"""Draws train, valid and test nodes in bounded memory: exact shares, a function of the seed alone."""
+"""Draw of the train, valid and test nodes in bounded memory: exact shares, a function of the seed alone."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 def check_fractions(train: float, valid: float, test: float) -> None:
-    """Refuse shares that are not shares.
+    """Check the shares of train, valid and test.
 
     Raises:
-        InputError: one is outside [0, 1], train is 0, or they exceed 1 together.
+        InputError: a share is outside [0, 1], train is 0, or they exceed 1 together.
     """
     for name, value in (("train", train), ("valid", valid), ("test", test)):
         if not 0 <= value <= 1:
@@ -35,12 +35,9 @@ def check_fractions(train: float, valid: float, test: float) -> None:
 
 
 def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: int) -> Iterator[tuple[IntArray, ...]]:
-    """Ascending ids of train, valid and test among the labelled nodes, some nodes at a time.
+    """Draw ascending ids of train, valid and test among the labelled nodes, for some nodes at a time.
 
-    Args:
-        labels: int64 [N] (a memory map will do), -1 for unlabelled.
-        fractions: shares of the labelled nodes.
-        seed: of the draw.
+    `labels` is int64 [N] (may be memory-mapped), -1 for unlabelled; `fractions` are shares of the labelled nodes.
     """
     bounds = np.cumsum(fractions)
     seen = 0
@@ -50,7 +47,7 @@ def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: i
         random = np.random.default_rng([_STREAM, seed, start // _CHUNK])
         order = random.permutation(known)
         seen += known.shape[0]
-        # What is wanted grows with the labelled nodes seen, so the shares hold over the whole graph.
+        # The wanted number grows with the labelled nodes seen, so the shares hold over the whole graph.
         wanted = np.diff(np.rint(bounds * seen).astype(np.int64), prepend=0)
         wanted[0] = max(wanted[0], min(1, seen))
         ends = np.minimum(np.cumsum(np.maximum(wanted - given, 0)), known.shape[0])
@@ -61,6 +58,12 @@ def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: i
 
 def write_splits(writer: DatasetWriter, labels: IntArray, fractions: tuple[float, float, float], seed: int) -> None:
     """Draw the splits and write `train`, `valid` and `test`.
+
+    Args:
+        writer: writer of the dataset.
+        labels: int64 [N], -1 for unlabelled.
+        fractions: shares of train, valid and test among the labelled nodes.
+        seed: seed of the draw.
 
     Raises:
         InputError: no node has a label.

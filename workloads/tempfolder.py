@@ -1,4 +1,4 @@
-"""Temporary folders that live as long as their writer: locked while it lives, cleaned by the next if it was killed."""
+"""Temporary folders of dataset writers: locked while the writer lives, removed by the next writer if it was killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that this user may still write under `folder` (which need not exist yet)."""
+    """Return the bytes that this user may still write under `folder` (which need not exist yet)."""
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -20,10 +20,10 @@ def free_bytes(folder: Path) -> int:
 
 
 def remove_stale(root: Path) -> list[Path]:
-    """Remove temporary folders whose writer is gone (killed); returns them.
+    """Remove the temporary folders of killed writers; return their paths.
 
-    A living writer holds a lock on its folder, so nothing depends on process ids, which containers share and kernels
-    use again.
+    A living writer holds a lock on its folder; process ids would mislead, since containers share them and kernels reuse
+    them.
     """
     removed = []
     for path in root.glob(".*.outcore-tmp-*"):
@@ -41,22 +41,22 @@ def remove_stale(root: Path) -> list[Path]:
 
 
 def temporary_prefix(name: str) -> str:
-    """How the temporary folders of dataset `name` begin."""
+    """Return the first characters of the names of dataset `name`'s temporary folders."""
     return f".{name}.outcore-tmp-"
 
 
 def try_lock(handle: int) -> bool:
-    """Lock an open folder unless another holds it; whether it is ours now."""
+    """Lock an open folder unless another process holds it; return whether this process holds it now."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by another, or a file system without locks: then nothing is ever taken for stale
+    except OSError:  # held by another, or a file system without locks, where no folder is ever stale
         return False
     return True
 
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Hold the root's lock: between a folder's creation and its locking nobody may take it for stale."""
+    """Hold the root's lock, so that no process takes a folder for stale between its creation and its locking."""
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -69,7 +69,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Bring a file or folder to disk."""
+    """Flush a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -22,7 +22,7 @@ from workloads.workload import ModelSpec
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step saw: mean loss over its seed nodes (nan where nothing is computed), how many were right, of all."""
+    """Result of one step: mean loss over its seed nodes (nan where not computed), correct and seen seed nodes."""
 
     loss: float
     correct: int
@@ -30,7 +30,7 @@ class StepResult:
 
 
 class Adam:
-    """Adam with torch's defaults. torch's own class pulls in its compiler: a second and 100 MB before any data."""
+    """Adam with torch's defaults; torch's own class imports its compiler, a second and 100 MB before any data."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], learning_rate: float) -> None:
         self._parameters = list(parameters)
@@ -41,7 +41,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradients: Sequence[torch.Tensor]) -> None:
-        """Move every parameter against its gradient."""
+        """Update every parameter with its gradient."""
         beta1, beta2, epsilon = 0.9, 0.999, 1e-8
         self._steps += 1
         size = self._learning_rate / (1 - beta1**self._steps)
@@ -55,18 +55,18 @@ class Adam:
 
 
 class Trainer:
-    """Trains one model on one accelerator.
+    """Trainer of one model on one accelerator.
 
-    On `cpu` and `cuda` it really trains: with the same batches in the same order the loss curve is the same whatever
-    system brought the rows. On an emulated accelerator a step holds the compute lane for the modelled time.
+    On `cpu` and `cuda` it really trains: equal batches in equal order give the same loss curve, whatever system brought
+    the rows. On an emulated accelerator a step holds the compute lane for the modelled time.
 
     Args:
-        spec: the model.
+        spec: model to train.
         in_dim: width of a feature row.
         num_classes: width of the output.
-        accelerator: where.
-        seed: the run's seed; initial weights and dropout are functions of it alone.
-        group: the run's ranks, which all take each step together with the mean of their gradients; None: one process.
+        accelerator: device of the training.
+        seed: seed of the run, on which alone initial weights and dropout depend.
+        group: ranks of the run, which take each step together with the mean of their gradients; None: one process.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class Trainer:
         rows: torch.Tensor | None = None,
         first_layer_aggregated: bool = False,
     ) -> StepResult:
-        """Train on one mini-batch; on return the device has done with `table`.
+        """Train on one mini-batch; `table` may be overwritten on return.
 
         Args:
-            sampled: structure and labels.
-            table: [slots, in_dim] float32 or float16 on the accelerator's device, or split between it and the host
-                (its rows are then gathered, [num_nodes, in_dim], before the first layer); None only where nothing is
+            sampled: structure and labels of the mini-batch.
+            table: [slots, in_dim] float32 or float16 on the accelerator's device, or split between device and host (its
+                rows are then gathered, [num_nodes, in_dim], before the first layer); None only where nothing is
                 computed.
-            rows: int64 [num_nodes], the row of each node in the table; None: node i is row i.
-            first_layer_aggregated: the rows are `aggregated_width` wide and hold the first layer's aggregate, and
-                `sampled` has blocks for the layers after it only.
+            rows: int64 [num_nodes], table row of each node; None: node i is row i.
+            first_layer_aggregated: whether the rows are `aggregated_width` wide and hold the first layer's aggregates;
+                `sampled` then has blocks for the later layers only.
 
         Raises:
             InputError: the batch has another number of hops than the model layers, or there is no table to train on.
@@ -130,7 +130,7 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[SampledBatch, Table, torch.Tensor | None]]) -> float:
-        """Share of the seed nodes of (sampled, table, rows) batches whose class is found; nan without batches.
+        """Return the accuracy over the seed nodes of (sampled, table, rows) batches; nan without batches.
 
         Raises:
             InputError: on an emulated accelerator, which computes nothing.
@@ -153,13 +153,17 @@ class Trainer:
         rows: torch.Tensor | None = None,
         first_layer_aggregated: bool = False,
     ) -> float | None:
-        """Seconds the emulated accelerator takes for this step with nothing else on its lanes; None on real devices."""
+        """Return the emulated seconds of this `step` with nothing else on the lanes; None on real devices."""
         if not isinstance(self.accelerator, EmulatedAccelerator):
             return None
         return self._modelled(self.accelerator, sampled, table, rows, first_layer_aggregated)[0]
 
     def layer_shapes(self, sampled: SampledBatch, first_layer_aggregated: bool = False) -> list[LayerShape]:
-        """Sizes of every layer of the model on this batch, input layer first."""
+        """Return the sizes of every layer of the model on this batch, input layer first.
+
+        Raises:
+            InputError: the batch has another number of hops than the model layers.
+        """
         if len(sampled.blocks) + first_layer_aggregated != self.spec.layers:
             raise InputError(
                 f"the model has {self.spec.layers} layers and the batch {len(sampled.blocks)} hops",
@@ -168,7 +172,7 @@ class Trainer:
         widths = list(itertools.pairwise(self._widths))
         shapes = []
         if first_layer_aggregated:
-            aggregated_width(self.spec, widths[0][0])  # refuses models that have no such form
+            aggregated_width(self.spec, widths[0][0])  # rejects models that cannot aggregate beforehand
             nodes = sampled.num_nodes
             shapes.append(LayerShape(nodes, nodes, 0, *widths.pop(0), aggregated=True))
         return shapes + [
@@ -184,7 +188,7 @@ class Trainer:
         rows: torch.Tensor | None,
         first_layer_aggregated: bool,
     ) -> tuple[float, float]:
-        """Seconds of the step, and those of them in which it reads host memory over the bus."""
+        """Return the modelled seconds of the step, and the part of them in which it reads host memory over the bus."""
         layers = self.layer_shapes(sampled, first_layer_aggregated)
         cost: StepCost = step_cost(accelerator.profile, self.spec, layers)
         if table is None:
@@ -194,7 +198,7 @@ class Trainer:
             cut = table.device.shape[0]
             on_device, by_zero_copy = (min(count, cut), max(0, count - cut)) if rows is None else table.split(rows)
         elif accelerator.holds(table):
-            # Rows that stand in order in device memory are used where they are; others are gathered first.
+            # Rows in order in device memory are used in place; others are gathered first.
             on_device, by_zero_copy = 0 if rows is None else count, 0
         else:
             on_device, by_zero_copy = 0, count

@@ -29,7 +29,7 @@ def _split(text: str | int | float, what: str, example: str) -> tuple[float, str
 
 
 def parse_bytes(text: str | int, what: str = "size") -> int:
-    """Bytes from `768MiB`, `2GB` or a plain number of bytes.
+    """Parse bytes from `768MiB`, `2GB` or a plain number of bytes.
 
     Raises:
         InputError: the unit is unknown (a bare `M` or `G` is refused: MB and MiB differ).
@@ -42,7 +42,11 @@ def parse_bytes(text: str | int, what: str = "size") -> int:
 
 
 def parse_count(text: str | int | float, what: str = "count") -> int:
-    """A count from `2M`, `40M`, `1e6` or a plain number."""
+    """Parse a count from `2M`, `40M`, `1e6` or a plain number.
+
+    Raises:
+        InputError: the unit is unknown.
+    """
     number, unit = _split(text, what, "2M or 1e6")
     factor = _COUNTS.get(unit.upper())
     if factor is None:
@@ -51,7 +55,7 @@ def parse_count(text: str | int | float, what: str = "count") -> int:
 
 
 def format_bytes(value: float) -> str:
-    """`1536` as `1.5 KiB`."""
+    """Format `1536` as `1.5 KiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
@@ -60,7 +64,7 @@ def format_bytes(value: float) -> str:
 
 
 def format_count(value: float) -> str:
-    """`2000000` as `2.0M`."""
+    """Format `2000000` as `2.0M`."""
     for factor, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:.1f}{unit}"

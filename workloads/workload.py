@@ -14,15 +14,15 @@ SamplerName = Literal["neighbor", "layerwise", "shadow"]
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The model to train.
+    """Model to train.
 
     Attributes:
         name: `sage`, `gcn` or `gat`.
         layers: number of layers = number of hops (ShaDow: any number).
         hidden: hidden width (for GAT: over all heads together).
-        heads: attention heads (GAT only).
-        learning_rate: of Adam.
-        dropout: after each hidden layer; 0 keeps faithful systems' loss curves equal.
+        heads: number of attention heads (GAT only).
+        learning_rate: learning rate of Adam.
+        dropout: share dropped after each hidden layer; 0 keeps faithful systems' loss curves equal.
     """
 
     name: ModelName = "sage"
@@ -35,16 +35,16 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """How mini-batches are drawn.
+    """Sampler of the mini-batches.
 
     Attributes:
         name: `neighbor`, `layerwise` (importance sampling for a whole layer) or `shadow` (one subgraph a mini-batch).
         fanout: neighbours a node and hop, first entry next to the seed nodes; `-1` takes all. Layer-wise: new nodes a
-            layer. ShaDow: of the walk that finds the subgraph, so its depth need not be the model's number of layers.
-        replace: with replacement.
-        batch_size: seed nodes a batch.
-        shuffle: shuffle the training nodes every epoch.
-        max_batches: at most so many batches an epoch (0: all).
+            layer. ShaDow: fan-outs of the walk that finds the subgraph, whose depth need not be the number of layers.
+        replace: whether to draw with replacement.
+        batch_size: seed nodes a mini-batch.
+        shuffle: whether to shuffle the training nodes every epoch.
+        max_batches: most mini-batches an epoch (0: all).
     """
 
     name: SamplerName = "neighbor"
@@ -57,12 +57,12 @@ class SamplerSpec:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is computed, whatever the system. `seed` keys sampling, shuffling and initial weights.
+    """Computation of a run, the same for every system. `seed` keys sampling, shuffling and initial weights.
 
     Attributes:
-        rank, world: this process among those that take each step together.
-        partition: an `.npz` file whose `partition_of` (int64 [T]) says which rank trains each training node; None:
-            ranks share every step's seed nodes evenly.
+        rank, world: rank of this process, and number of ranks that take each step together.
+        partition: `.npz` file whose `partition_of` (int64 [T]) holds the rank of each training node; None: ranks share
+            every step's seed nodes evenly.
     """
 
     dataset: Dataset

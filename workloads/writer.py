@@ -1,4 +1,4 @@
-"""Writes a dataset all or nothing: into a locked temporary folder, renamed when every part is whole and on disk."""
+"""Writer of a dataset, all or nothing: a locked temporary folder, renamed when every part is whole and on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
 
 
 class PartStream:
-    """Writes one part from its first row to its last, hashing on the way, so that nothing is read back."""
+    """Writer of one part from its first row to its last, hashed on the way, so that nothing is read back."""
 
     def __init__(self, writer: DatasetWriter, part: Part, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
         self._writer, self._part = writer, part
@@ -68,18 +68,18 @@ class PartStream:
 
 
 class DatasetWriter:
-    """Context manager that writes a dataset; after a clean exit it stands complete at `path`, else nothing is left.
+    """Context manager that writes a dataset; a clean exit leaves it complete at `path`, an exception leaves nothing.
 
     Every part is written once, by `write` (a whole array), `stream` (row by row) or `begin` and `finish` (other code
-    writes the data into the file, from the offset on, with direct I/O if it likes). `describe` says the rest.
+    writes the data into the file, from the offset on, even by direct I/O). `describe` sets the rest.
 
     Args:
-        path: the dataset's folder; its name is the dataset's.
-        recipe: how it is made, for the manifest.
-        replace: replace a dataset that is there already (at the end, when the new one is whole).
+        path: folder of the dataset, which gives its name.
+        recipe: settings of the dataset, for the manifest.
+        replace: whether to replace an existing dataset (at the end, when the new one is whole).
 
     Raises:
-        DatasetError: `path` exists; the disk is full (needed and free bytes are said); the folder cannot be written.
+        DatasetError: `path` exists; the disk is full (names needed and free bytes); the folder cannot be written.
     """
 
     def __init__(self, path: Path | str, *, recipe: Mapping[str, Any] | None = None, replace: bool = False) -> None:
@@ -98,7 +98,7 @@ class DatasetWriter:
 
     @property
     def folder(self) -> Path:
-        """The temporary folder, for scratch files too; everything in it but the parts is gone at the end."""
+        """Temporary folder, for scratch files too; every file in it but the parts is removed at the end."""
         if self._folder is None:
             raise RuntimeError("DatasetWriter is not entered")
         return self._folder
@@ -121,7 +121,7 @@ class DatasetWriter:
         return self
 
     def require_space(self, data_bytes: int) -> None:
-        """Refuse at once what cannot fit: `data_bytes` is what all parts (and scratch files) will take.
+        """Check that the disk has space for `data_bytes`, the bytes of all parts and scratch files.
 
         Raises:
             DatasetError: with the bytes needed and free.
@@ -133,9 +133,8 @@ class DatasetWriter:
     def begin(self, part: Part, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> tuple[Path, int]:
         """Make the part's file with its header and all its blocks reserved.
 
-        Returns:
-            The file, and the offset (bytes, a multiple of 4096) at which the data have to be written. Writing up to
-            a whole block past the end is allowed; `finish` cuts it off.
+        Returns the file and the offset (bytes, a multiple of 4096) of its data. Writes may exceed the end by up to a
+        whole block; `finish` cuts it off.
         """
         element, shape = np.dtype(dtype), (count,) if isinstance(count, int) else tuple(int(size) for size in count)
         if element.name not in ALLOWED_DTYPES[part] or len(shape) != (2 if part == "features" else 1):
@@ -155,12 +154,9 @@ class DatasetWriter:
         return path, ALIGNMENT
 
     def finish(self, part: Part, xxh3: str | None = None, count: int | None = None) -> None:
-        """Cut the part's file to its exact size, bring it to disk and record its digest.
+        """Cut the part's file to its exact size, flush it to disk and record its digest.
 
-        Args:
-            part: a part that was begun.
-            xxh3: the file's digest where the caller knows it; else the file is read back.
-            count: rows really written, where they are fewer than was announced.
+        `xxh3` is the file's digest (None: the file is read back), `count` the rows written where fewer than announced.
         """
         dtype, shape = self._open.pop(part)
         if count is not None:
@@ -192,7 +188,7 @@ class DatasetWriter:
             stream.write(array)
 
     def memmap(self, part: Part) -> npt.NDArray[Any]:
-        """A finished part, mapped read-only."""
+        """Map a finished part read-only."""
         entry = self._files[part]
         if 0 in entry.shape:
             return np.empty(entry.shape, dtype=entry.dtype)
@@ -206,7 +202,7 @@ class DatasetWriter:
         notes: tuple[str, ...] | list[str] = (),
         stats: Mapping[str, Mapping[str, float | int | None]] | None = None,
     ) -> None:
-        """Say what the manifest shall hold besides the files; notes add up."""
+        """Set the manifest's content besides the files; notes add up."""
         if num_classes is not None:
             self._num_classes = num_classes
         self._notes += notes
@@ -293,7 +289,7 @@ class DatasetWriter:
         ) from None
 
     def _catch_signals(self) -> None:
-        """Turn SIGTERM and SIGHUP into an exception, so that the temporary folder goes with the process."""
+        """Turn SIGTERM and SIGHUP into an exception, so that the temporary folder is removed."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGTERM, signal.SIGHUP):

@@ -1,7 +1,7 @@
-"""Conformance: whether a system keeps the promises of `systems/interface.py` (`outcore check SYSTEM`).
+"""Conformance of a system to the promises of `systems/interface.py` (`outcore check SYSTEM`).
 
-`case.py` says what is tried, `drive.py` and `faults.py` try it in a process of their own, `rules.py` judges what they
-saw, `runner.py` puts the three together.
+`case.py` defines the cases, `drive.py` and `faults.py` run them in a child process, `rules.py` judges the observations,
+`runner.py` combines the three.
 """
 
 from harness.check.rules import RULES, CheckResult

@@ -1,4 +1,4 @@
-"""The one check that needs the kernel: a run of the system inside a real memory cap, judged by methodology rule 4."""
+"""Memory check: a run of the system inside a memory cap of the kernel, judged by methodology rule 4."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.record import Record
 
 TITLE = "memory as rule 4 says"
-# A feature table several times the slack that rule 4 gives, so that a system that holds it cannot pass.
+# The feature table is several times the slack of rule 4, so that a system that holds it in memory fails.
 _CASE = Case("capped", nodes=240_000, edges=1_000_000, train=2_000, dim=128, batch_size=20)
 _SETTINGS = {
     "memory": "+32MiB",
@@ -31,9 +31,9 @@ _SETTINGS = {
 
 
 def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResult:
-    """One run under a cap with a budget of 32 MiB for a feature table of 117 MiB.
+    """Run a system once under a cap, with a budget of 32 MiB for a feature table of 117 MiB, and judge its memory.
 
-    Where this host cannot prove a cap the check says `skipped` and why, and holds.
+    On a host that cannot prove a cap the check passes, with `skipped` and the reason as its detail.
     """
     from harness.experiment import PlannedRun, RunSettings, resolve, strict
     from harness.orchestrator import execute
@@ -63,7 +63,7 @@ def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResul
 
 
 def judge_record(record: Record, *, loads_everything: bool) -> CheckResult:
-    """A run within its budget; or, for a system that loads the whole table by design, its end as `oom` by its plan."""
+    """Judge a run by rule 4; the plan of a system that loads the whole table has to refuse the budget (`oom`)."""
     if loads_everything:
         refused = record.status == "oom" and record.reason.startswith(PLAN_REFUSED)
         return CheckResult(TITLE, refused, f"ended as {record.status}, a plan that refuses is its right answer")

@@ -1,4 +1,4 @@
-"""The cases of a conformance check: what is generated, how the system is run on it, and what came out."""
+"""Cases of a conformance check (dataset, workload, device, kind of run) and their observations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Case:
     """One run of the system under check.
 
     Attributes:
-        name: what is varied.
-        kind: `run` drives two epochs; the others are told in `drive.py` and `faults.py`.
-        train: training nodes.
+        name: the varied property.
+        kind: `run` drives two epochs; `drive.py` and `faults.py` describe the others.
+        train: number of training nodes.
         device: `cpu`, `emulated:instant` (a device tier without its speed), or `emulated:null`, which keeps no rows.
         sampler: `shadow` runs three layers over a subgraph of its fan-outs' depth.
-        cores: what the runtime says, from which systems choose their threads.
-        keep_order: ask for the seed plan's order.
+        cores: number of cores in the runtime, by which systems choose their threads.
+        keep_order: whether the system has to keep the seed plan's order.
     """
 
     name: str
@@ -42,16 +42,17 @@ class Case:
 
 @dataclass
 class Epoch:
-    """One epoch as the system gave it, beside what it should have been.
+    """One epoch as the system gave it, with the expected values.
 
     Attributes:
-        structure, features: digests; `late` again just before each release, after the system had time to go on.
-        indices: places in the seed plan of the batches, in the order they came.
-        seeds_once: the seed nodes of all batches are the training nodes, each once.
-        counters: as the system reports them.
-        rows: feature rows of all batches.
-        own_features: digest of the dataset's rows of the batches' own nodes, and
-        strangers: edges whose source is no in-neighbour of their destination; for systems that sample otherwise.
+        structure, features: digests of the mini-batches' blocks and feature rows on arrival.
+        late: digest of the feature rows just before each release, when the system had time to overwrite them.
+        indices: positions of the mini-batches in the seed plan, in the order of arrival.
+        seeds_once: whether the seed nodes of all mini-batches are the training nodes, each once.
+        counters: the system's counters.
+        rows: number of feature rows of all mini-batches.
+        own_features: digest of the dataset's feature rows of the mini-batches' nodes, for unfaithful systems.
+        strangers: number of edges whose source is no in-neighbour of their destination, for unfaithful systems.
     """
 
     structure: str = ""
@@ -72,8 +73,8 @@ class Epoch:
 
 @dataclass
 class Observation:
-    """What a case showed. `error` is the exception's text; `crashed` that the process itself went or hung; `own_oracle`
-    that the system said what its mini-batches are (`System.oracle`)."""
+    """Results of one case. `error`: text of the exception; `crashed`: whether the process died or hung; `own_oracle`:
+    whether the system defines its expected mini-batches itself (`System.oracle`)."""
 
     case: str
     kind: str
@@ -95,7 +96,7 @@ class Observation:
 
     @classmethod
     def parse(cls, content: dict[str, Any]) -> Observation:
-        """From JSON."""
+        """Make an observation from parsed JSON."""
         epochs = [Epoch(**epoch) for epoch in content.pop("epochs", [])]
         return cls(epochs=epochs, **content)
 
@@ -105,10 +106,7 @@ FANOUTS: tuple[tuple[int, ...], ...] = ((10, 10, 10), (5,), (-1, 3), (25, 10))
 
 
 def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[Case]:
-    """All cases for a system that runs on `devices` and is `faithful` or not (`SystemInfo`).
-
-    A faithful system's sampling is the workload's, whichever sampler that names.
-    """
+    """Return the cases for a system of these `devices`; only a `faithful` one supports every sampler."""
     base = Case("base")
     tiers = [device for device, kind in (("cpu", "cpu"), ("emulated:instant", "emulated")) if kind in devices]
     found: list[Case] = []

@@ -1,7 +1,6 @@
-"""The process that drives a system under check: `python -m harness.check.child SPEC`, JSON lines on stdout.
+"""Child process that drives the system under check: `python -m harness.check.child SPEC`, JSON lines on stdout.
 
-`SPEC` is a JSON object: `system`, `folder`, `cases` (each as `Case`), or `endless`: one case to run epochs of until
-SIGTERM comes.
+`SPEC` is a JSON object: `system`, `folder`, and `cases` (each as `Case`) or `endless` (a case, run until SIGTERM).
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from harness.check.case import Case
 
 
 def main(argv: list[str]) -> int:
-    """Drive every case and print one line for each."""
+    """Drive every case; print one JSON line at its start and one with its observation."""
     faulthandler.enable()
     spec = json.loads(argv[0])
     sys.path.insert(0, "")
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a system prints is not ours
+    os.dup2(2, 1)  # keeps output of the system out of the JSON lines
     from systems.registry import load
 
     system = load(spec["system"])
@@ -45,7 +44,7 @@ def _case(content: dict[str, Any]) -> Case:
 
 
 def _endless(folder: Path, case: Case, system: Any, out: Any) -> int:
-    """Epochs without end, as in the worker: SIGTERM unwinds the stack and closes the system."""
+    """Run epochs until SIGTERM, which unwinds the stack and closes the system, as in the worker."""
     from harness.check.drive import Stage
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -11,7 +11,7 @@ from workloads.dataset import Dataset, DatasetWriter
 
 
 def make_dataset(folder: Path, case: Case) -> Dataset:
-    """The dataset that `case` asks for, made once in `folder` and opened."""
+    """Open the dataset of a case; make it in `folder` at first use."""
     shape = (case.nodes, case.edges, case.train, case.dim, case.dtype, case.index_dtype)
     path = folder / "-".join(str(part) for part in shape)
     if not path.is_dir():

@@ -1,4 +1,4 @@
-"""Drives a system through one case, as the harness does, and writes down what it saw."""
+"""Driver of one case: runs a system as the harness does and records an observation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GRACE_S = 3.0
 
 
 class Stage:
-    """A place to run a system on one case: dataset, workload, oracle, device, folders."""
+    """Environment of one case: dataset, workload, oracle, device, folders."""
 
     def __init__(self, folder: Path, case: Case, system: type[System], *, dataset: Dataset | None = None) -> None:
         self.case = case
@@ -44,13 +44,13 @@ class Stage:
             path.mkdir(parents=True, exist_ok=True)
 
     def make_oracle(self, workload: Workload) -> Oracle:
-        """What the mini-batches of a workload have to be."""
+        """Return the oracle of a workload: the expected mini-batches."""
         options = self.system.info.options.model_validate(self.case.options)
         return Oracle(workload, self.system.oracle(workload, options))
 
     @property
     def device_bytes(self) -> int | None:
-        """Device memory for a case: a dozen largest mini-batches, the graph at most."""
+        """Bytes of device memory: rows of 12 largest mini-batches or, if fewer, of all nodes twice; None on the CPU."""
         if self.case.device == "cpu":
             return None
         row = int(self.oracle.features.shape[1]) * self.oracle.features.itemsize
@@ -60,7 +60,7 @@ class Stage:
     def make(
         self, budget: MemoryBudget | None = None, *, stages: StagesWanted = "all", seed: int = 0, **options: Any
     ) -> Iterator[System]:
-        """A system of its own, with its device; both closed at the end."""
+        """Make a system and its device; close both at the end."""
         accelerator = make_accelerator(self.case.device, memory_bytes=self.device_bytes)
         try:
             system = self._build(accelerator, budget, stages, seed, options)
@@ -68,7 +68,7 @@ class Stage:
                 yield system
             finally:
                 system.close()
-                system.close()  # it may be called more than once
+                system.close()  # a second call has to be harmless
         finally:
             accelerator.close()
 
@@ -95,14 +95,14 @@ class Stage:
 
 
 def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
-    """The workload of a case."""
+    """Return the workload of a case."""
     sampler = SamplerSpec(case.sampler, fanout=case.fanout, replace=case.replace, batch_size=case.batch_size)
     layers = 3 if case.sampler == "shadow" else len(case.fanout)
     return Workload(dataset, sampler, ModelSpec(layers=layers, hidden=16), seed=seed)
 
 
 def drive(folder: Path, case: Case, system: type[System]) -> Observation:
-    """Run one case; whatever the system raises is part of the observation."""
+    """Run one case; an exception of the system becomes part of the observation."""
     from harness.check import faults
 
     observation = Observation(case.name, case.kind)
@@ -120,7 +120,7 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         "gone": faults.gone,
     }
     _warm_up(system)
-    # What was there before (libraries, a test session) is not looked through each time garbage is collected.
+    # Exclude earlier objects (libraries, a test session) from every garbage collection.
     frozen = gc.get_freeze_count() > 0
     gc.freeze()
     before = open_things()
@@ -138,7 +138,7 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
 
 
 def note_error(observation: Observation, error: BaseException, dataset: Dataset | None) -> None:
-    """Write an exception down, and whether it names the feature file and an offset."""
+    """Record an exception, and whether it names the feature file and an offset."""
     observation.error = str(error)[:600]
     observation.error_type = type(error).__name__
     if dataset is not None:
@@ -166,10 +166,14 @@ def _note_plan(seen: Observation, system: System, budget: MemoryBudget) -> None:
 
 
 def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) -> Epoch:
-    """One epoch, driven as the worker drives it; every batch is looked at when it comes and again before release."""
+    """Run one epoch as the worker does; check each mini-batch on arrival and again before its release.
+
+    Args:
+        number: number of the epoch.
+        trainer: trains on each mini-batch and records its loss; None: no training.
+    """
     accelerator = system.runtime.accelerator
     if isinstance(accelerator, EmulatedAccelerator) and not accelerator.keeps_rows:
-        # As a run does it.
         accelerator.pool.overwrite()
     expected = stage.oracle.expected(number)
     result = Epoch(
@@ -190,7 +194,7 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
             if trainer is not None:
                 step = trainer.step(batch.sampled, batch.table, batch.rows, batch.first_layer_aggregated)
                 result.losses.append(step.loss)
-            # The system fills its other buffers meanwhile; these rows must stay as they are.
+            # Time for the system to fill its other buffers; these rows must stay unchanged.
             time.sleep(0.002)
             late.add(stage.oracle.digest(batch))
         own.add(batch.sampled, rows=batch.table is not None and not batch.first_layer_aggregated)
@@ -203,7 +207,7 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
 
 
 def _smallest(stage: Stage, seen: Observation) -> None:
-    """The smallest host budget that the plan accepts, and three epochs in it: a slot that is not given back hangs."""
+    """Run three epochs in the smallest host budget that the plan accepts: a slot that is not released hangs."""
 
     def fits(host: int) -> bool:
         with stage.make(MemoryBudget(host, stage.device_bytes)) as system:
@@ -232,7 +236,7 @@ def _sample_only(stage: Stage, seen: Observation) -> None:
         system.plan()
         system.prepare()
         epoch = run_epoch(stage, system, 0)
-    # No table is asked for, so none is expected.
+    # Without a feature table there are no rows to compare.
     epoch.expected_features = epoch.features
     epoch.late = epoch.features
     epoch.counters = {}
@@ -240,7 +244,6 @@ def _sample_only(stage: Stage, seen: Observation) -> None:
 
 
 def _abandon(stage: Stage, seen: Observation) -> None:
-    """Leave an epoch after two mini-batches, then run it whole."""
     with stage.make() as system:
         system.plan()
         system.prepare()
@@ -266,8 +269,8 @@ def _close(stage: Stage, seen: Observation) -> None:
 
 
 def _artefacts(stage: Stage, seen: Observation) -> None:
-    """Prepare twice, then for another seed: what is kept may be used again only for what it was made for."""
-    # What other cases prepared for the same workload would be found at once.
+    """Prepare twice, then for another seed: an artefact may be reused only for the workload it was made for."""
+    # Artefacts of other cases with the same workload would be reused at once.
     shutil.rmtree(stage.artefacts)
     stage.artefacts.mkdir()
     for seed in (0, 0, 5):
@@ -286,7 +289,7 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
 
 
 def open_things() -> tuple[set[int | None], list[str]]:
-    """Threads and open files (memory maps of files too) of this process now."""
+    """Return the current threads and open files of this process, mapped files included."""
     threads = {thread.ident for thread in threading.enumerate()}
     return threads, _files()
 
@@ -302,12 +305,12 @@ def _files() -> list[str]:
         path = line.partition("/")[2]
         if path.endswith(".npy") or path.startswith("memfd:outcore"):
             found.append(f"map of /{path}")
-    # DGL's libxsmm opens its own once a process, whenever it first computes.
+    # DGL's libxsmm opens files once per process, at its first computation.
     return [name for name in found if "/proc/" not in name and "/.libxsmm" not in name]
 
 
 def left_open(before: tuple[set[int | None], list[str]]) -> tuple[list[str], list[str]]:
-    """Return the names of threads and files that are open now and were not before; threads get a moment to end."""
+    """Return the names of new threads and files that are still open after up to 3 s."""
     deadline = time.monotonic() + _GRACE_S
     while True:
         threads = [thread.name for thread in threading.enumerate() if thread.ident not in before[0]]
@@ -322,9 +325,8 @@ def left_open(before: tuple[set[int | None], list[str]]) -> tuple[list[str], lis
 
 
 def _warm_up(system: type[System]) -> None:
-    """Let libraries start the threads and open the files that they keep."""
+    """Let libraries start threads and open files that stay until the process ends."""
     import torch
 
     system.load_libraries()
-
     torch.from_numpy(np.ones((512, 512), dtype=np.float32)).matmul(torch.ones(512, 512))

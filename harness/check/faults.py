@@ -1,4 +1,4 @@
-"""Cases in which something happens to the feature file: it must be told, by name and place, and never read wrongly."""
+"""Cases with a damaged feature file: the system has to raise an error with file and offset, never use wrong rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workloads.dataset import Dataset
 
 
 def _own_copy(stage: Stage) -> Stage:
-    """The same stage over a copy of the dataset, which may be damaged."""
+    """Return the stage over a copy of the dataset, which may be damaged."""
     path = stage.dataset.path.with_name(stage.dataset.name + "-damaged")
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(stage.dataset.path, path)
@@ -19,7 +19,7 @@ def _own_copy(stage: Stage) -> Stage:
 
 
 def cut(stage: Stage, seen: Observation) -> None:
-    """Half of the feature file is missing from the start."""
+    """Run an epoch on a feature file that was truncated to half before the start."""
     stage = _own_copy(stage)
     seen.expected_failure = True
     features = stage.dataset.file("features")
@@ -28,7 +28,7 @@ def cut(stage: Stage, seen: Observation) -> None:
 
 
 def cut_late(stage: Stage, seen: Observation) -> None:
-    """Half of it goes while an epoch runs. A system that holds the rows in memory may go on, if they stay right."""
+    """Truncate the feature file to 100 bytes of rows in mid-epoch; a system with all rows in memory may continue."""
     stage = _own_copy(stage)
     features = stage.dataset.file("features")
     try:
@@ -46,7 +46,7 @@ def cut_late(stage: Stage, seen: Observation) -> None:
 
 
 def gone(stage: Stage, seen: Observation) -> None:
-    """The file cannot be read at all."""
+    """Run an epoch after the feature file was removed."""
     stage = _own_copy(stage)
     seen.expected_failure = True
     stage.dataset.file("features").unlink()

@@ -1,4 +1,4 @@
-"""What every epoch of a workload must be: sampled and gathered by the simplest code, no system involved."""
+"""Expected epochs of a workload, sampled and gathered by the simplest code, without any system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workloads.workload import Workload
 
 @dataclass(frozen=True)
 class Expected:
-    """Digests and size of one epoch."""
+    """Expected digests and number of mini-batches of one epoch."""
 
     structure: str
     features: str
@@ -28,14 +28,14 @@ class Expected:
 
 
 class Oracle:
-    """Reads the dataset's arrays once; make it before anything happens to the files.
+    """Expected mini-batches. Reads the dataset's arrays once, so it has to be made before files are damaged.
 
     Args:
-        own: what a system that is not faithful says its mini-batches are.
+        own: expectation of an unfaithful system; None: the workload's mini-batches are expected.
 
     Attributes:
         features: [N, width], each node's row.
-        own: whether they are the system's own, not the workload's.
+        own: whether the system's own mini-batches are expected.
     """
 
     def __init__(self, workload: Workload, own: Expectation | None = None) -> None:
@@ -52,16 +52,16 @@ class Oracle:
 
     @cached_property
     def largest_nodes(self) -> int:
-        """Rows of the largest mini-batch of the first two epochs."""
+        """Number of nodes of the largest mini-batch of the first two epochs."""
         return max(batch.num_nodes for epoch in range(2) for batch in self.batches(epoch))
 
     def batches(self, epoch: int) -> Iterator[SampledBatch]:
-        """In the seed plan's order."""
+        """Sample the mini-batches of an epoch, in the seed plan's order."""
         for index, seeds in enumerate(self._plan.batches(epoch)):
             yield self._sample(epoch, index, seeds)
 
     def expected(self, epoch: int) -> Expected:
-        """Digests of an epoch."""
+        """Return the expected digests of an epoch."""
         structure, features = EpochDigest(), EpochDigest()
         for batch in self.batches(epoch):
             structure.add(structure_digest(batch))
@@ -69,7 +69,7 @@ class Oracle:
         return Expected(structure.hexdigest(), features.hexdigest(), structure.count)
 
     def losses(self, epochs: int) -> list[list[float]]:
-        """Loss of each training step, trained for real."""
+        """Train for `epochs` epochs; return the loss of each step, by epoch."""
         trainer = make_trainer(self._workload)
         table = torch.from_numpy(self.features)
         return [
@@ -81,10 +81,7 @@ class Oracle:
         ]
 
     def digest(self, batch: Batch) -> int:
-        """Digest of the rows that a batch came with.
-
-        Aggregates may be summed in any order: those that are close to the oracle's count as the oracle's.
-        """
+        """Return the digest of a mini-batch's rows; aggregates within float tolerance get the oracle's digest."""
         assert batch.table is not None
         sampled = batch.sampled
         if self._aggregated and batch.first_layer_aggregated:
@@ -99,6 +96,6 @@ class Oracle:
 
 
 def make_trainer(workload: Workload) -> Trainer:
-    """The harness's training step on the processor."""
+    """Make the harness's training step on the CPU."""
     dataset = workload.dataset
     return Trainer(workload.model, dataset.dim, dataset.num_classes, CpuAccelerator(), workload.seed)

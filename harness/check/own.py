@@ -1,4 +1,4 @@
-"""What even a system that samples otherwise by design is held to: its nodes' own rows, and edges of the graph."""
+"""Checks of unfaithful systems: mini-batches need the feature rows of their own nodes, and edges of the graph."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from workloads.sampling.digest import EpochDigest, feature_digest
 
 
 class OwnBatches:
-    """Looks at an epoch's mini-batches for themselves, whatever was expected.
+    """Checks of an epoch's mini-batches against the dataset, without an oracle.
 
     Args:
-        features: [N, D], the dataset's rows.
-        indptr: int64 [N + 1], and
-        indices: [E], the dataset's in-neighbours.
+        features: [N, D], the dataset's feature rows.
+        indptr: int64 [N + 1], offsets of the in-neighbours of each node in `indices`.
+        indices: [E], in-neighbours.
 
     Attributes:
-        features: digest of the dataset's rows of the mini-batches' nodes.
-        strangers: edges of blocks whose source is no in-neighbour of their destination, nor the destination itself.
+        features: digest of the dataset's feature rows of the mini-batches' nodes.
+        strangers: number of block edges whose source is neither in-neighbour nor the destination itself.
     """
 
     def __init__(
@@ -30,13 +30,13 @@ class OwnBatches:
         self._table = features
         self._num_nodes = len(indptr) - 1
         heads = np.repeat(np.arange(self._num_nodes, dtype=np.int64), np.diff(indptr))
-        # Sorted, and one beyond all at the end, so that every search finds a place.
+        # Sorted, with a sentinel larger than every edge, so that every search returns a valid index.
         self._edges = np.append(np.sort(heads * self._num_nodes + indices), self._num_nodes**2)
         self.features = EpochDigest()
         self.strangers = 0
 
     def add(self, sampled: SampledBatch, *, rows: bool) -> None:
-        """Look at one mini-batch; `rows`: it comes with the rows of its nodes."""
+        """Check one mini-batch; `rows`: whether it has the feature rows of its nodes."""
         if rows:
             self.features.add(feature_digest(sampled, self._table, sampled.nodes))
         for block in sampled.blocks:

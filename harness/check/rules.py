@@ -1,4 +1,4 @@
-"""The rules of conformance: each looks at all observations of a system and says which cases break it."""
+"""Rules of conformance: each is checked on every observation of a system and names the cases that break it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ CLOSE_LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class Rule:
-    """A promise and how to find who breaks it in one observation.
-
-    `faithful_only`: only systems whose mini-batches are the workload's can keep it; `unfaithful_only`: for the others,
-    what equality with the oracle says of faithful ones.
-    """
+    """A promise and a function that yields its violations; the flags ask for systems with or without an oracle."""
 
     name: str
     broken: Finder
@@ -35,7 +31,7 @@ class CheckResult:
     detail: str
 
     def as_dict(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data for JSON."""
         return {"name": self.name, "ok": self.ok, "detail": self.detail}
 
 
@@ -43,7 +39,7 @@ RULES: list[Rule] = []
 
 
 def rule(name: str, *, faithful_only: bool = False, unfaithful_only: bool = False) -> Callable[[Finder], Finder]:
-    """Register a rule."""
+    """Register the decorated function as a rule."""
 
     def register(finder: Finder) -> Finder:
         RULES.append(Rule(name, finder, faithful_only, unfaithful_only))
@@ -53,7 +49,7 @@ def rule(name: str, *, faithful_only: bool = False, unfaithful_only: bool = Fals
 
 
 def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResult]:
-    """Every rule over every observation; a system with an oracle of its own is compared with that."""
+    """Judge every observation by every rule; a system with an oracle of its own is compared with that oracle."""
     results = []
     compared = faithful or any(seen.own_oracle for seen in observations)
     for entry in RULES:
@@ -70,14 +66,13 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
 
 
 def _epochs(seen: Observation) -> Iterator[tuple[int, Epoch]]:
-    # An epoch after a damaged file is judged by the rule about damaged files.
+    # The rule about damaged files judges these epochs.
     if not seen.expected_failure:
         yield from enumerate(seen.epochs)
 
 
 @rule("runs")
 def _runs(seen: Observation) -> Iterator[str]:
-    """No case crashes, hangs or raises that should not."""
     if seen.crashed or (seen.error and not seen.expected_failure):
         yield f"{seen.error_type}: {seen.error}" if seen.error_type else seen.error
 
@@ -165,7 +160,7 @@ def _counters(seen: Observation) -> Iterator[str]:
         if sum(sizes.values()) != counters["io_requests"]:
             yield f"epoch {number}: requests_by_size do not add up to io_requests {counters['io_requests']}"
         elif sum(int(size) * count for size, count in sizes.items()) < counters["bytes_read"]:
-            # More was asked for than came where a request reaches past the end of the file.
+            # A request that reaches past the end of the file returns fewer bytes.
             yield f"epoch {number}: requests_by_size add up to less than bytes_read {counters['bytes_read']}"
 
 

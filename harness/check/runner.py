@@ -1,4 +1,4 @@
-"""Runs a whole check: the cases in child processes that may crash or hang, then the rules, then what needs signals."""
+"""Runner of a check: cases in child processes that may crash or hang, rules, then SIGTERM and the memory cap."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def check_system(
     case_limit_s: float = CASE_LIMIT_S,
     only: Callable[[Case], bool] = lambda case: True,
 ) -> list[CheckResult]:
-    """Check a system: one of ours by name, or anyone's as `package.module:Class`.
+    """Check a system and return one result per rule.
 
     Args:
-        name: as `outcore check` takes it.
+        name: name of a system of this repository, or `package.module:Class`.
         quick: fewer dimensions and fan-outs, no capped run; under 20 s.
-        options: the system's own options, for all cases.
-        folder: where the small datasets go; a temporary folder by default, on the disk that holds the working folder's
-            temporary files (direct I/O wants a real one).
-        progress: told each case.
-        case_limit_s: a case that takes longer counts as hung.
-        only: which cases to run.
+        options: options of the system, for all cases.
+        folder: parent of the temporary folder; by default /var/tmp, since direct I/O needs a disk.
+        progress: called with the name of each case.
+        case_limit_s: seconds after which a case counts as hung.
+        only: filter of the cases.
 
     Raises:
-        InputError: there is no such system, or an option is not one of its own.
-        HostError: what it is made of is not installed.
+        InputError: unknown system.
+        HostError: a library of the system is not installed.
+        ValidationError: an option is unknown or has an invalid value.
     """
     system = load(name)
     system.load_libraries()
@@ -75,7 +75,7 @@ def check_system(
 
 
 def _disk_folder() -> Path | None:
-    """A folder on a disk: /tmp is memory on many machines, and memory has no direct I/O."""
+    """Return /var/tmp if it is writable: /tmp is in memory on many machines, without direct I/O."""
     disk = Path("/var/tmp")
     return disk if disk.is_dir() and os.access(disk, os.W_OK) else None
 
@@ -83,7 +83,11 @@ def _disk_folder() -> Path | None:
 def observe(
     name: str, folder: Path, chosen: Sequence[Case], progress: Progress, case_limit_s: float
 ) -> list[Observation]:
-    """Drive all cases; after a crash or a hang a fresh process goes on with the next one."""
+    """Drive all cases; after a crash or a hang, continue with the next case in a new process.
+
+    Args:
+        case_limit_s: seconds after which a case counts as hung.
+    """
     found: list[Observation] = []
     left = list(chosen)
     while left:
@@ -96,7 +100,7 @@ def observe(
 def _observe_in_child(
     name: str, folder: Path, chosen: Sequence[Case], progress: Progress, case_limit_s: float
 ) -> list[Observation]:
-    """Observations of a process's life: all, or up to the case in which it crashed or hung, that one included."""
+    """Return the observations of one process: of all cases, or up to and including a crash or a hang."""
     found: list[Observation] = []
     spec = {"system": name, "folder": str(folder), "cases": [asdict(case) for case in chosen]}
     with tempfile.TemporaryFile() as log:
@@ -156,7 +160,7 @@ class _Lines:
         self.ended = False
 
     def read(self, limit_s: float) -> str | None:
-        """The next line, None at the end or when it takes too long."""
+        """Return the next line; None at the end of the output or after `limit_s` seconds."""
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
             if not self._selector.select(max(0.0, deadline - time.monotonic())):
@@ -171,7 +175,7 @@ class _Lines:
 
 
 def _check_term(name: str, folder: Path, case: Case, case_limit_s: float) -> CheckResult:
-    """SIGTERM in mid-epoch ends the process within 5 s."""
+    """Check that SIGTERM in mid-epoch ends the process within 5 s."""
     title = "SIGTERM ends it"
     case = Case(**{**asdict(case), "batch_size": 5})
     spec = {"system": name, "folder": str(folder), "endless": asdict(case)}

@@ -1,4 +1,4 @@
-"""The `outcore` command: one file per verb, found by listing this folder; mistakes of input end in one sentence."""
+"""The `outcore` command: one file per verb, found by listing this folder; input errors print one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def build_app() -> typer.Typer:
-    """The command with every verb: modules with `register(app)`, or with an `app` of their own as a group."""
+    """Build the command from the modules of this folder: one verb by `register(app)`, a group by the module's `app`."""
     app = typer.Typer(
         name="outcore",
         help="Measure how fast graph neural networks train when their graph does not fit in memory.",
@@ -42,7 +42,7 @@ def build_app() -> typer.Typer:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line. A mistake of input prints one sentence and the fix; a bug shows its traceback."""
+    """Run the command line. An input error prints one sentence and its fix, a bug its traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     sys.exit(_run(arguments))
 
@@ -73,7 +73,7 @@ def _run(arguments: list[str]) -> int:
         print("outcore: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader left (`| head`); what is buffered has nowhere to go.
+        # The reader closed the pipe (`| head`): discard the buffered output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

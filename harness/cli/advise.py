@@ -1,4 +1,4 @@
-"""`outcore advise`: which system to run for a graph, a memory and a disk, without running any."""
+"""`outcore advise`: rank the systems for a graph, a memory and a disk without running them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def advise(
     with Series(results_root, data_root, isolation=settings.isolation, progress=progress) as series:
         config = resolve(PlannedRun("gnndrive", settings), data_root, series.isolation.name)
         workload = series.workload(config, opened)
-        # An empty run over the share alone: its largest mini-batch is the epoch's, about.
+        # Calibrate on the sampled share alone: its largest mini-batch is about as large as the epoch's.
         few = min(batches, settings.max_batches) if settings.max_batches else batches
         config = config.model_copy(update={"max_batches": few})
         series.prepare([config], opened)
@@ -114,7 +114,7 @@ def _published(
     *,
     json_: bool,
 ) -> None:
-    """Advice for a graph known by its statistics."""
+    """Advise on a published graph by its statistics."""
     from dataclasses import replace
 
     from harness.advise.full_size import advise_published

@@ -132,7 +132,7 @@ def _over_hosts(
     *,
     fresh: bool,
 ) -> Outcome:
-    """The sweep on every labelled host of a cluster. Exits with 1 after it where a label could not run at all."""
+    """Run the sweep on every labelled host of a cluster; print the labels that could not run."""
     from harness.fleet.ray_fleet import RayFleet
     from harness.fleet.sweep import FleetSweep
     from harness.settings import parse_seconds
@@ -155,7 +155,7 @@ def _over_hosts(
 
 
 def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:
-    """The headline table, where the figures are and why some are not."""
+    """Print the headline table, the figures' files, and why other figures were not drawn."""
     from harness.cli.table import console, headline_table
     from harness.predict import inversions
     from harness.report.headline import who_is_ahead
@@ -174,7 +174,7 @@ def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], re
 
 
 def _needed(base: Experiment, figures: str) -> tuple[list[Experiment], list[StudyNeed]]:
-    """Experiments and studies of the figures that need more than the profile's own runs."""
+    """Return the experiments and studies that the figures need beyond the profile's own runs."""
     if figures in ("none", "headline"):
         return [], []
     from harness.figures.base import chosen
@@ -199,13 +199,13 @@ def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
         try:
             repository = Repository(Path())
         except (HostError, InputError):
-            repository = None  # commits that nobody can order stand in the order of their first runs
+            repository = None  # without a checkout, commits are ordered by their first runs
         keep_own(results_root, repository)
     return render(wanted, load_evidence(results_root), results_root / "figures")
 
 
 def _report(results_root: Path, progress: Progress) -> Path:
-    """The HTML report, written again where a record, a study or a figure is newer than it."""
+    """Write the HTML report if a record, a study or a figure is newer; return its path."""
     from harness.report.write import NAME, write_report
 
     out = results_root / NAME

@@ -1,4 +1,4 @@
-"""`outcore check`: whether a system, ours or anyone's, keeps the promises of the System interface."""
+"""`outcore check`: conformance of a system, built-in or external, to the System interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verbs share: the common options, JSON, signals that unwind."""
+"""Parts shared by the verbs: common options, JSON output, signal handlers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RESULTS = Path("results")
 
 
 def print_json(content: Any) -> None:
-    """The one JSON object of `--json`."""
+    """Print the one JSON object of `--json`."""
     print(json.dumps(content, allow_nan=False))
 
 
 def unwind_on_signals() -> None:
-    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that caps, processes and folders go."""
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that caps, processes and folders are removed."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)

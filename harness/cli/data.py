@@ -243,7 +243,7 @@ def rm(
         if not typer.confirm(f"Remove {', '.join(str(folder) for folder in folders)}?"):
             raise typer.Exit(1)
     for folder in folders:
-        # Out of sight first: a removal that is cut short leaves no half dataset, and the next writer cleans it.
+        # Rename first: an interrupted removal leaves no incomplete dataset, and the next writer removes the rest.
         doomed = folder.with_name(f".{folder.name}.outcore-tmp-removed")
         shutil.rmtree(doomed, ignore_errors=True)
         folder.rename(doomed)
@@ -268,7 +268,7 @@ def _target(name: str, root: Path) -> Path:
 
 
 def _same(target: Path, recipe: dict[str, Any]) -> Dataset | None:
-    """The dataset at `target`, if it is whole and was made by that recipe."""
+    """Return the dataset at `target` if it is complete and was made by this recipe, else None."""
     try:
         dataset = Dataset.open(target)
     except DatasetError:
@@ -299,7 +299,7 @@ def _looks_like_dataset(name: str, root: Path) -> bool:
 
 
 def _faults_of_unopenable(name: str, root: Path) -> list[str]:
-    """All faults of a dataset that cannot be opened for one of them."""
+    """Return all faults of a dataset that cannot be opened; empty if its manifest cannot be read."""
     folder = root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
     try:
         return Dataset(folder, Manifest.read(folder)).verify()
@@ -308,10 +308,10 @@ def _faults_of_unopenable(name: str, root: Path) -> list[str]:
 
 
 def _removable(name: str, root: Path) -> Path:
-    """The folder of a dataset, whole or broken.
+    """Return the folder of a dataset, complete or broken.
 
     Raises:
-        DatasetError: there is none, or it holds files that no dataset has.
+        DatasetError: there is no dataset, or the folder is a link or holds other files.
     """
     folder = root / name if (root / name).is_dir() else Path(name)
     try:
@@ -320,7 +320,7 @@ def _removable(name: str, root: Path) -> Path:
     except (OSError, ValueError):
         is_dataset = False
     if not is_dataset:
-        find_dataset(name, root)  # says that there is none, and which is near
+        find_dataset(name, root)  # raises DatasetError with the nearest name
         raise DatasetError(f"{folder} is not a dataset", "remove it by hand if it has to go")
     if folder.is_symlink():
         raise DatasetError(f"{folder} is a link to another folder", "remove the link by hand")

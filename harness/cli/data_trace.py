@@ -1,4 +1,4 @@
-"""`outcore data trace`: the row accesses of a workload, and what each cache policy makes of them."""
+"""`outcore data trace`: feature row accesses of a workload, and the miss ratio of each cache policy."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _fanout(text: str) -> tuple[int, ...]:
 
 
 def _rows(text: str, dataset: Dataset) -> list[int]:
-    """Cache sizes in rows, ascending, each once."""
+    """Parse cache sizes; return them in rows, ascending and distinct."""
     found = set()
     for part in (part.strip() for part in text.split(",")):
         if part.endswith("%"):

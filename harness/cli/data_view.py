@@ -1,4 +1,4 @@
-"""How `outcore data` shows datasets: as plain data for `--json`, as tables for people."""
+"""Output of `outcore data`: datasets as plain data for `--json`, or as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workloads.units import format_bytes, format_count
 
 
 def dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
-    """A dataset for `--json`; `full` adds files, recipe, notes and statistics."""
+    """Return a dataset as plain data for `--json`; `full` adds files, recipe, notes and statistics."""
     content: dict[str, Any] = {
         "name": dataset.name,
         "path": str(dataset.path),
@@ -38,7 +38,7 @@ def dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
 
 
 def print_list(datasets: list[Dataset]) -> None:
-    """One line a dataset."""
+    """Print a table with one line per dataset."""
     table = Table(box=None, pad_edge=False)
     for title in ("name", "nodes", "edges", "features", "size", "made by"):
         table.add_column(title, justify="left" if title in ("name", "made by") else "right", no_wrap=True)
@@ -56,7 +56,7 @@ def print_list(datasets: list[Dataset]) -> None:
 
 
 def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
-    """Counts, bytes, notes, and the statistics of base and result beside each other."""
+    """Print counts, bytes, notes, and the statistics of base and result side by side."""
     manifest = dataset.manifest
     train, valid, test = (manifest.files[part].shape[0] for part in ("train", "valid", "test"))
     rows = [
@@ -108,6 +108,6 @@ def _number(value: float | int | None) -> str:
 
 
 def _console() -> Console:
-    # Wide enough that a table is never cut where stdout is a file.
+    # Wide enough that no table is cut if stdout is a file.
     console = Console(highlight=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, markup=False, width=160)

@@ -1,4 +1,4 @@
-"""`outcore device`: the accelerators there are, what emulated ones are made of, and measuring a real one."""
+"""`outcore device`: list the accelerators and the coefficients of emulated ones, or measure a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`outcore doctor`: what this host can do, a line each, with the fix for what it cannot."""
+"""`outcore doctor`: capabilities of this host, one line each, with a fix for each missing one."""
 
 from __future__ import annotations
 

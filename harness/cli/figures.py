@@ -82,7 +82,7 @@ def figures(
 
 
 def _count(index: Index, experiments: list[Experiment]) -> tuple[int, int]:
-    """Runs that the experiments plan, and how many of them have a record."""
+    """Return the number of runs that the experiments plan, and of those with a record that did not fail."""
     from harness.sweep import union
 
     wanted = union(experiments)

@@ -1,4 +1,4 @@
-"""`outcore regress`: two commits or two folders held against each other, baselines, and steps in a history."""
+"""`outcore regress`: compare two commits or two folders, keep baselines, find steps in a history."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def _history(baselines: Path | None, branch: str, results_root: Path, repository
     try:
         known = Repository(repository)
     except OutcoreError:
-        known = None  # a folder of baselines is read without a checkout, too; commits then stand by their dates
+        known = None  # without a checkout, commits are ordered by their dates
     return load(store, known)
 
 
@@ -235,7 +235,7 @@ def _rules(min_effect: float, alpha: float, seed: int, gate: str) -> Rules:
 
 
 def _only(experiment: Experiment, systems: str) -> Experiment:
-    """The experiment with the systems that are named, all of them where none is."""
+    """Return the experiment with the named systems only; with all of its systems if none is named."""
     from harness.settings import unknown_name
 
     wanted = [name.strip() for name in systems.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""`outcore report`: everything that was measured, in one HTML file."""
+"""`outcore report`: all records in one HTML file."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def compare(
         median = record.summary.epoch_s.median if record.summary.epoch_s else None
         one, other = ({**entry.config.model_dump(), "on": measured_on(entry.to_json())} for entry in (first, record))
         if first.system != record.system:
-            # What only one of two systems has is no difference between runs.
+            # Options that only one of two systems has are no difference between runs.
             both = first.config.options.keys() & record.config.options.keys()
             for content in (one, other):
                 content["options"] = {key: content["options"][key] for key in both}
@@ -121,7 +121,7 @@ def compare(
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") -> list[str]:
-    """Dotted keys in which two configurations differ, labels and rounds apart."""
+    """Return the dotted keys in which two configurations differ, except labels and round."""
     from harness.record import LABELS
 
     found: list[str] = []

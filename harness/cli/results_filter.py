@@ -1,4 +1,4 @@
-"""Which runs the `results` verbs are about: options that several of them share."""
+"""Filter of runs: options that several `results` verbs share."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Experiment = Annotated[str | None, typer.Option(help="only runs of this experime
 
 @dataclass(frozen=True)
 class Wanted:
-    """Runs that are asked for; None takes any.
+    """Filter of runs; None accepts any value.
 
     Raises:
-        InputError: a status or verdict that does not exist.
+        InputError: unknown status or verdict.
     """
 
     system: str | None = None
@@ -46,7 +46,7 @@ class Wanted:
                 raise unknown_name(what, f"--{what} {value}", value, get_args(known))
 
     def anything(self) -> bool:
-        """Whether nothing is asked for, and so every run is."""
+        """Return whether the filter accepts every run."""
         return self == Wanted()
 
     def __contains__(self, record: Record) -> bool:
@@ -62,13 +62,13 @@ class Wanted:
 
 
 def wanted_runs(root: Path, wanted: Wanted, bad: list[BadRecord] | None = None) -> list[tuple[Path, Record]]:
-    """Folders and records of the runs that are asked for, oldest first; what cannot be read is added to `bad`."""
+    """Return folders and records of the accepted runs, oldest first; add unreadable records to `bad`."""
     from harness.results import scan
 
     return [(folder, record) for folder, record in scan(root, bad) if record in wanted]
 
 
 def say_bad(bad: Sequence[BadRecord]) -> None:
-    """What could not be read, on stderr, a line each."""
+    """Print one line per unreadable record on stderr."""
     for entry in bad:
         print(f"outcore: not read: {entry.reason}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`outcore results gc`: remove what no figure will ever be drawn from."""
+"""`outcore results gc`: remove runs, figure files and artefacts that no figure needs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def gc(
 
 
 def _artefacts(data_root: Path, keep: str | None, days: float | None, *, dry_run: bool) -> list[ArtefactInfo]:
-    """Removes what systems prepared, except for systems that are running; returns what went, or would go."""
+    """Remove artefacts, except those of running systems, and return them; with `dry_run`, only list them."""
     from harness.artefact_store import list_artefacts, remove_artefacts, stale
     from workloads.units import parse_bytes
 

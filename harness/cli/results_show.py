@@ -1,4 +1,4 @@
-"""`outcore results show`: one run in full: epochs, where their time went, memory and its plan, verdict."""
+"""`outcore results show`: one run in full: epochs, seconds by stage, memory and its plan, verdict."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def show(
 
 
 def stage_table(record: Record) -> Table:
-    """Stages of the measured epochs: median seconds an epoch in which one was open, and the share of the epoch.
+    """Make the table of stages: median seconds per measured epoch in which a stage was open, and their share of it.
 
-    Stages of different batches run side by side, so that shares may add up to more than the epoch.
+    Stages of different mini-batches overlap, so shares may add up to more than the epoch.
     """
     import statistics
 
@@ -67,7 +67,7 @@ def stage_table(record: Record) -> Table:
 
 
 def plan_table(record: Record) -> Table:
-    """The system's buffers as it planned them, largest first in each tier, and their share of the tier."""
+    """Make the table of planned buffers, largest first in each tier, with their share of the tier."""
     from rich.table import Table
 
     from harness.cli.table import cell, size
@@ -89,7 +89,7 @@ def _percent(part: int, whole: int | None) -> str:
 
 
 def _host_lines(record: Record) -> list[str]:
-    """The host in a line, and the code that ran."""
+    """Return one line on the host, its disk and the commit; empty if the host is unknown."""
     from harness.hosts import host_fingerprint
 
     found = record.environment

@@ -1,4 +1,4 @@
-"""`outcore results export` and `import`: records as a table, whole runs as an archive, several hosts as one."""
+"""`outcore results export` and `import`: records as a table, whole runs as an archive, runs of several hosts merged."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def export(
 
 
 def _pack(root: Path, wanted: Wanted, out: Path, bad: list[BadRecord]) -> dict[str, Any]:
-    """Studies go along unless certain runs are asked for: they belong to none."""
+    """Write runs as an archive; without a filter also all studies, which belong to no run."""
     from harness.results_archive import STUDY_NAME, pack
     from harness.studies.record import STUDIES
 
@@ -79,7 +79,7 @@ def _frame(root: Path, wanted: Wanted, bad: list[BadRecord]) -> pd.DataFrame:
     from harness.results import load
 
     frame = load(root, bad=bad)
-    # Parquet would keep what is attached as metadata of the file.
+    # Parquet would write the attributes to the file's metadata.
     frame.attrs.clear()
     columns = {
         "system": wanted.system,
@@ -95,7 +95,7 @@ def _frame(root: Path, wanted: Wanted, bad: list[BadRecord]) -> pd.DataFrame:
 
 
 def _texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table without the records; lists and mappings as JSON, so that no format has to store objects."""
+    """Return the table without the records, and with lists and mappings as JSON: no format has to store objects."""
     text = frame.drop(columns=["record"], errors="ignore").copy()
     for column in [name for name in text.columns if text[name].dtype.kind == "O"]:
         text[column] = text[column].map(_text)

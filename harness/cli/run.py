@@ -64,7 +64,7 @@ def run(
             out.print(epoch_table(record))
         for line in summary_lines(record):
             out.print(line, markup=False, highlight=False)
-    # Out of memory and out of time are results; a failure and a host that cannot are not.
+    # `oom` and `timeout` are results; `failed` and `unsupported` are not.
     code = {"failed": 1, "unsupported": 3}.get(record.status, 0)
     if code:
         raise typer.Exit(code)

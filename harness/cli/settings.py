@@ -1,4 +1,4 @@
-"""Options of a command, made from the settings of a run."""
+"""Command-line options made from the settings of a run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.settings import RunSettings, strict
 
 
 def takes_settings(*names: str, required: tuple[str, ...] = (), **instead: str) -> Callable[[Any], Any]:
-    """Give a command an option for each of these settings, and its parameter `settings` all of them, checked.
+    """Give a command an option for each of these settings, and pass all of them, checked, as `settings`.
 
     Args:
-        names: of the settings, in the order of `--help`.
-        required: those that have to be given.
-        instead: help texts that say more of this command than the settings' own.
+        names: names of the settings, in the order of `--help`.
+        required: names of the settings that have to be given.
+        instead: help texts, by setting, that replace the settings' own.
 
     A parameter `option` of the command (`-o key=value`) becomes the settings' `options`.
     """
@@ -66,10 +66,10 @@ def _option(name: str, required: bool, text: str) -> inspect.Parameter:
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """Return the options that `key=value` pairs give, values as YAML reads them: numbers, true/false, lists, else text.
+    """Parse `key=value` pairs into options; values are YAML: numbers, true/false, lists, else text.
 
     Raises:
-        InputError: there is no `=`.
+        InputError: a pair has no key or no `=`.
     """
     import yaml
 

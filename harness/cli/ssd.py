@@ -1,4 +1,4 @@
-"""`outcore ssd`: profile a drive, play a class of SSD, put drives side by side, predict epochs on one."""
+"""`outcore ssd`: profile a drive, emulate a class of SSD, compare drives, predict epochs on a drive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of `outcore ssd`."""
+"""Tables of `outcore ssd`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def print_drive(drive: Drive, where: Path) -> None:
-    """One profile: who the drive is, its condition, its points."""
+    """Print a profile: identity of the drive, condition, points."""
     out, who, condition = console(), drive.identity, drive.condition
     facts = [
         who.model or who.name,
@@ -56,7 +56,7 @@ def print_drive(drive: Drive, where: Path) -> None:
 
 
 def print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
-    """Classes, then saved profiles."""
+    """Print a table of the classes, then one of the saved profiles."""
     out = console()
     table = Table("class", "reads/s", "read MB/s", "writes/s", "write MB/s", "source")
     for entry in classes:
@@ -88,7 +88,7 @@ def print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
 
 
 def print_checks(disk_class: DiskClass, checks: Sequence[Check]) -> None:
-    """Measured rates beside the limits."""
+    """Print the measured rates beside the limits."""
     table = Table("by fio inside the limits", "measured", "allowed", "off by", title=cell(disk_class.name))
     for check in checks:
         table.add_row(check.name, f"{check.measured:,.0f}", f"{check.allowed:,.0f}", f"{check.error:+.2%}")
@@ -128,7 +128,7 @@ def _mega(value: float | None) -> str:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Tables, sentences and notes of a comparison."""
+    """Print the tables, sentences and notes of a comparison."""
     from harness.ssd.page import sentences, tables
 
     out = console()
@@ -144,7 +144,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def print_forecasts(device: Device, found: Sequence[Forecast], left_out: Sequence[str] = ()) -> None:
-    """Predictions by workload, and which systems have none."""
+    """Print the predictions by workload, and the systems without one."""
     out = console()
     known = {
         "profile": "its profile",

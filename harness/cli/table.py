@@ -1,4 +1,4 @@
-"""The tables that `run`, `bench` and `results` print."""
+"""Tables of `run`, `bench` and `results`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def console() -> Console:
-    """Standard output, wide enough for the tables where it is no terminal."""
+    """Return a console on standard output, 160 columns wide if that is no terminal."""
     from rich.console import Console
 
     plain = Console()
@@ -21,19 +21,19 @@ def console() -> Console:
 
 
 def cell(text: object) -> str:
-    """Text from a record for a table: its square brackets are no markup, its control characters no commands."""
+    """Escape text from a record for a table: square brackets are no markup, control characters are replaced."""
     from rich.markup import escape
 
     return escape("".join(letter if letter.isprintable() else "�" for letter in str(text)))
 
 
 def number(value: float | None, form: str = ".2f") -> str:
-    """A number, or a dash where it is not known."""
+    """Format a number; a dash if it is unknown."""
     return "–" if value is None else format(value, form)
 
 
 def seconds(value: Spread | None) -> str:
-    """`3.21 [3.10, 3.40]`."""
+    """Format a median with its interval, like `3.21 [3.10, 3.40]`; a dash if it is unknown."""
     if value is None:
         return "–"
     low, high = value.interval
@@ -41,14 +41,14 @@ def seconds(value: Spread | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Bytes with a unit, or a dash."""
+    """Format bytes with a unit; a dash if they are unknown."""
     from workloads.units import format_bytes
 
     return "–" if value is None else format_bytes(value)
 
 
 def epoch_table(record: Record) -> Table:
-    """Epochs of one run, stages beside each other."""
+    """Make the table of a run's epochs, with one column per stage."""
     from rich.table import Table
 
     stages = list(dict.fromkeys(stage for epoch in record.epochs for stage in epoch.stages_s))
@@ -69,7 +69,7 @@ def epoch_table(record: Record) -> Table:
 
 
 def summary_lines(record: Record) -> list[str]:
-    """What a run says beside its epochs: status, memory, verdict and the rules it bends."""
+    """Return the lines on a run's status, memory, metrics, verdict and broken rules."""
     memory, summary = record.memory, record.summary
     lines = [f"status {record.status}{f': {record.reason}' if record.reason else ''}"]
     if memory.cap_bytes is not None:
@@ -92,7 +92,7 @@ def summary_lines(record: Record) -> list[str]:
 
 
 def headline_table(records: Sequence[Record], title: str) -> Table:
-    """One row a configuration, its rounds together, fastest epoch first: the median over all their measured epochs."""
+    """Make the table with one row per configuration: median over the measured epochs of all rounds, fastest first."""
     from rich.table import Table
 
     table = Table(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Figure, Plain, Sheet, gallery, published, register
+from harness.figures.base import Figure, Plain, Sheet, gallery, no_runs, published, register
 from harness.figures.draw.sheets import Formatter, sheet
 from harness.figures.pagraph.grid import FAMILY, setting
 from harness.figures.pagraph.tab4 import GB, gigabytes
@@ -57,11 +57,6 @@ TABLES = [
         "of the paper's table only what its text repeats",
     ),
 ]
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs: the table lists datasets of other figures' runs."""
-    return []
 
 
 def studies_of(table: Table) -> Callable[[Plain], list[StudyNeed]]:
@@ -189,6 +184,6 @@ def _newest(evidence: Evidence, table: Table) -> list[str]:
 for _table in TABLES:
     register(
         Figure(
-            _table.id, _table.paper, "Datasets", needs, draw_of(_table), studies=studies_of(_table), full=_table.full
+            _table.id, _table.paper, "Datasets", no_runs, draw_of(_table), studies=studies_of(_table), full=_table.full
         )
     )

@@ -137,7 +137,7 @@ class FleetSweep:
             InputError: no host has the label `outcore-host`, or a host runs other code than this process.
         """
         self._arrive()
-        while not self._busy and not self._idle and any(self._alone_since) and not self._given_up():
+        while not self._busy and not self._idle and self._alone_since and not self._given_up():
             time.sleep(POLL_S)
             self._arrive()
         if not self._idle and not self._outcome.problems:
@@ -204,8 +204,7 @@ class FleetSweep:
         if isinstance(content, Lost):
             self._progress(f"{seat.name} was lost: {content.reason}")
             self._again(seat, task, f"host {seat.name} was lost: {content.reason}")
-            if not any(other.label == seat.label for other in [*self._idle, *self._busy]):
-                self._alone_since[seat.label] = time.monotonic()
+            self._note_if_alone(seat.label)
             return
         self._idle.append(seat)
         if isinstance(content, OutcoreError):
@@ -213,6 +212,8 @@ class FleetSweep:
                 self._idle.remove(seat)  # a host that cannot make the datasets gets no runs
                 self._outcome.problems[seat.label] = content.message
                 self._progress(str(content))
+                if self._waiting.get(seat.label):
+                    self._note_if_alone(seat.label)
             else:
                 self._record_lost(seat.label, task, content.message)
         elif isinstance(content, bytes):
@@ -223,6 +224,11 @@ class FleetSweep:
         else:
             self._prepared.add(seat)
             self._begin(seat, [RunConfig.model_validate(config) for config in content])
+
+    def _note_if_alone(self, label: str) -> None:
+        """Start the time in which another host of a label has to join, where it has none left."""
+        if not any(other.label == label for other in [*self._idle, *self._busy]):
+            self._alone_since[label] = time.monotonic()
 
     def _begin(self, seat: Seat, configs: list[RunConfig]) -> None:
         """Queue a label's runs without a record here, from the first of its hosts that has the datasets."""

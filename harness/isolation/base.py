@@ -1,4 +1,4 @@
-"""What every isolation backend offers: a cap on memory and device I/O that the kernel keeps for one run."""
+"""Interface of the isolation backends: a cap on memory and device I/O that the kernel enforces for one run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class IoLimit:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a cap enforces. `memory_bytes` None: measured, not limited. Swap is always off where the kernel can."""
+    """Limits of a cap. `memory_bytes` None: measured, not limited. Swap is always off where the kernel allows."""
 
     memory_bytes: int | None = None
     io: tuple[IoLimit, ...] = ()
@@ -32,12 +32,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Needs:
-    """What of the host the work inside needs, for caps in which only part of the host is seen (containers).
+    """Parts of the host that the work inside needs, for caps that show only part of the host (containers).
 
     Attributes:
-        read_only, writable: folders and files, to be seen at the same paths.
-        gpu: whether it computes on one.
-        image: the container image that brings the work; None where Outcore's own does.
+        read_only, writable: folders and files, visible inside at the same paths.
+        gpu: whether the work computes on a GPU.
+        image: container image that contains the work; None for Outcore's own.
     """
 
     read_only: tuple[Path, ...] = ()
@@ -48,7 +48,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a backend works on this host, and if not, why and what to do."""
+    """Whether a backend works on this host, with reason and fix where it does not."""
 
     ok: bool
     reason: str = ""
@@ -59,18 +59,18 @@ class Availability:
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """The cap as the kernel sees it, the groups below it included. Bytes and event counts since the cap began.
+    """Memory of the cap and of the groups below it: bytes, and event counts since the cap began.
 
     Attributes:
-        usage: everything charged: `anon` + `page_cache` + `shmem` + `kernel`, give or take what is in flight.
-        peak: the most `usage` has been since the cap began or `reset_peak()`.
+        usage: everything charged: `anon` + `page_cache` + `shmem` + `kernel`, give or take pages in flight.
+        peak: highest `usage` since the cap began or since `reset_peak()`.
         page_cache: pages of files, without shared memory.
         kernel: stacks, page tables, slabs and socket buffers.
-        oom_kills: processes the kernel ended because the cap was full.
-        reclaims: how often the limit was hit and the kernel had to reclaim first (v1 `failcnt`, v2 `max` event).
-        limit: the limit in force, None for none.
+        oom_kills: processes that the kernel killed because the cap was full.
+        reclaims: times that the limit was hit and the kernel had to reclaim first (v1 `failcnt`, v2 `max` event).
+        limit: limit in force, None for none.
         major_faults: page faults that had to wait for the disk.
-        swap: what is swapped out.
+        swap: bytes swapped out.
     """
 
     usage: int = 0
@@ -97,41 +97,41 @@ class IoStats:
 
 
 class Cap(ABC):
-    """One live cap. Use as a context manager: leaving it kills what is inside and removes it.
+    """One live cap, used as a context manager: leaving it kills all processes inside and removes the cap.
 
     Attributes:
-        caveats: what this cap does not keep, one sentence each, for the run record.
-        named_pipes: whether what runs inside inherits no descriptors, and opens pipes by name instead.
+        caveats: guarantees that this cap lacks, one sentence each, for the run record.
+        named_pipes: whether processes inside inherit no descriptors, and open pipes by name instead.
     """
 
     caveats: list[str]
     named_pipes: ClassVar[bool] = False
 
-    def bring(self, needs: Needs) -> None:  # noqa: B027  only a container has to be told
-        """Say what the work needs of the host, before the first command."""
+    def bring(self, needs: Needs) -> None:  # noqa: B027  only containers need it
+        """Declare the parts of the host that the work needs, before the first command."""
 
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` wrapped so that the process joins the cap first and then executes it; nothing is charged elsewhere."""
+        """Return `argv` wrapped to join the cap before it executes; the process is charged nowhere else."""
 
     def worker_command(self, argv: Sequence[str]) -> list[str]:
-        """As `command`, for what may want to leave the cap, and makes none of its own: it cannot, where that is so."""
+        """Wrap `argv` as `command` does and, where the backend can, keep it from leaving the cap or making one."""
         return self.command(argv)
 
     @abstractmethod
     def memory(self) -> MemoryStats:
-        """Memory of the cap now."""
+        """Return the memory of the cap now."""
 
     @abstractmethod
     def io(self) -> IoStats | None:
-        """Device I/O of the cap so far, None where the backend cannot tell."""
+        """Return the device I/O of the cap so far, None where the backend cannot count it."""
 
     @abstractmethod
     def pids(self) -> list[int]:
-        """Processes inside."""
+        """Return the processes inside."""
 
     def strays(self, pids: Collection[int]) -> list[int]:
-        """Of these live processes the ones of which a thread is outside; processes that have ended are none."""
+        """Return the live processes of `pids` that have a thread outside the cap."""
         inside = set(self.pids())
         return [pid for pid in pids if pid not in inside and alive(pid)]
 
@@ -140,23 +140,27 @@ class Cap(ABC):
         """Change the memory limit."""
 
     def pressure(self) -> tuple[int | None, int | None]:
-        """Microseconds that tasks of the cap stalled on (I/O, memory) so far; None where only the host's are known."""
+        """Return microseconds that tasks stalled on (I/O, memory) so far; None without counts of the cap."""
         return None, None
 
     def reset_peak(self) -> None:  # noqa: B027  a backend may be unable to
         """Forget the peak so far, where the kernel can."""
 
     def ending(self) -> str:
-        """Why the cap itself is gone where nobody here ended it; empty while it stands."""
+        """Return why the cap ended without a request of this process; empty while it exists."""
         return ""
 
     @abstractmethod
     def kill(self) -> None:
-        """SIGKILL everything inside and wait until it is gone."""
+        """Kill every process inside with SIGKILL and wait until all are gone."""
 
     @abstractmethod
     def close(self) -> None:
-        """Kill what is left and remove the cap; leaves nothing behind."""
+        """Kill remaining processes and remove the cap with everything it made.
+
+        Raises:
+            HostError: the cap cannot be removed, since a process inside does not end.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -166,14 +170,14 @@ class Cap(ABC):
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that ends has left its groups before it is gone."""
+    """Return whether a process runs; a zombie does not, and has left its groups already."""
     state = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return bool(state) and state[0] not in ("Z", "X")
 
 
 @dataclass
 class Isolation(ABC):
-    """A way to cap: `cgroup2`, `cgroup1`, `systemd`, `docker`, `none`."""
+    """Backend that makes caps: `cgroup2`, `cgroup1`, `systemd`, `docker`, `none`."""
 
     name: ClassVar[str]
     caveats: list[str] = field(default_factory=list)
@@ -181,25 +185,25 @@ class Isolation(ABC):
     @classmethod
     @abstractmethod
     def available(cls) -> Availability:
-        """Whether it works here, found by trying, not by guessing."""
+        """Return whether the backend works here, found by trying, not by guessing."""
 
     @abstractmethod
     def create(self, run_id: str, limits: Limits) -> Cap:
-        """A new cap.
+        """Create a cap.
 
         Raises:
-            HostError: the kernel refuses; the fix says what to change.
+            HostError: the kernel refuses; the fix has the necessary change.
         """
 
     def holder_cap(self) -> Cap | None:
-        """Where the holder of library pages has to run to hold those of runs; None: beside the orchestrator."""
+        """Return the cap for the holder of runs' library pages; None: the holder runs beside the orchestrator."""
         return None
 
     def describe(self) -> dict[str, Any]:
-        """What a run was held by beyond the backend's name, for the record."""
+        """Return details of the isolation beyond the backend's name, for the record."""
         return {}
 
     @classmethod
     @abstractmethod
     def sweep(cls) -> list[str]:
-        """Remove caps that dead orchestrators left behind; returns their names."""
+        """Remove caps of dead orchestrators; return their names."""

@@ -1,4 +1,4 @@
-"""Layers of block devices: what a volume, an array or a loop keeps its data on, so that no read is counted twice."""
+"""Layers of block devices below a volume, an array or a loop, so that no read is counted twice."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from harness.isolation.files import read_text
 
 
 def layer_below(folder: Path) -> list[str]:
-    """`major:minor` of what the block device at `folder` of /sys keeps its data on; empty for a disk."""
+    """Return `major:minor` of the devices below the block device at /sys `folder`; empty for a disk."""
     if (folder / "loop/backing_file").exists():
-        # The file may be deleted, or lie in another mount namespace: then the loop is all that is known.
+        # The file may be deleted or in another mount namespace: then only the loop is known.
         file = Path(read_text(folder / "loop/backing_file").strip())
         try:
             made = file.stat()
         except OSError:
             return []
-        # A block device may be attached as it is.
+        # A loop may also be attached to a block device.
         number = made.st_rdev if file.is_block_device() else made.st_dev
         return [f"{os.major(number)}:{os.minor(number)}"]
     slaves = sorted((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
@@ -27,6 +27,6 @@ def layer_below(folder: Path) -> list[str]:
 
 @functools.cache
 def is_stacked(number: str, sys: Path = Path("/sys")) -> bool:
-    """Whether a block device keeps its data on another, in whose counters its reads are found again."""
+    """Return whether a block device keeps its data on another device, whose counters repeat its reads."""
     link = sys / "dev/block" / number
     return link.exists() and bool(layer_below(link.resolve()))

@@ -1,9 +1,7 @@
-"""Caps by cgroup v1: `memory.limit_in_bytes` with `memsw`, and `blkio.throttle.*` for the device.
-
-What v1 keeps: anonymous memory, page cache, shared memory and kernel memory are charged and limited; reads of the
-device are limited, direct or through the page cache. What it does not: buffered writes are charged to nobody in blkio,
-so write limits hold for direct writes only. It kills one process when the cap is full, so a watcher ends the others.
-"""
+"""Caps by cgroup v1: `memory.limit_in_bytes` with `memsw`, and `blkio.throttle.*` for the device. v1 charges and limits
+anonymous memory, page cache, shared memory and kernel memory, and limits reads of the device, direct or through the
+page cache. blkio charges buffered writes to no group, so write limits hold for direct writes only. v1 kills one process
+when the cap is full, so a watcher kills the others."""
 
 from __future__ import annotations
 
@@ -36,7 +34,12 @@ _THROTTLES = (
 def parse_memory(
     stat: bytes, *, usage: int | None, peak: int | None, kernel: int | None, failures: int | None, oom_control: bytes
 ) -> MemoryStats:
-    """The v1 control files as one reading; sizes are those of the group and everything below it."""
+    """Parse the v1 control files into one reading; sizes are those of the group and everything below it.
+
+    Args:
+        stat, oom_control: contents of `memory.stat` and `memory.oom_control`.
+        usage, peak, kernel, failures: `usage_in_bytes`, `max_usage_in_bytes`, `kmem.usage_in_bytes`, `failcnt`.
+    """
     values = flat_keyed(stat)
     shmem = values.get(b"total_shmem", 0)
     limit = values.get(b"hierarchical_memory_limit", _UNLIMITED)
@@ -44,7 +47,7 @@ def parse_memory(
         usage=usage or 0,
         peak=peak or 0,
         anon=values.get(b"total_rss", 0),
-        # v1 counts shared memory as cache; it cannot be dropped, so it is told apart.
+        # v1 counts shared memory as cache; it cannot be dropped, so it is reported apart.
         page_cache=max(0, values.get(b"total_cache", 0) - shmem),
         shmem=shmem,
         kernel=kernel or 0,
@@ -57,7 +60,7 @@ def parse_memory(
 
 
 def parse_blkio(data: bytes) -> tuple[int, int]:
-    """(reads, writes) over all disks of `blkio.throttle.io_service_bytes_recursive` or `io_serviced_recursive`."""
+    """Return (reads, writes) over all disks, from `io_service_bytes_recursive` or `io_serviced_recursive`."""
     totals = {b"Read": 0, b"Write": 0}
     for line in data.splitlines():
         fields = line.split()
@@ -67,12 +70,12 @@ def parse_blkio(data: bytes) -> tuple[int, int]:
 
 
 def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
-    """(control file, line) pairs that put `limit` in force. 0 means no limit, and makes the kernel count the device."""
+    """Return (control file, line) pairs that set `limit`. 0 means no limit, and makes the kernel count the device."""
     return [(f"blkio.throttle.{file}", f"{limit.device} {getattr(limit, field) or 0}") for field, file in _THROTTLES]
 
 
 class Cgroup1Cap(Cap):
-    """A memory group, and a blkio group where there is one."""
+    """Memory group, and a blkio group where the host has one."""
 
     def __init__(self, memory: Path, blkio: Path | None, caveats: Sequence[str] = ()) -> None:
         self.caveats = list(caveats)
@@ -101,15 +104,15 @@ class Cgroup1Cap(Cap):
         return [self._memory] if self._blkio is None else [self._memory, self._blkio]
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` behind a shell that joins both groups first."""
+        """Return `argv` behind a shell that joins both groups first."""
         return joining(self.groups, argv)
 
     def worker_command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` there, with a view of the cgroups in which it can change none."""
+        """Return `argv` as `command` does, for root with a read-only view of the cgroups."""
         return self.command(confined(argv))
 
     def memory(self) -> MemoryStats:
-        """Memory of the cap now; the last reading once the cap is gone."""
+        """Return the memory of the cap now; the last reading once the cap is gone."""
         with self._lock:
             if self._closed.is_set():
                 return self._last
@@ -128,7 +131,7 @@ class Cgroup1Cap(Cap):
             return self._last
 
     def io(self) -> IoStats | None:
-        """Device I/O charged to the cap; None without blkio. Buffered writes are not in it (v1 cannot tell whose)."""
+        """Return device I/O charged to the cap (v1 cannot attribute buffered writes); None without blkio."""
         with self._lock:
             if self._blkio is None or self._closed.is_set():
                 return None
@@ -137,25 +140,25 @@ class Cgroup1Cap(Cap):
         return IoStats(read_bytes, reads, write_bytes, writes)
 
     def pids(self) -> list[int]:
-        """Processes in any group of the cap."""
+        """Return the processes in any group of the cap."""
         return sorted({pid for group in self.groups for pid in pids_in(group)})
 
     def strays(self, pids: Collection[int]) -> list[int]:
-        """Processes of which a thread is not in every group: v1 moves threads one by one, and I/O is theirs."""
+        """Return processes with a thread outside any of the groups: v1 moves threads, and charges I/O, one by one."""
         return strays(self.groups, pids)
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Limit memory, and memory with swap to the same and 2 MiB; swappiness 0 forbids those too.
+        """Limit memory, and memory with swap to 2 MiB more, which swappiness 0 keeps unused.
 
         Raises:
             HostError: the cap holds more than the limit and the kernel cannot reclaim it.
         """
-        # With both equal the kernel meets the one with swap first, and newer kernels (seen on 6.18) do not count that.
+        # With equal limits the kernel hits the one with swap first, and newer kernels (seen on 6.18) do not count that.
         both = {
             "memory.limit_in_bytes": -1 if limit_bytes is None else limit_bytes,
             "memory.memsw.limit_in_bytes": -1 if limit_bytes is None else limit_bytes + _SWAP_SLACK,
         }
-        # The kernel keeps limit <= memsw at every moment: lower the first first, raise the second first.
+        # The kernel requires limit <= memsw at every moment: lower the limit first, raise memsw first.
         now = as_number((self._memory / "memory.limit_in_bytes").read_bytes()) or _UNLIMITED
         raised = limit_bytes is None or limit_bytes > now
         for name in reversed(both) if raised else both:
@@ -169,7 +172,7 @@ class Cgroup1Cap(Cap):
                 ) from error
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Put device limits in force; a limit without numbers only makes the kernel count the device.
+        """Set device limits; a limit without numbers only makes the kernel count the device.
 
         Raises:
             HostError: the kernel does not know the device.
@@ -198,15 +201,15 @@ class Cgroup1Cap(Cap):
                     continue  # a disk without a queue to throttle
 
     def reset_peak(self) -> None:
-        """The peak starts again from the present usage."""
+        """Restart the peak from the present usage."""
         write_text(self._memory / "memory.max_usage_in_bytes", "0")
 
     def kill(self) -> None:
-        """SIGKILL everything inside and wait."""
+        """Kill every process inside with SIGKILL and wait."""
         kill_all(self.pids)
 
     def close(self) -> None:
-        """Kill what is left, drop the pages still charged, remove the groups; the last readings stay readable."""
+        """Kill remaining processes, drop pages still charged, remove the groups; the last readings stay readable."""
         if self._closed.is_set():
             return
         self.kill()
@@ -214,7 +217,7 @@ class Cgroup1Cap(Cap):
         self._closed.set()
         self._watcher.join()
         try:
-            # Else its page cache is charged to the parent, and stays warm for the next run.
+            # Otherwise the cap's page cache is charged to the parent and stays warm for the next run.
             write_text(self._memory / "memory.force_empty", "1")
         except OSError:
             pass
@@ -228,7 +231,7 @@ class Cgroup1Cap(Cap):
             raise HostError(f"{stuck[0].name} could not be removed: a process in it does not end", "reboot the host")
 
     def _watch(self) -> None:
-        """On OOM end the whole cap: v1 kills one process and lets the others wait for it for ever."""
+        """Kill the whole cap on OOM: v1 kills one process and lets the others wait for it for ever."""
         oom = KernelFile(self._memory / "memory.oom_control")
         while not self._closed.wait(_WATCH_SECONDS):
             data = oom.read()
@@ -238,13 +241,13 @@ class Cgroup1Cap(Cap):
 
 
 class Cgroup1(Isolation):
-    """Caps by cgroup v1, for root on a host whose memory controller is with v1."""
+    """Caps by cgroup v1, for root on a host whose memory controller is in v1."""
 
     name: ClassVar[str] = "cgroup1"
 
     @classmethod
     def available(cls) -> Availability:
-        """Whether a memory group (and a blkio group) can really be made here."""
+        """Return whether a memory group (and a blkio group) can be made here, found by trying."""
         if mounts.v1("memory") is None:
             return Availability(False, "the memory controller is not with cgroup v1", "use cgroup2")
         memory = _parent("memory")
@@ -257,7 +260,7 @@ class Cgroup1(Isolation):
         return Availability(True, "" if blkio else "no writable blkio cgroup", "", blkio is not None, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup1Cap:
-        """A new cap; where the host has no blkio cgroup, without its I/O limits and with a caveat.
+        """Create a cap; where the host has no blkio cgroup, without its I/O limits and with a caveat.
 
         Raises:
             HostError: no writable memory cgroup, or the kernel refuses a limit.
@@ -289,7 +292,7 @@ class Cgroup1(Isolation):
 
     @classmethod
     def sweep(cls) -> list[str]:
-        """End and remove the caps of dead orchestrators, wherever in the hierarchy they ran."""
+        """Kill and remove caps of dead orchestrators anywhere in the hierarchy; return their names."""
         removed: set[str] = set()
         for controller in ("memory", "blkio"):
             hierarchy = mounts.v1(controller)
@@ -305,7 +308,7 @@ class Cgroup1(Isolation):
 
 
 def _parent(controller: str) -> Path | None:
-    """Our parent group of a controller, made in the first place that lets us; None where none does."""
+    """Return Outcore's parent group of a controller, made at the first writable place; None without one."""
     hierarchy = mounts.v1(controller)
     for base in hierarchy.bases() if hierarchy else []:
         parent = base / PARENT
@@ -317,7 +320,7 @@ def _parent(controller: str) -> Path | None:
             continue
         if controller == "memory":
             try:
-                # Kernels before 5.11 count a child apart from its parent unless told.
+                # Kernels before 5.11 count a child apart from its parent unless this is set.
                 write_text(parent / "memory.use_hierarchy", "1")
             except OSError:
                 pass

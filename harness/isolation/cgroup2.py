@@ -1,7 +1,5 @@
-"""Caps by cgroup v2: `memory.max` without swap, `io.max` for the device, and the whole group ended on OOM.
-
-v2 charges buffered writes to the group that dirtied the page, so every limit holds for every kind of I/O.
-"""
+"""Caps by cgroup v2: `memory.max` without swap, `io.max` for the device, and the whole group killed on OOM. v2 charges
+buffered writes to the group that dirtied the page, so every limit holds for every kind of I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +24,12 @@ _KEYS = (("read_bytes_per_s", "rbps"), ("write_bytes_per_s", "wbps"), ("read_iop
 def parse_memory(
     stat: bytes, *, current: int | None, peak: int | None, limit: int | None, events: bytes, swap: int | None = None
 ) -> MemoryStats:
-    """The v2 control files as one reading. v2 is hierarchical throughout."""
+    """Parse the v2 control files into one reading; sizes are those of the group and everything below it.
+
+    Args:
+        stat, events: contents of `memory.stat` and `memory.events`.
+        current, peak, limit, swap: `memory.current`, `memory.peak`, `memory.max` and `memory.swap.current`.
+    """
     values = flat_keyed(stat)
     happened = flat_keyed(events)
     shmem = values.get(b"shmem", 0)
@@ -48,7 +51,7 @@ def parse_memory(
 
 
 def parse_io_stat(data: bytes) -> IoStats:
-    """`io.stat`, all disks together."""
+    """Parse `io.stat` into the sum over all disks."""
     totals = dict.fromkeys((b"rbytes", b"rios", b"wbytes", b"wios"), 0)
     for line in data.splitlines():
         number, *fields = line.split()
@@ -60,13 +63,13 @@ def parse_io_stat(data: bytes) -> IoStats:
 
 
 def io_max_line(limit: IoLimit) -> str:
-    """The line of `io.max` that puts `limit` in force."""
+    """Return the line of `io.max` that sets `limit`."""
     values = ((key, getattr(limit, field)) for field, key in _KEYS)
     return " ".join([limit.device, *(f"{key}={'max' if value is None else value}" for key, value in values)])
 
 
 class Cgroup2Cap(Cap):
-    """One v2 group."""
+    """Cap of one v2 group."""
 
     def __init__(self, group: Path, caveats: Sequence[str] = ()) -> None:
         self.caveats = list(caveats)
@@ -82,7 +85,7 @@ class Cgroup2Cap(Cap):
             "memory.pressure",
         )
         self._files = {name: KernelFile(group / name) for name in names}
-        # `memory.peak` (5.19) may be reset, by a write, for whoever holds this very descriptor (6.12).
+        # A write to `memory.peak` (5.19) resets it for this descriptor alone (6.12).
         self._peak = _open_read_write(group / "memory.peak")
         self._highest = 0
         self._last = MemoryStats()
@@ -90,15 +93,15 @@ class Cgroup2Cap(Cap):
         self._lock = threading.Lock()
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` behind a shell that joins the group first."""
+        """Return `argv` behind a shell that joins the group first."""
         return joining([self.group], argv)
 
     def worker_command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` there, with a view of the cgroups in which it can change none."""
+        """Return `argv` as `command` does, for root with a read-only view of the cgroups."""
         return self.command(confined(argv))
 
     def memory(self) -> MemoryStats:
-        """Memory of the cap now; the last reading once the cap is gone."""
+        """Return the memory of the cap now; the last reading once the cap is gone."""
         with self._lock:
             stat = b"" if self._closed else self._files["memory.stat"].read()
             if not stat:
@@ -118,14 +121,14 @@ class Cgroup2Cap(Cap):
             return self._last
 
     def io(self) -> IoStats | None:
-        """Device I/O charged to the cap; None where the io controller is not delegated."""
+        """Return device I/O charged to the cap; None where the io controller is not delegated."""
         with self._lock:
             if self._closed or not self._files["io.stat"].present:
                 return None
             return parse_io_stat(self._files["io.stat"].read())
 
     def pressure(self) -> tuple[int | None, int | None]:
-        """Microseconds stalled on I/O and on memory."""
+        """Return microseconds stalled on (I/O, memory)."""
         with self._lock:
             if self._closed:
                 return None, None
@@ -135,11 +138,11 @@ class Cgroup2Cap(Cap):
             )
 
     def pids(self) -> list[int]:
-        """Processes in the group and below."""
+        """Return the processes in the group and below."""
         return sorted(set(pids_in(self.group)))
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Set `memory.max`, and forbid swap.
+        """Set `memory.max` and forbid swap.
 
         Raises:
             HostError: the kernel refuses.
@@ -154,7 +157,7 @@ class Cgroup2Cap(Cap):
             ) from error
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Put device limits in force.
+        """Set device limits.
 
         Raises:
             HostError: the kernel does not know the device.
@@ -169,14 +172,14 @@ class Cgroup2Cap(Cap):
                 ) from error
 
     def end_together(self) -> None:
-        """On OOM the kernel ends every process of the group."""
+        """Make the kernel kill every process of the group on OOM."""
         try:
             write_text(self.group / "memory.oom.group", "1")
         except OSError:
             self.caveats.append("the kernel has no memory.oom.group (before 4.19): on OOM it ends one process only")
 
     def reset_peak(self) -> None:
-        """The peak starts again from the present usage, where the kernel can (6.12)."""
+        """Restart the peak from the present usage, where the kernel can (6.12)."""
         self._highest = 0
         try:
             os.pwrite(self._peak, b"reset", 0)
@@ -184,7 +187,7 @@ class Cgroup2Cap(Cap):
             pass
 
     def kill(self) -> None:
-        """SIGKILL everything inside, by `cgroup.kill` (5.14) where there is one, and wait."""
+        """Kill every process inside, by `cgroup.kill` (5.14) where it exists, and wait."""
         if (self.group / "cgroup.kill").exists():
             try:
                 write_text(self.group / "cgroup.kill", "1")
@@ -193,7 +196,7 @@ class Cgroup2Cap(Cap):
         kill_all(self.pids)
 
     def close(self) -> None:
-        """Kill what is left and remove the group; the last readings stay readable."""
+        """Kill remaining processes and remove the group; the last readings stay readable."""
         if self._closed:
             return
         self.kill()
@@ -225,14 +228,14 @@ class Cgroup2(Isolation):
 
     @classmethod
     def available(cls) -> Availability:
-        """Whether a group with a memory controller can really be made here."""
+        """Return whether a group with a memory controller can be made here, found by trying."""
         hierarchy = mounts.v2()
         if hierarchy is None:
             return Availability(False, "cgroup v2 is not mounted", "mount -t cgroup2 none /sys/fs/cgroup")
         return _availability(hierarchy)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup2Cap:
-        """A new cap; where the io controller is not delegated, without its I/O limits and with a caveat.
+        """Create a cap; where the io controller is not delegated, without its I/O limits and with a caveat.
 
         Raises:
             HostError: no place for a group, or the kernel refuses a limit.
@@ -245,13 +248,21 @@ class Cgroup2(Isolation):
 
     @classmethod
     def sweep(cls) -> list[str]:
-        """End and remove the caps of dead orchestrators."""
+        """Kill and remove caps of dead orchestrators; return their names."""
         hierarchy = mounts.v2()
         return sweep_below(hierarchy.mount) if hierarchy else []
 
 
 def create_in(parent: Path, name: str, limits: Limits, caveats: Sequence[str] = ()) -> Cgroup2Cap:
-    """A cap below `parent`, whose children have the memory controller."""
+    """Create a cap in a new group.
+
+    Args:
+        parent, name: group whose children have the memory controller, and name of the new group in it.
+        limits, caveats: limits to set, and caveats that the cap starts with.
+
+    Raises:
+        HostError: the group cannot be made, or the kernel refuses a limit.
+    """
     group = parent / name
     try:
         group.mkdir()
@@ -272,7 +283,7 @@ def create_in(parent: Path, name: str, limits: Limits, caveats: Sequence[str] = 
 
 
 def sweep_below(mount: Path) -> list[str]:
-    """Remove left-over caps of every `outcore` group below `mount`."""
+    """Remove left-over caps of every `outcore` group below `mount`; return their names."""
     removed = []
     for parent in [path for path in mount.rglob(PARENT) if path.is_dir()]:
         for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
@@ -299,11 +310,9 @@ def _availability(hierarchy: mounts.Hierarchy) -> Availability:
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
-    """Our parent group, whose children get memory and, where possible, io; else None and why.
-
-    v2 lets a group have processes or children with controllers, not both (the root apart). So the groups from this
-    process's own upwards are tried: first for both controllers, then for memory alone.
-    """
+    """Return (Outcore's parent group, empty text) or (None, reason); its children get memory and, where possible, io. A
+    v2 group has processes or children with controllers, not both (the root excepted). So the groups from this process's
+    own upwards are tried: first for both controllers, then for memory alone."""
     folders = [hierarchy.own, *hierarchy.own.parents]
     folders = folders[: folders.index(hierarchy.mount) + 1] if hierarchy.mount in folders else [hierarchy.mount]
     reason = "no cgroup v2 group is writable"
@@ -327,7 +336,6 @@ def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
 
 
 def _enable(folder: Path, wanted: Sequence[str]) -> None:
-    """Give the children of `folder` the controllers wanted."""
     control = folder / "cgroup.subtree_control"
     enabled = read_text(control).split()
     for controller in wanted:

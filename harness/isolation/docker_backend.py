@@ -1,7 +1,7 @@
 """Caps that are containers of a Docker Engine on this host, chosen by name only: `--isolation docker`.
 
-What a container adds to a cgroup: a read-only root, no network, no privileges, no view of other processes, and an
-image that can be handed on. `auto` never takes it, since a host may have an engine that is there for something else.
+A container adds to a cgroup: a read-only root, no network, no privileges, no view of other processes, and an image that
+can be distributed. `auto` never selects it, since a host's engine may serve another purpose.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ _TRIAL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Trial:
-    """What a first container showed.
+    """Findings from a first container.
 
     Attributes:
-        image: the image that runs start in.
-        seccomp: a profile to give to runs, None for the engine's own.
-        seccomp_from: where that came from, for the record.
-        io_uring: empty where a container gets rings, else why not.
-        lock: how runs may lock memory.
+        seccomp: profile to give to runs, None for the engine's own.
+        seccomp_from: origin of the seccomp profile, for the record.
+        io_uring: reason why a container gets no rings; empty where it gets them.
+        lock: method by which runs lock memory.
         engine: versions and settings of the engine, for the record.
     """
 
@@ -54,19 +53,15 @@ class Trial:
 
 @dataclass
 class Docker(Isolation):
-    """Caps that are containers.
-
-    Attributes:
-        memlock_bytes: what a run may lock in memory; None for no limit, as far as the engine can give that. What is
-            locked is charged to the cap either way.
-    """
+    """Caps that are containers. A run may lock `memlock_bytes` of memory, which is charged to the cap either way; None
+    means no limit, as far as the engine can grant it."""
 
     name: ClassVar[str] = "docker"
     memlock_bytes: int | None = None
 
     @classmethod
     def available(cls) -> Availability:
-        """Whether a container really starts, is capped by the kernel of this host and can be read from here."""
+        """Return whether a container starts, is capped by this host's kernel and is readable here, found by trying."""
         try:
             trial = _trial(wanted())
         except OutcoreError as error:
@@ -79,7 +74,7 @@ class Docker(Isolation):
         return Availability(True, trial.io_uring, "", engine["io_limits"], True)
 
     def create(self, run_id: str, limits: Limits) -> DockerCap:
-        """A new cap; its container starts with the first command.
+        """Create a cap; its container starts with the first command.
 
         Raises:
             HostError: no engine, no image.
@@ -97,12 +92,12 @@ class Docker(Isolation):
         return DockerCap(connect(), wanted_, caveats)
 
     def holder_cap(self) -> DockerCap | None:
-        """A container of the image where the image has libraries of its own."""
+        """Return a container of the image where Outcore's libraries are inside the image; else None."""
         trial = _trial(wanted())
         return self.create("holder", Limits()) if trial.image.layout == "image" and not trial.image.worker else None
 
     def describe(self) -> dict[str, Any]:
-        """Engine, image and seccomp profile, for the record."""
+        """Return engine, image and seccomp profile, for the record."""
         trial = _trial(wanted())
         image = trial.image
         return trial.engine | {
@@ -115,7 +110,7 @@ class Docker(Isolation):
 
     @classmethod
     def sweep(cls) -> list[str]:
-        """Remove the containers of dead orchestrators; quietly nothing where there is no engine."""
+        """Remove the containers of dead orchestrators; return their names, none where there is no engine."""
         if not socket_present():
             return []
         try:
@@ -140,10 +135,10 @@ class Docker(Isolation):
 
 @functools.cache
 def _trial(image: str) -> Trial:
-    """Start a container as runs do, and look: once in a process.
+    """Start a container as runs do and inspect it, once per process.
 
     Raises:
-        OutcoreError: whatever keeps a container from running here.
+        OutcoreError: any obstacle to running a container here.
     """
     client = connect()
     found = find(client, image)
@@ -165,7 +160,7 @@ def _trial(image: str) -> Trial:
         "swap_limit": bool(info.get("SwapLimit")) or mounts.version() == "v2",
         "io_limits": "blkio throttle" not in warnings and "io.max" not in warnings,
     }
-    # The trial runs Python: a third party's image need not have one, the host's always has.
+    # The trial runs Python, which a third party's image may lack and the host's image always has.
     tried = found if found.worker == () else find(client, HOST_IMAGE)
     lock = _lock(client, tried)
     given = docker_seccomp.from_environment()
@@ -182,13 +177,13 @@ def _trial(image: str) -> Trial:
 
 
 def _maps_users(info: dict[str, Any]) -> str:
-    """`rootless` or `userns` where users inside are others than users outside; empty where they are the same."""
+    """Return `rootless` or `userns` where users inside differ from users outside; empty where they are the same."""
     options = [str(option).split(",")[0].removeprefix("name=") for option in info.get("SecurityOptions") or []]
     return next((option for option in options if option in ("rootless", "userns")), "")
 
 
 def _lock(client: Any, image: Image) -> Lock:
-    """Root inside locks by capability; anyone else needs a limit that the engine may not be allowed to raise."""
+    """Return how work locks memory: by capability for root, else by a limit that the engine may fail to raise."""
     if os.geteuid() == 0:
         return "ipc_lock"
     cap = DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, lock="ulimit"))
@@ -206,7 +201,7 @@ def _lock(client: Any, image: Image) -> Lock:
 
 
 def _ring(client: Any, image: Image, seccomp: str | None) -> tuple[str, Any]:
-    """(why a container gets no io_uring ring, empty where it does; the profile in force or the HostError instead)."""
+    """Return (reason for no io_uring ring in a container, empty with one; the profile in force or a HostError)."""
     with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, seccomp=seccomp)) as cap:
         done = subprocess.run(
             cap.command([sys.executable, "-S", "-E", "-c", _RING]),

@@ -1,9 +1,7 @@
-"""One cap that is a container: started when the first command goes in, ended as a whole, and read from the host.
-
-The container's first process waits for its input, whose other end this process holds: however the orchestrator dies,
-the kernel closes it, the waiting ends, and with the first process everything in the container. Commands are put beside
-it by `docker exec`, which joins the container's cgroups before the command begins.
-"""
+"""Cap that is a container: started with the first command, ended as a whole, and read from the host. The container's
+first process waits for input from this process: however the orchestrator dies, the kernel closes the stream, and the
+first process ends with everything in the container. `docker exec` puts a command beside it, inside the container's
+cgroups before the command begins."""
 
 from __future__ import annotations
 
@@ -29,13 +27,7 @@ _WAIT = ["/bin/sh", "-c", "read line"]
 
 
 class DockerCap(Cap):
-    """A container that is a cap.
-
-    Args:
-        client: docker-py's client.
-        wanted: what to ask the engine for; changed by `bring` and `set_memory`.
-        caveats: what this cap does not keep.
-    """
+    """Cap that is a container; `bring` and `set_memory` change its options `wanted`."""
 
     named_pipes = True
 
@@ -53,29 +45,30 @@ class DockerCap(Cap):
 
     @property
     def container_id(self) -> str:
-        """The engine's id of the container, empty before it was started."""
+        """Engine's id of the container, empty before the start."""
         return str(self._container.id) if self._container is not None else ""
 
     @property
     def first_pid(self) -> int:
-        """The host's number of the process that waits in the container."""
+        """Host pid of the process that waits in the container."""
         return int(self._container.attrs["State"]["Pid"])
 
     def bring(self, needs: Needs) -> None:
-        """Say what the work needs of the host, before the first command.
+        """Declare the parts of the host that the work needs, before the first command.
 
         Raises:
-            HostError: the image that brings the work is not there.
+            HostError: the image that contains the work is missing.
         """
         self._wanted.needs = needs
         if needs.image:
             self._wanted.image = find(self._client, needs.image)
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` behind a process here that puts it into the container, which is started if it is not.
+        """Return `argv` behind a local process that runs it in the container; start the container if it is not up.
 
         Raises:
-            HostError: the engine refuses; a folder that the work needs is not there.
+            HostError: the engine refuses.
+            InputError: a folder that the work needs is missing.
         """
         self._start()
         folder = Path.cwd()
@@ -87,19 +80,19 @@ class DockerCap(Cap):
         return [sys.executable, "-m", "harness.isolation.docker_exec", *carried]
 
     def memory(self) -> MemoryStats:
-        """Memory of the container now; the last reading once it is gone, nothing before it was started."""
+        """Return the memory of the container now; the last reading once it is gone, only the limit before its start."""
         return MemoryStats(limit=self._wanted.limits.memory_bytes) if self._groups is None else self._groups.memory()
 
     def io(self) -> IoStats | None:
-        """Device I/O charged to the container; the last reading once it is gone."""
+        """Return device I/O charged to the container; the last reading once it is gone."""
         return None if self._groups is None else self._groups.io()
 
     def pressure(self) -> tuple[int | None, int | None]:
-        """Microseconds stalled on (I/O, memory), where the kernel tells it by group (v2)."""
+        """Return microseconds stalled on (I/O, memory), where the kernel counts them by group (v2)."""
         return (None, None) if self._groups is None else self._groups.pressure()
 
     def pids(self) -> list[int]:
-        """Processes of the work, as the host numbers them; without the one that waits."""
+        """Return the host pids of the work's processes, without the one that waits."""
         return [] if self._groups is None else [pid for pid in self._groups.pids() if pid != self.first_pid]
 
     def set_memory(self, limit_bytes: int | None) -> None:
@@ -114,18 +107,18 @@ class DockerCap(Cap):
                 self._container.update(**self._wanted.memory_options())
 
     def reset_peak(self) -> None:
-        """The peak starts again from the present usage, for root."""
+        """Restart the peak from the present usage; needs root."""
         if self._groups is not None:
             self._groups.reset_peak()
 
     def kill(self) -> None:
-        """End everything inside and wait; the readings of the last moment stay."""
+        """Kill everything inside and wait; the readings of the last moment stay."""
         with self._lock:
             self._asked_to_end = self._asked_to_end or not self._ended()
             self._end()
 
     def ending(self) -> str:
-        """Why the container is gone where nobody here ended it."""
+        """Return why the container ended without a request of this process; empty while it runs."""
         if self._container is None or self._asked_to_end or not self._ended():
             return ""
         code = self._state.get("ExitCode", "unknown")
@@ -176,7 +169,7 @@ class DockerCap(Cap):
             self._watcher.start()
 
     def _watch(self) -> None:
-        """On OOM end the whole container: the kernel may have ended one process that others wait for."""
+        """Kill the whole container on OOM: the kernel may have killed one process that others wait for."""
         assert self._groups is not None
         while not self._over.wait(_WATCH_SECONDS):
             if self._groups.memory().oom_kills and not self._over.is_set():
@@ -184,7 +177,7 @@ class DockerCap(Cap):
                 return
 
     def _ended(self) -> bool:
-        """Whether the container runs no more; the engine's word on how it ended is then kept."""
+        """Return whether the container has ended; keep the engine's final state in that case."""
         if self._container is None or self._state:
             return bool(self._state)
         if read_text(Path(f"/proc/{self.first_pid}/cgroup")).find(self._container.id) >= 0:
@@ -207,14 +200,14 @@ class DockerCap(Cap):
         self._keep_state()
 
     def _keep_state(self) -> None:
-        """The engine's word on the ending, once it has one: it knows of OOM what the cgroup took with it."""
+        """Wait for the engine's final state and keep it: it reports an OOM that the removed cgroup no longer can."""
         deadline = time.monotonic() + _END_SECONDS
         while True:
             try:
                 with asking("look at a container"):
                     self._container.reload()
             except HostError:
-                self._state = {"ExitCode": 137}  # removed by somebody
+                self._state = {"ExitCode": 137}  # removed by another process
                 break
             state = self._container.attrs["State"]
             if not state["Running"] or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The Docker Engine of this host through docker-py: connecting, and its refusals as errors that say what to do."""
+"""The host's Docker Engine through docker-py: the connection, and the engine's refusals as errors with a fix."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from workloads.errors import HostError
 
 # Every container, and the image made from the host, carries labels of this family.
 LABEL = "org.outcore"
-# An engine on a busy disk may think about one request for long; a run is lost if it thinks for ever.
+# An engine on a busy disk may take long for one request; without a limit a hang would lose the run.
 _TIMEOUT_S = 60
 _START = "start it: systemctl start docker (or `dockerd` as root)"
 _INSTALL = "install one, like `apt-get install docker.io`, or set DOCKER_HOST to the socket of the one there is"
 
 
 def connect() -> Any:
-    """A `docker.DockerClient` for `$DOCKER_HOST`, or the host's usual socket.
+    """Return a `docker.DockerClient` for `$DOCKER_HOST`, or the host's usual socket.
 
     Raises:
         HostError: no package, no engine, no permission for its socket, or an engine that is not on this host.
@@ -35,12 +35,12 @@ def connect() -> Any:
         raise HostError(f"the Docker Engine at {where} is not on this host", "unset DOCKER_HOST")
     try:
         return docker.from_env(version="auto", timeout=_TIMEOUT_S)
-    except Exception as error:  # docker-py wraps what the socket says three layers deep, each in another class
+    except Exception as error:  # docker-py wraps the socket's error three layers deep, each in another class
         raise _unreachable(error, where) from error
 
 
 def socket_present() -> bool:
-    """Whether there can be an engine at all: cheap enough to ask before every series of runs."""
+    """Return whether an engine can exist here: cheap enough to call before every series of runs."""
     parsed = urlparse(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
     return parsed.scheme in ("unix", "http+unix") and Path(parsed.path or "/").is_socket()
 
@@ -61,7 +61,7 @@ def _unreachable(error: BaseException, where: str) -> HostError:
 
 
 def _os_error(error: BaseException | None) -> OSError | None:
-    """The operating system's own error, however deep it is wrapped: in causes, contexts or arguments."""
+    """Return the operating system's own error, however deep it is wrapped in causes, contexts or arguments."""
     seen: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
@@ -78,10 +78,10 @@ def _os_error(error: BaseException | None) -> OSError | None:
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Turn what docker-py raises while the engine is asked to do `what` into a HostError.
+    """Turn docker-py's errors while the engine is asked to do `what` into a HostError.
 
     Raises:
-        HostError: with the engine's own words, and a fix where the cause is known.
+        HostError: the engine's own message, and a fix where the cause is known.
     """
     import docker.errors
     import requests.exceptions

@@ -1,8 +1,7 @@
-"""Runs one command in a container that is up, as if it ran here: same input, output and ending.
+"""Program that runs one command in a running container with the input, output and ending of a local command.
 
-`python -m harness.isolation.docker_exec CONTAINER FOLDER ARGV…`. docker-py does the talking; this only carries bytes.
-The exit status is the command's own, a signal included, and 125 where the container is not there or the engine does not
-tell how the command ended.
+`python -m harness.isolation.docker_exec CONTAINER FOLDER ARGV…`. The exit status is the command's own, a signal
+included, and 125 where the container is missing or the engine does not report how the command ended.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import time
 from typing import Any
 
 _GONE = 125
-# The engine has so long to note how a command ended.
+# Time limit for the engine to report how a command ended.
 _NOTE_S = 60.0
 
 
 def run(container: str, folder: str, argv: list[str]) -> int:
-    """Run `argv` in `container` below `folder`; returns its exit status, 128 and the signal where one ended it."""
+    """Run `argv` in `container`, in `folder`; return its exit status, 128 + n after signal n."""
     import docker.errors
     from docker.utils.socket import frames_iter
 
@@ -41,15 +40,14 @@ def run(container: str, folder: str, argv: list[str]) -> int:
 
 
 def _plain(stream: Any) -> socket.socket:
-    """The socket below what docker-py hands out."""
     found: socket.socket = getattr(stream, "_sock", stream)
     return found
 
 
 def _feed(target: socket.socket) -> None:
-    """Standard input into the container, its end included."""
+    """Send standard input into the container, its end included."""
     try:
-        # A terminal stays with whoever holds it: reading it from the background would stop this process.
+        # A terminal is not read: reading it from the background would stop this process.
         while not os.isatty(0) and (data := os.read(0, 1 << 16)):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
@@ -63,10 +61,8 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _status(api: Any, container: str, work: str) -> int:
-    """Return the exit status that the engine notes; SIGKILL's where the container ended or was removed before that.
-
-    The engine notes it some time after the output has ended: seconds, on a machine that is busy.
-    """
+    """Return the exit status noted by the engine, on a busy machine seconds after the output has ended; SIGKILL's where
+    the container ended or was removed before that."""
     import docker.errors
 
     deadline = time.monotonic() + _NOTE_S
@@ -98,7 +94,7 @@ def _is_up(api: Any, container: str) -> bool:
 
 
 def main() -> None:
-    """End as the command did."""
+    """Run the command given by the arguments and end as it did."""
     import resource
 
     status = run(sys.argv[1], sys.argv[2], sys.argv[3:])
@@ -108,7 +104,7 @@ def main() -> None:
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-    # Past the interpreter's own end: the thread may still wait for input that nobody sends.
+    # Skips the interpreter's own shutdown: the thread may still wait for input.
     os._exit(status)
 
 

@@ -1,4 +1,4 @@
-"""The cgroup that an engine made for a container, found and read on the host: the same files as for our own caps."""
+"""Cgroup that an engine made for a container, found and read on the host: the same files as for Outcore's own caps."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from workloads.errors import HostError
 
 
 class ContainerGroups:
-    """Memory and I/O of one running container. Reading needs no privilege; resetting a peak needs root.
-
-    Args:
-        pid: a process of the container, as the host numbers it.
-    """
+    """Memory and I/O of the container with host process `pid`. Only resetting a peak needs a privilege: root."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         own = _groups_of(pid, proc)
@@ -39,13 +35,13 @@ class ContainerGroups:
         else:
             raise HostError("no cgroup is mounted here", "mount -t cgroup2 none /sys/fs/cgroup")
         self._files = {name: KernelFile(self.memory_group / name) for name in _MEMORY_FILES[self.version]}
-        # `memory.peak` is forgotten, by a write, for whoever holds this very descriptor (6.12).
+        # A write to `memory.peak` resets it for this descriptor alone (6.12).
         self._peak = _open_for_writing(self.memory_group / "memory.peak") if self.version == 2 else -1
         if self.io_group is not None:
             self._files |= {name: KernelFile(self.io_group / name) for name in _IO_FILES[self.version]}
 
     def memory(self) -> MemoryStats:
-        """Memory of the container now; the last reading once it is gone."""
+        """Return the memory of the container now; the last reading once it is gone."""
         with self._lock:
             stat = self._files["memory.stat"].read()
             if stat:
@@ -78,7 +74,7 @@ class ContainerGroups:
         )
 
     def io(self) -> IoStats | None:
-        """Device I/O charged to the container so far; the last reading once it is gone."""
+        """Return device I/O charged to the container so far; the last reading once it is gone."""
         with self._lock:
             if self.version == 2:
                 if data := self._files["io.stat"].read():
@@ -90,7 +86,7 @@ class ContainerGroups:
             return self.last_io
 
     def pressure(self) -> tuple[int | None, int | None]:
-        """Microseconds stalled on (I/O, memory); None under v1."""
+        """Return microseconds stalled on (I/O, memory); None under v1."""
         if self.version == 1:
             return None, None
         return (
@@ -99,11 +95,11 @@ class ContainerGroups:
         )
 
     def pids(self) -> list[int]:
-        """Processes of the container, as the host numbers them."""
+        """Return the host pids of the container's processes."""
         return sorted(set(pids_in(self.memory_group)))
 
     def reset_peak(self) -> None:
-        """The peak starts again where this user may write the group's files (root); else it stays."""
+        """Restart the peak from the present usage where this user may write the group's files (root)."""
         self._highest = 0
         try:
             if self.version == 1:
@@ -114,7 +110,7 @@ class ContainerGroups:
             pass
 
     def drop_cache(self) -> None:
-        """Give the pages still charged back to the host, where this user may: else they outlive the container."""
+        """Drop the pages still charged where this user may (v1): otherwise they outlive the container."""
         if self.version == 1:
             try:
                 write_text(self.memory_group / "memory.force_empty", "1")
@@ -122,7 +118,7 @@ class ContainerGroups:
                 pass
 
     def freeze_last(self, oom_kills: int) -> None:
-        """Keep the last readings, with at least `oom_kills` as the engine counted them; close the files."""
+        """Keep the last readings, with at least the `oom_kills` counted by the engine; close the files."""
         with self._lock:
             self.last = replace(self.last, oom_kills=max(self.last.oom_kills, oom_kills))
             for file in self._files.values():
@@ -165,7 +161,7 @@ def _groups_of(pid: int, proc: Path) -> dict[str, str]:
 
 
 def _open_for_writing(path: Path) -> int:
-    """A descriptor, or -1 where there is no such file or this user may not write it."""
+    """Return a descriptor, or -1 where the file is missing or this user may not write it."""
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -1,9 +1,9 @@
-"""Which image a worker runs in, and what of the host it needs: the host's own system by default, or one that was built.
+"""Image of a worker and its mounts from the host: the host's own system by default, or an image that was built.
 
-Two layouts, told by the image's label `org.outcore.layout`. `host`: an image of a few empty folders, made here in an
-instant, into which the host's `/usr`, the interpreter and the checkout are mounted read-only, so that the very same
-bytes run as without a container. `image`: all of it is in the image (`containers/Dockerfile`), interpreter named by
-`org.outcore.python`. A third party's image names its own worker by `org.outcore.worker`.
+The image's label `org.outcore.layout` names one of two layouts. `host`: an image of a few empty folders, made here in
+an instant, into which the host's `/usr`, the interpreter and the checkout are mounted read-only, so that the very same
+bytes run as without a container. `image`: everything is in the image (`containers/Dockerfile`), with the interpreter
+named by `org.outcore.python`. A third party's image names its own worker by `org.outcore.worker`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from workloads.errors import HostError, InputError
 HOST_IMAGE = "outcore-host"
 _FOLDERS = ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "opt", "mnt", "srv", "root")
 _USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# What the loader, Debian's alternatives (BLAS) and the name service look up; nothing that a run could write.
+# Files that the loader, Debian's alternatives (BLAS) and the name service read; a run can write none.
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image as it is on the engine.
+    """Image on the engine.
 
     Attributes:
-        name: as asked for; identity: its content hash, for the record.
+        name, identity: requested name, and content hash for the record.
         layout: `host` or `image`.
         python: path of the interpreter inside.
-        worker: the command of a third party's own worker, empty for Outcore's.
-        system: what a third party says of its system (`SystemInfo` as JSON), empty for Outcore's.
+        worker: command of a third party's own worker, empty for Outcore's.
+        system: `SystemInfo` of a third party's system as JSON, None for Outcore's.
         source: digest of Outcore's code inside, empty where the host's is mounted.
     """
 
@@ -53,7 +53,7 @@ class Image:
     source: str = ""
 
     def argv(self, argv: Iterable[str]) -> list[str]:
-        """A command of the host as it is inside: with this image's interpreter, and its own worker for Outcore's."""
+        """Return a host command as it runs inside: with this image's interpreter, and its own worker if it has one."""
         words = list(argv)
         if self.worker and words[:3] == [sys.executable, "-m", "harness.worker"]:
             return [*self.worker, *words[3:]]
@@ -62,21 +62,21 @@ class Image:
         return words
 
     def mounts(self) -> list[Path]:
-        """Folders and files of the host that are mounted read-only at the same path, whatever runs."""
+        """Return host folders and files that are mounted read-only at the same path for every command."""
         return _host_paths() if self.layout == "host" else []
 
 
 def wanted() -> str:
-    """The image asked for by `$OUTCORE_IMAGE`, or the one made from this host."""
+    """Return the image named by `$OUTCORE_IMAGE`, or the image made from this host."""
     return os.environ.get("OUTCORE_IMAGE", "") or HOST_IMAGE
 
 
 def find(client: Any, name: str) -> Image:
-    """The image `name` of the engine; the host's own is made where it is missing. Nothing is pulled.
+    """Return the image `name` of the engine; make the host's own where it is missing. Nothing is pulled.
 
     Raises:
-        HostError: there is no such image, or its code is not the code here.
-        InputError: it is no image of Outcore's family.
+        HostError: the image is missing, or its code is not the code here.
+        InputError: the image lacks Outcore's labels, or one is invalid.
     """
     if name == HOST_IMAGE:
         name = _make_host_image(client)
@@ -105,7 +105,7 @@ def find(client: Any, name: str) -> Image:
 
 
 def _make_host_image(client: Any) -> str:
-    """Its name, with what it is made of as the tag: a host that was changed gets another."""
+    """Make the host's image where it is missing; return its name, whose tag is a digest of its content."""
     import docker.errors
 
     archive = _host_archive()
@@ -121,7 +121,7 @@ def _make_host_image(client: Any) -> str:
 
 
 def _host_archive() -> bytes:
-    """A root of empty folders with the host's links into /usr.
+    """Return an archive of empty folders with the host's links into /usr.
 
     Raises:
         HostError: the host keeps /bin and /lib apart from /usr.
@@ -148,7 +148,7 @@ def _host_archive() -> bytes:
 
 
 def _host_paths() -> list[Path]:
-    """`/usr`, parts of `/etc`, the interpreter, its packages and the checkout; nothing twice."""
+    """Return `/usr`, parts of `/etc`, the interpreter, its packages and the checkout, without paths inside others."""
     extra = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     found = [Path("/usr"), *(Path("/etc") / name for name in _ETC)]
     code = [Path(sys.prefix), Path(sys.base_prefix), _ROOT, *(Path(entry) for entry in [*extra, *sys.path] if entry)]
@@ -163,7 +163,7 @@ def _host_paths() -> list[Path]:
 
 
 def _there(path: Path) -> bool:
-    """Whether this user sees the path: what it does not the work cannot have used either."""
+    """Return whether this user can see the path: a path that it cannot see is of no use to the work either."""
     try:
         return path.exists()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the engine is asked for when a cap's container is made: limits, mounts, user, security, devices."""
+"""Options for the container of a cap: limits, mounts, user, security, devices."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workloads.errors import HostError, InputError
 
 Lock = Literal["ipc_lock", "ulimit"] | int
 
-# As in cgroup1: with both limits equal newer kernels do not count how often the first was hit.
+# As in cgroup1: with equal limits newer kernels do not count how often the first was hit.
 _SWAP_SLACK = 2 << 20
-# The engine has no word for "no limit" once there is one; the kernel shows this as none.
+# The engine cannot remove a limit; the kernel shows this one as none.
 _NO_LIMIT = 1 << 62
 _FORWARDED = tuple(
     """
@@ -41,13 +41,10 @@ class Wanted:
     """One container to be made.
 
     Attributes:
-        name: of the container, saying whose it is (`owner.cap_name`).
-        limits: memory and devices.
-        image: what it is made of.
-        needs: what of the host the work needs.
-        seccomp: a profile as JSON text, None for the engine's own.
-        lock: how the work may lock memory, for io_uring's registered buffers: `ipc_lock` (a capability, which only root
-            inside has), `ulimit` (no limit, which the engine must be allowed to raise), or bytes.
+        name: name of the container, which encodes its owner (`owner.cap_name`).
+        seccomp: profile as JSON text, None for the engine's own.
+        lock: method by which the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability that
+            only root inside has), `ulimit` (no limit, which the engine must be allowed to raise), or a limit in bytes.
     """
 
     name: str
@@ -58,11 +55,11 @@ class Wanted:
     lock: Lock = "ipc_lock"
 
     def options(self) -> dict[str, Any]:
-        """Arguments of docker-py's `containers.create`.
+        """Return the arguments of docker-py's `containers.create`.
 
         Raises:
-            InputError: something to be mounted, or the GPU, is not there.
-            HostError: a device to be limited is not there.
+            InputError: a path to be mounted, or the GPU, is missing.
+            HostError: a device to be limited is missing.
         """
         from docker.types import Mount, Ulimit
 
@@ -82,7 +79,7 @@ class Wanted:
             "mounts": binds,
             "working_dir": "/",
             "read_only": True,
-            # Charged to the container, as everything that it writes there is.
+            # Files in /tmp are charged to the container.
             "tmpfs": {"/tmp": "mode=1777,exec"},
             "shm_size": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
             "network_mode": "none",
@@ -105,7 +102,7 @@ class Wanted:
         return options
 
     def _environment(self) -> dict[str, str]:
-        """What of this process's environment moves a number; nothing that names a person or a place."""
+        """Return the environment variables that change measurements; none that names a person or a place."""
         kept = {key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)}
         fixed = {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
         if self.image.layout == "host":
@@ -115,25 +112,25 @@ class Wanted:
         return kept | fixed
 
     def memory_options(self) -> dict[str, int]:
-        """The limits of memory, and of memory with swap, as a new or a running container takes them."""
+        """Return the limits of memory, and of memory with swap, for a new or a running container."""
         limit = self.limits.memory_bytes
         if limit is None:
             return {"mem_limit": _NO_LIMIT, "memswap_limit": _NO_LIMIT}
         return {"mem_limit": limit, "memswap_limit": limit + (_SWAP_SLACK if mounts.v1("memory") is not None else 0)}
 
     def shows(self, path: Path) -> bool:
-        """Whether a path of the host is seen inside."""
+        """Return whether a path of the host is visible inside."""
         return any(path.is_relative_to(shown) for shown, _ in self.mounts())
 
     def mounts(self) -> list[tuple[Path, bool]]:
-        """(path, read-only) of what is mounted at the same path inside; what may be written wins.
+        """Return (path, read-only) of every mount, at the same path inside; writable wins.
 
         Raises:
-            InputError: one of them is not there.
+            InputError: a path is missing.
         """
         found: dict[Path, bool] = dict.fromkeys(self.image.mounts(), True)
         found |= dict.fromkeys((path.absolute() for path in self.needs.read_only), True)
-        # What a link of the dataset points to has to be there as well.
+        # The targets of the dataset's links are needed as well.
         found |= dict.fromkeys((path.resolve() for path in self.needs.read_only), True)
         found |= dict.fromkeys((path.absolute() for path in self.needs.writable), False)
         for path in found:
@@ -145,14 +142,14 @@ class Wanted:
 def throttles(
     limits: Sequence[IoLimit], *, count: bool, sys_: Path = Path("/sys"), dev: Path = Path("/dev")
 ) -> dict[str, Any]:
-    """Device limits as the engine takes them: by path, a list for each kind.
+    """Return device limits as the engine takes them: by path, a list for each kind.
 
     Args:
-        count: name disks without a limit, too, with 0, which means none to v1: it counts a disk only once a limit was
-            written for it. v2 counts them all, and refuses 0.
+        count: whether to name disks without a limit, with 0, which means none to v1: it counts a disk only once a limit
+            was written for it. v2 counts all disks, and refuses 0.
 
     Raises:
-        HostError: no such device.
+        HostError: a device is missing.
     """
     wanted: dict[str, IoLimit | None] = {}
     for disk in sorted((sys_ / "block").iterdir()) if count else ():
@@ -166,7 +163,7 @@ def throttles(
     options: dict[str, Any] = {}
     for key, name in _THROTTLES:
         rates = [(path, (getattr(limit, name) or 0) if limit else 0) for path, limit in wanted.items()]
-        # One kind of limit is enough to have an unlimited disk counted.
+        # One kind of limit is enough to make the kernel count an unlimited disk.
         asked = [(path, rate) for path, rate in rates if rate or (count and key == "device_read_iops")]
         if asked:
             options[key] = [{"Path": path, "Rate": rate} for path, rate in asked]
@@ -174,7 +171,7 @@ def throttles(
 
 
 def _gpu_options(layout: str) -> dict[str, Any]:
-    """The host's driver is in its own /usr; a built image gets it from the engine's NVIDIA runtime."""
+    """Return the options for a GPU: with the host's /usr its device nodes, else the engine's NVIDIA runtime."""
     from docker.types import DeviceRequest
 
     if layout != "host":

@@ -1,10 +1,9 @@
-"""A seccomp profile that allows io_uring and is otherwise the engine's own default, taken from the engine itself.
+"""Seccomp profile that allows io_uring and is otherwise the engine's own default, read from the engine itself.
 
 Engines from 25 on deny io_uring by default. The default profile is compiled into the engine and no request returns it,
-but the engine writes what it made of it into the runtime specification of every container it starts: a list of system
-calls and actions, already resolved for this kernel, architecture and set of capabilities. That list is read from a
-container started for the purpose, with the capabilities that workers have (none), and io_uring's three calls are added.
-So nothing is copied from anywhere, and an engine that is updated changes the profile with it.
+but the engine writes the resulting list of system calls and actions, already resolved for this kernel, architecture and
+set of capabilities, into the runtime specification of every container. That list is read from a container with the
+capabilities of workers (none), and io_uring's three calls are added, so an updated engine updates the profile.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from workloads.errors import HostError, InputError
 
 CALLS = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 _ALLOW = "SCMP_ACT_ALLOW"
-# What both the runtime's specification and an engine's profile call the same; the rest does not belong in a profile.
+# Keys that a runtime's specification and an engine's profile share; other keys do not belong in a profile.
 _KEYS = ("defaultAction", "defaultErrnoRet", "architectures", "syscalls")
 
 
 def from_environment() -> str | None:
-    """The profile that `$OUTCORE_SECCOMP` names (a file), as the engine takes it; None where it names none.
+    """Read the profile from the file named by `$OUTCORE_SECCOMP`; None where it names none.
 
     Raises:
-        InputError: it is not there, or no profile.
+        InputError: the file is missing, or is no profile.
     """
     name = os.environ.get("OUTCORE_SECCOMP", "")
     if not name:
@@ -42,13 +41,13 @@ def from_environment() -> str | None:
 
 
 def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
-    """The profile that the engine's default became for the running container of process `pid`.
+    """Return the profile that the engine's default became for the running container of process `pid`.
 
-    The parent of a container's first process is its shim, whose working folder is the container's bundle: that holds
-    whatever the engine's data root and the runtime's folder are called here.
+    The parent of a container's first process is its shim, whose working folder is the container's bundle, independent
+    of the folders of the engine's data and of the runtime.
 
     Raises:
-        HostError: this user may not look (it takes root), or the engine uses no profile.
+        HostError: this user may not read it (root may), or the engine uses no profile.
     """
     parent = next(
         (line.split()[1] for line in read_text(proc / str(pid) / "status").splitlines() if line.startswith("PPid:")),
@@ -68,7 +67,7 @@ def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
 
 
 def allows(profile: dict[str, Any], call: str) -> bool:
-    """Whether a system call is allowed without conditions on its arguments."""
+    """Return whether a system call is allowed without conditions on its arguments."""
     if any(call in rule["names"] and rule["action"] != _ALLOW for rule in profile["syscalls"]):
         return False
     named = any(call in rule["names"] and not rule.get("args") for rule in profile["syscalls"])
@@ -76,12 +75,12 @@ def allows(profile: dict[str, Any], call: str) -> bool:
 
 
 def with_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
-    """`profile` with io_uring's calls allowed, and nothing else changed."""
+    """Return `profile` with io_uring's calls allowed, and nothing else changed."""
     return {**profile, "syscalls": [*_others(profile), {"names": list(CALLS), "action": _ALLOW}]}
 
 
 def without_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
-    """`profile` with io_uring's calls denied (EPERM), as engines from 25 on have it: to see what a run then does."""
+    """Return `profile` with io_uring's calls denied (EPERM), as in engines from 25 on, to test runs without rings."""
     denied = {"names": list(CALLS), "action": "SCMP_ACT_ERRNO"}
     return {**profile, "syscalls": [*_others(profile), denied]}
 

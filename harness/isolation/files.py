@@ -1,4 +1,4 @@
-"""Small control files of the kernel, read through descriptors that stay open, so that sampling them stays cheap."""
+"""Small control files of the kernel, read through descriptors that stay open, so that sampling them is cheap."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """One file of /proc or of a cgroup, opened once and read again from its start.
-
-    Survives the file's removal: reading a control file of a cgroup that is gone gives the empty string.
-    """
+    """File of /proc or of a cgroup, opened once and read again from its start; empty once its cgroup is removed."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -27,12 +24,12 @@ class KernelFile:
         return self._fd >= 0
 
     def read(self) -> bytes:
-        """The whole content, empty where the kernel has none."""
+        """Read the whole content, empty where the kernel has none."""
         if self._fd < 0:
             return b""
         try:
             data = os.pread(self._fd, _CHUNK, 0)
-            # /proc hands out one page at a time where lines would be split, so a short read is not yet the end.
+            # /proc returns one page at a time where lines would be split, so a short read is not yet the end.
             while data and (more := os.pread(self._fd, _CHUNK, len(data))):
                 data += more
             return data
@@ -40,30 +37,30 @@ class KernelFile:
             return b""
 
     def number(self) -> int | None:
-        """The content as a number; None for `max`, for nothing and for text."""
+        """Read the content as a number; None for `max`, for nothing and for text."""
         return as_number(self.read())
 
     def close(self) -> None:
-        """Close the descriptor; reading afterwards gives nothing."""
+        """Close the descriptor; later reads return nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def as_number(data: bytes) -> int | None:
-    """`b"4096\\n"` as 4096; None for anything that is not one number."""
+    """Return `b"4096\\n"` as 4096; None for anything that is not one number."""
     text = data.strip()
     return int(text) if text.isdigit() else None
 
 
 def flat_keyed(data: bytes) -> dict[bytes, int]:
-    """`key value` lines (memory.stat, memory.events) as a mapping."""
+    """Parse `key value` lines (memory.stat, memory.events) into a mapping."""
     fields = data.split()
     return dict(zip(fields[::2], map(int, fields[1::2]), strict=False))
 
 
 def read_text(path: Path) -> str:
-    """The file's text, empty where it cannot be read."""
+    """Return the file's text, empty where it cannot be read."""
     try:
         return path.read_text()
     except OSError:
@@ -71,7 +68,7 @@ def read_text(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write one value to a control file in a single call, as the kernel wants it.
+    """Write one value to a control file in a single call, as the kernel requires.
 
     Raises:
         OSError: the kernel refuses the value or the caller.
@@ -84,7 +81,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def psi_some_total(data: bytes) -> int | None:
-    """Microseconds in which at least one task stalled, since boot, from a `pressure` file."""
+    """Return microseconds since boot in which at least one task stalled, from a `pressure` file."""
     for line in data.splitlines():
         if line.startswith(b"some "):
             return int(line.rpartition(b"total=")[2])

@@ -1,4 +1,4 @@
-"""Where the cgroup hierarchies are mounted, and which group this process is in."""
+"""Mount points of the cgroup hierarchies, and the groups of this process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ class Hierarchy:
     controllers: tuple[str, ...]
 
     def bases(self) -> list[Path]:
-        """Where groups of ours may be made: inside this process's own group, so that its limits hold too, else at the
-        root of the hierarchy."""
+        """Return where groups may be made: this process's group, so that its limits hold too, else the mount's root."""
         return [self.own] if self.own == self.mount else [self.own, self.mount]
 
 
 def _own_groups(proc: Path) -> dict[str, str]:
-    """Controller -> path of this process's group; the key of cgroup v2 is the empty string."""
+    """Return controller -> path of this process's group; the key of cgroup v2 is the empty string."""
     groups: dict[str, str] = {}
     for line in read_text(proc / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -33,16 +32,16 @@ def _own_groups(proc: Path) -> dict[str, str]:
 
 
 def _inside(mount: Path, mount_root: str, path: str) -> Path:
-    """A group's folder below `mount`, where only the part below `mount_root` may be mounted (as containers do)."""
+    """Return a group's folder below `mount`, of which a container may have only the part below `mount_root`."""
     if mount_root != "/" and (path == mount_root or path.startswith(mount_root + "/")):
         path = path[len(mount_root) :]
     folder = mount / path.lstrip("/")
-    # In a container's own cgroup namespace the path may lead outside (`/..`); the mount is then all there is.
+    # In a container's own cgroup namespace the path may lead outside (`/..`); then only the mount is visible.
     return folder if ".." not in folder.parts and folder.is_dir() else mount
 
 
 def _mounts(proc: Path) -> list[tuple[str, str, Path, list[str]]]:
-    """(file-system type, mounted root, mount point, super options) of every mount."""
+    """Return (file-system type, mounted root, mount point, super options) of every mount."""
     found = []
     for line in read_text(proc / "self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
@@ -53,7 +52,7 @@ def _mounts(proc: Path) -> list[tuple[str, str, Path, list[str]]]:
 
 
 def v1(controller: str, proc: Path = Path("/proc")) -> Hierarchy | None:
-    """The cgroup v1 hierarchy that has `controller`, None where none is mounted."""
+    """Return the cgroup v1 hierarchy that has `controller`, None where none is mounted."""
     own = _own_groups(proc)
     for kind, root, mount, options in _mounts(proc):
         if kind == "cgroup" and controller in options and controller in own:
@@ -62,7 +61,7 @@ def v1(controller: str, proc: Path = Path("/proc")) -> Hierarchy | None:
 
 
 def v2(proc: Path = Path("/proc")) -> Hierarchy | None:
-    """The cgroup v2 hierarchy and its controllers (none of them where v1 holds them), None where it is not mounted."""
+    """Return the cgroup v2 hierarchy and its controllers (none where v1 holds them), None where it is not mounted."""
     own = _own_groups(proc)
     for kind, root, mount, _ in _mounts(proc):
         if kind == "cgroup2":
@@ -72,7 +71,7 @@ def v2(proc: Path = Path("/proc")) -> Hierarchy | None:
 
 
 def version(proc: Path = Path("/proc")) -> str:
-    """`v2`, `v1`, `hybrid` (v2 mounted, memory with v1) or `none`, for the run record."""
+    """Return `v2`, `v1`, `hybrid` (v2 mounted, memory with v1) or `none`, for the run record."""
     unified, memory = v2(proc), v1("memory", proc)
     if unified and "memory" in unified.controllers:
         return "v2"

@@ -1,4 +1,4 @@
-"""No cap: the run is watched, not limited, for hosts where nothing else works; its verdict is CAVEATS at best."""
+"""No cap: the run is measured, not limited, for hosts where no backend works; its verdict is CAVEATS at best."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.processes import kill_all
 from workloads.errors import HostError
 
-# Children inherit it, orphans too, so that a run's processes are found without a cgroup.
+# Environment variable that children, orphans too, inherit: a run's processes are found without a cgroup.
 _MARK = "OUTCORE_CAP"
 _RESCAN_SECONDS = 1.0
-# Looking for marks takes up to a two-hundredth of the time, however many processes the host has.
+# Searching for marks takes up to a two-hundredth of the time, however many processes the host has.
 _RESCAN_SHARE = 200
 
 NOT_ENFORCED = "no memory cap: the kernel limits neither memory nor page cache of this run"
@@ -25,7 +25,7 @@ NO_IO_LIMIT = "no device limit: this host lets nobody limit the run's I/O"
 
 
 class NoCap(Cap):
-    """Processes that carry a mark in their environment; sizes are the sums over them."""
+    """Processes that carry a mark in their environment; sizes are the sums over these processes."""
 
     def __init__(self, name: str, limits: Limits, caveats: Sequence[str] = ()) -> None:
         self.name = name
@@ -39,14 +39,12 @@ class NoCap(Cap):
         self._faults: dict[int, int] = {}
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` with the mark in its environment."""
+        """Return `argv` with the mark in its environment."""
         return ["/usr/bin/env", f"{_MARK}={self.name}", *argv]
 
     def memory(self) -> MemoryStats:
-        """Sums over the processes as they are now. Page cache is unknown (0): it is charged to nobody.
-
-        Shared memory counts once per process that maps it; the peak is the highest reading.
-        """
+        """Return sums over the present processes. Page cache is unknown (0): it is charged to no group. Shared memory
+        counts once per process that maps it; the peak is the highest reading."""
         with self._lock:
             begin = time.monotonic()
             if begin >= self._scan_at:
@@ -69,47 +67,51 @@ class NoCap(Cap):
             )
 
     def io(self) -> IoStats | None:
-        """Unknown: only the device's own counters say what was read."""
+        """Return None: I/O is known only from the device's own counters."""
         return None
 
     def pids(self) -> list[int]:
-        """Processes that carry the mark."""
+        """Return the processes that carry the mark."""
         return marked(self.name)
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Nothing: there is no limit to change."""
+        """Do nothing: there is no limit to change."""
 
     def reset_peak(self) -> None:
-        """The peak starts again."""
+        """Restart the peak."""
         self._peak = 0
 
     def kill(self) -> None:
-        """SIGKILL everything inside and wait."""
+        """Kill every process inside with SIGKILL and wait."""
         kill_all(self.pids)
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill remaining processes.
+
+        Raises:
+            HostError: a process does not end.
+        """
         if not kill_all(self.pids):
             raise HostError(f"a process of {self.name} does not end", "reboot the host")
 
 
 class NoIsolation(Isolation):
-    """Watching only."""
+    """Measurement without limits."""
 
     name: ClassVar[str] = "none"
 
     @classmethod
     def available(cls) -> Availability:
-        """Always."""
+        """Return that this backend always works."""
         return Availability(True, "nothing is enforced", "run as root, or on a host with systemd", False, False)
 
     def create(self, run_id: str, limits: Limits) -> NoCap:
-        """A cap that enforces nothing and says so in its caveats."""
+        """Create a cap that enforces nothing, as its caveats say."""
         return NoCap(cap_name(run_id), limits, self.caveats)
 
     @classmethod
     def sweep(cls) -> list[str]:
-        """End the processes of dead orchestrators."""
+        """Kill the processes of dead orchestrators; return the names of their caps."""
         names = {mark for mark in _marks().values() if is_left_over(mark)}
         for name in names:
             kill_all(lambda name=name: marked(name))  # type: ignore[misc]
@@ -117,12 +119,12 @@ class NoIsolation(Isolation):
 
 
 def marked(name: str) -> list[int]:
-    """Live processes with the mark `name`."""
+    """Return live processes with the mark `name`."""
     return sorted(pid for pid, mark in _marks().items() if mark == name)
 
 
 def _marks() -> dict[int, str]:
-    """Process -> mark, of those we may look at."""
+    """Return process -> mark, of processes whose environment this user may read."""
     found: dict[int, str] = {}
     prefix = f"{_MARK}=".encode()
     for entry in Path("/proc").iterdir():

@@ -1,4 +1,4 @@
-"""Names of caps that say who owns them, so that what a dead orchestrator left behind can be told and removed."""
+"""Cap names that encode their owner, so that caps of dead orchestrators are recognised and removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"run_(\d+)_(\d+)_(\d+)_([A-Za-z0-9.]+)$")
 
 
 def pid_namespace() -> int:
-    """Number of this process's pid namespace; pids of another namespace mean nothing here."""
+    """Return the number of this process's pid namespace; pids of another namespace mean nothing here."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -22,10 +22,8 @@ def pid_namespace() -> int:
 
 
 def start_time(pid: int) -> int | None:
-    """When `pid` began, in clock ticks since boot; None where there is no such process or only its zombie.
-
-    With the pid it names one process for the life of the host: a pid alone is used again.
-    """
+    """Return the start of `pid` in clock ticks since boot; None where there is no such process or only its zombie. Pid
+    and start identify one process for the life of the host, while a pid alone is used again."""
     stat = read_text(Path(f"/proc/{pid}/stat"))
     fields = stat.rpartition(")")[2].split()
     if len(fields) < 20 or fields[0] in ("Z", "X"):
@@ -34,13 +32,13 @@ def start_time(pid: int) -> int | None:
 
 
 def cap_name(run_id: str) -> str:
-    """A name for a cap of this process: unique, and with no dash, which systemd reads as nesting."""
+    """Return a unique name for a cap of this process, without dashes, which systemd reads as nesting."""
     safe = re.sub(r"[^A-Za-z0-9.]", ".", run_id)[:60] or "run"
     return f"run_{pid_namespace()}_{os.getpid()}_{start_time(os.getpid()) or 0}_{safe}.{uuid.uuid4().hex[:6]}"
 
 
 def holds_groups(parent: Path) -> bool:
-    """Whether this user may make groups in `parent`: tried, since another user's orchestrator may have made it."""
+    """Return whether this user may make groups in `parent`, found by trying, since another user may own it."""
     probe = parent / cap_name("probe")
     try:
         probe.mkdir()
@@ -51,7 +49,7 @@ def holds_groups(parent: Path) -> bool:
 
 
 def is_left_over(name: str) -> bool:
-    """Whether the cap's owner is dead. Names that are not ours, or of another pid namespace, are never left over."""
+    """Return whether the cap's owner is dead. Other programs' names and other pid namespaces are never left over."""
     match = _NAME.match(name)
     if not match or int(match.group(1)) != pid_namespace():
         return False

@@ -1,7 +1,5 @@
-"""Proof that a cap holds (methodology rule 6): inside it a process reads, allocates and pins past it, for real.
-
-Takes about a second without a GPU; with one, as long as its driver takes to start, three times.
-"""
+"""Proof that a cap holds (methodology rule 6): a process inside reads, allocates and pins past it, for real. Takes
+about a second; with a GPU also one start of its driver for each kind of memory."""
 
 from __future__ import annotations
 
@@ -27,13 +25,13 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What the kernel did.
+    """Outcome of a probe.
 
     Attributes:
-        page_cache_charged: a file larger than the cap was read; its pages were charged to the cap and reclaimed in it.
-        allocation_stopped: touching more memory than the cap ended the process, and the kernel counted it.
-        pinned_stopped: the same for pinned memory; None without a GPU.
-        escapes: what was not stopped, one sentence each, for the record.
+        page_cache_charged: whether the pages of a file larger than the cap were charged to it and reclaimed in it.
+        allocation_stopped: whether a process that touched more memory than the cap was killed, and the kill counted.
+        pinned_stopped: whether pinning more memory than the cap was stopped; None without a GPU.
+        escapes: kinds of memory that were not stopped, one sentence each, for the record.
     """
 
     page_cache_charged: bool
@@ -48,7 +46,7 @@ class ProbeResult:
         return self.page_cache_charged and self.allocation_stopped and self.pinned_stopped is not False
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for the record."""
+        """Return plain data for the record."""
         return asdict(self) | {"escapes": list(self.escapes), "proven": self.proven}
 
 
@@ -56,7 +54,7 @@ def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
     """Try to break a small cap of `isolation`, with a file of 96 MiB made in `folder` (on a disk) and removed again.
 
     Raises:
-        HostError: the probe itself could not run (no space, a file system in memory).
+        HostError: the probe itself cannot run (no space, a file system in memory).
     """
     begin = time.monotonic()
     escapes: list[str] = []
@@ -94,7 +92,7 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
 def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
     with isolation.create("probe-allocate", Limits(CAP_BYTES)) as cap:
         cap.bring(Needs(read_only=(_CHILD,)))
-        # Where nothing stops it, it takes no more than twice the cap from the host.
+        # A child that is not stopped takes no more than twice the cap from the host.
         child = _start(cap, "allocate", str(2 * CAP_BYTES))
         output = _output(child)
         kills = cap.memory().oom_kills
@@ -105,7 +103,7 @@ def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
 
 
 def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
-    """Pin past a cap of 256 MiB above what a CUDA context takes; managed memory is tried too, but only reported."""
+    """Pin past a cap of 256 MiB above a CUDA context's usage; managed memory is tried too, but only reported."""
     results = {}
     for kind in ("pinned", "managed"):
         with isolation.create(f"probe-{kind}", Limits()) as cap:
@@ -119,7 +117,7 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
             child.stdin.write(b"g")
             child.stdin.flush()
             output = _output(child)
-            # Refused with an error is as good as ended: the bytes were not given out.
+            # A refusal with an error counts as stopped: the bytes were not allocated.
             results[kind] = b"escaped" not in output
             if not results[kind]:
                 escapes.append(f"{kind} CUDA memory: it is not charged to the cap on this host")
@@ -141,7 +139,7 @@ def _line(child: subprocess.Popen[bytes]) -> str:
 
 
 def _output(child: subprocess.Popen[bytes]) -> bytes:
-    """What the child said until its end; a child that hangs (an OOM killer that is turned off) has not been stopped."""
+    """Return the child's output up to its end; a child that hangs (an OOM killer turned off) was not stopped."""
     try:
         return child.communicate(timeout=_TIMEOUT_S)[0]
     except subprocess.TimeoutExpired:
@@ -155,7 +153,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _cold_file(folder: Path) -> Path:
-    """A file that is on the disk and not in the page cache: pages that another cgroup holds are charged to nobody."""
+    """Write a file that is not in the page cache: pages that another cgroup holds would not be charged."""
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".outcore-probe-", dir=folder)
     try:

@@ -1,8 +1,6 @@
-"""What runs inside the cap during the probe: it reads, allocates or pins more than the cap holds.
-
-Nothing but the standard library, and few megabytes of it, so that a cap of 48 MiB is enough. Each step is announced on
-stdout; the kernel is expected to end the process before the last line of `allocate` and `pin`.
-"""
+"""Program inside the cap during the probe: it reads, allocates or pins more than the cap holds. Imports nothing but the
+standard library, and few megabytes of it, so that a cap of 48 MiB is enough. Each step is printed on stdout; the kernel
+is expected to kill the process before the last line of `allocate` and `pin`."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ _STEP = 1 << 20
 
 
 def say(text: str) -> None:
-    """One line to the prober, past any buffer."""
+    """Write one line to the prober, past any buffer."""
     os.write(1, text.encode() + b"\n")
 
 
 def read(path: str) -> None:
-    """Read the whole file through the page cache, then wait to be looked at."""
+    """Read the whole file through the page cache, then wait while the prober reads the counters."""
     fd = os.open(path, os.O_RDONLY)
     total = 0
     while chunk := len(os.read(fd, _STEP)):
@@ -40,7 +38,11 @@ def allocate(total: int) -> None:
 
 
 def pin(total: int, managed: bool) -> None:
-    """Pin (or with `managed` allocate as CUDA managed memory and touch from the host) `total` bytes in pieces."""
+    """Pin `total` bytes in pieces, or with `managed` allocate them as CUDA managed memory and touch them from the host.
+
+    Raises:
+        SystemExit: no CUDA device or context.
+    """
     cuda = ctypes.CDLL("libcuda.so.1")
     context, device = ctypes.c_void_p(), ctypes.c_int()
     for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0)):

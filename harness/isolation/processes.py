@@ -1,4 +1,4 @@
-"""Ending every process of a cap, and joining a cap before the work starts."""
+"""Killing every process of a cap, and joining a cap before the work starts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _JOIN = (
     'shift; exec "$@"'
 )
 _LOOK_AGAIN_S = 0.005
-# Root may write to every group, so the work gets a view of them in which nobody may, and without the two capabilities
-# with which it could take another: mounting, and entering the view of a process that has them still.
+# Root may write to every group, so the work gets a read-only view of the groups, and loses the two capabilities that
+# give another view: mounting, and entering the view of a process that still has them.
 _CONFINE = (
     'for at in $(awk \'$3 == "cgroup" || $3 == "cgroup2" {print $2}\' /proc/self/mounts); do '
     'mount -o remount,bind,ro "$at" || { echo "outcore: cannot make $at read-only" >&2; exit 125; }; done; '
@@ -30,15 +30,13 @@ _CONFINE = (
 
 
 def joining(groups: Sequence[Path], argv: Sequence[str]) -> list[str]:
-    """`argv` behind a shell that first writes itself into the `cgroup.procs` of each group.
-
-    The exit status is 125 where the kernel refuses. Descriptors, signals and the pid are those of the work.
-    """
+    """Return `argv` behind a shell that first writes itself into the `cgroup.procs` of each group. The exit status is
+    125 where the kernel refuses. Descriptors, signals and the pid are those of the work."""
     return ["/bin/sh", "-c", _JOIN, "outcore", *(str(group / "cgroup.procs") for group in groups), "--", *argv]
 
 
 def confined(argv: Sequence[str]) -> list[str]:
-    """`argv` so that, as root, it sees all cgroups read-only and cannot leave those that it is in; else as it is."""
+    """Return `argv` that, for root, sees all cgroups read-only and cannot leave its own; otherwise unchanged."""
     return _confined(argv) if can_confine() else list(argv)
 
 
@@ -48,7 +46,7 @@ def _confined(argv: Sequence[str]) -> list[str]:
 
 @functools.cache
 def can_confine() -> bool:
-    """Whether this process can start others that cannot change their cgroups; found by trying, as root alone."""
+    """Return whether this process can start others that cannot change their cgroups; for root, found by trying."""
     if os.geteuid() != 0:
         return False
     try:
@@ -58,10 +56,8 @@ def can_confine() -> bool:
 
 
 def strays(groups: Sequence[Path], pids: Collection[int]) -> list[int]:
-    """Of `pids` the live processes with a thread that is not in every one of the v1 `groups` or below them.
-
-    What is just beginning or ending is in one list and not in the other: whatever is outside is looked at twice.
-    """
+    """Return the live processes of `pids` with a thread outside one of the v1 `groups` and the groups below it. A
+    thread that begins or ends is in one list and not in the other, so threads found outside are checked twice."""
 
     def outside(among: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
         held = [
@@ -78,13 +74,13 @@ def strays(groups: Sequence[Path], pids: Collection[int]) -> list[int]:
 
 
 def _runs(pid: int, thread: int) -> bool:
-    """Whether a thread is neither gone nor about to be: those have left their groups."""
+    """Return whether a thread runs; a zombie or dead thread has left its groups already."""
     state = read_text(Path(f"/proc/{pid}/task/{thread}/stat")).rpartition(")")[2].split()
     return bool(state) and state[0] not in ("Z", "X")
 
 
 def threads_of(pid: int) -> set[int]:
-    """Thread ids of a process, empty once it is gone."""
+    """Return thread ids of a process, empty once it is gone."""
     try:
         return {int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()}
     except OSError:
@@ -92,7 +88,7 @@ def threads_of(pid: int) -> set[int]:
 
 
 def descendants(pid: int) -> set[int]:
-    """Processes that `pid` started, theirs, and so on; without those that were left behind by their parent."""
+    """Return all processes started by `pid`, directly or not, without processes orphaned by their parent."""
     found: set[int] = set()
     todo = [pid]
     while todo:
@@ -106,21 +102,19 @@ def descendants(pid: int) -> set[int]:
 
 
 def pids_in(group: Path) -> list[int]:
-    """Processes of a group and of the groups below it."""
+    """Return the processes of a group and of the groups below it."""
     found: list[int] = []
     for folder, _, _ in os.walk(group):
         try:
             found += [int(word) for word in Path(folder, "cgroup.procs").read_text().split()]
         except OSError:
-            continue  # the group went away between the walk and the read
+            continue  # the group was removed between the walk and the read
     return found
 
 
 def kill_all(pids: Callable[[], list[int]], timeout_s: float = 10.0) -> bool:
-    """SIGKILL until nothing is left, since what dies may just have forked; False where something outlives it.
-
-    A process leaves its group, and loses its environment, a moment before it is gone: all that were seen are awaited.
-    """
+    """Kill with SIGKILL until no process is left, since a dying one may just have forked; return False on timeout. A
+    process leaves its group, and loses its environment, before it is gone: every process seen is awaited."""
     deadline = time.monotonic() + timeout_s
     pause = 0.001
     seen: dict[int, int | None] = {}
@@ -141,10 +135,10 @@ def kill_all(pids: Callable[[], list[int]], timeout_s: float = 10.0) -> bool:
 
 
 def remove_group(group: Path, timeout_s: float = 5.0) -> bool:
-    """Remove a group and those below it; the kernel refuses while dead processes are still being cleaned up."""
+    """Remove a group and those below it, retrying while the kernel cleans up dead processes; False on timeout."""
     deadline = time.monotonic() + timeout_s
     while True:
-        # Bottom first: a group with children cannot go.
+        # Bottom first: a group with children cannot be removed.
         for folder in sorted((Path(f) for f, _, _ in os.walk(group)), key=lambda f: len(f.parts), reverse=True):
             try:
                 folder.rmdir()

@@ -1,4 +1,4 @@
-"""Choosing how to cap: what was asked for, or the strictest way that this host allows, with the reasons."""
+"""Selection of the isolation: the requested backend, or the strictest that this host allows, with the reasons."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from workloads.errors import HostError, InputError
 
 # Strictest first: v2 limits buffered writes too; v1 limits reads; systemd may lack the io controller.
 BACKENDS: tuple[type[Isolation], ...] = (Cgroup2, Cgroup1, Systemd, NoIsolation)
-# Never taken by `auto`: an engine on the host need not be there for this.
+# Never selected by `auto`: a host's engine may serve another purpose.
 BY_NAME: tuple[type[Isolation], ...] = (Docker,)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The backend to use, what it can do here, and why the stricter ones were passed over (name -> reason)."""
+    """Selected backend, its availability here, and why stricter backends were passed over (name -> reason)."""
 
     backend: Isolation
     availability: Availability
@@ -28,18 +28,16 @@ class Selection:
 
 
 def names() -> list[str]:
-    """Values of `--isolation`: those that `auto` chooses from last, strictest first."""
+    """Return the values of `--isolation`; after the backends chosen by name only, those of `auto`, strictest first."""
     return ["auto", *(backend.name for backend in (*BY_NAME, *BACKENDS))]
 
 
 def select(name: str = "auto") -> Selection:
-    """The backend `name`, or with `auto` the strictest that works here.
-
-    With `auto` and no cap at all the backend carries a caveat that names every reason.
+    """Return the backend `name`, or with `auto` the strictest that works here; `none` then has all reasons as caveats.
 
     Raises:
-        InputError: no such backend.
-        HostError: the backend asked for does not work here.
+        InputError: the backend is unknown.
+        HostError: the requested backend does not work here.
     """
     if name not in names():
         raise InputError(f"isolation is {name!r}", f"use one of {', '.join(names())}")
@@ -59,5 +57,5 @@ def select(name: str = "auto") -> Selection:
 
 
 def sweep_all() -> list[str]:
-    """Remove what dead orchestrators left behind under any backend; returns the names."""
+    """Remove leftovers of dead orchestrators under every backend; return their names."""
     return [name for backend in (*BY_NAME, *BACKENDS) for name in backend.sweep()]

@@ -1,7 +1,5 @@
-"""What code this is, by content: an image is labelled with it, so that runs of other code are not taken for this one's.
-
-Imports nothing of Outcore's: `containers/build` reads it before anything is installed.
-"""
+"""Digest of Outcore's code, which labels an image, so that runs of different code are not mixed up. Imports nothing of
+Outcore's: `containers/build` reads it before anything is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ _KINDS = (".py", ".cpp", ".hpp", ".toml")
 
 
 def source_digest(root: Path = _ROOT) -> str:
-    """16 hex digits over the code of the three layers: the same in a checkout and in an image made of it."""
+    """Return 16 hex digits over the code of the three layers: the same in a checkout and in an image made of it."""
     digest = hashlib.sha256()
     for layer in _LAYERS:
         for file in sorted((root / layer).rglob("*")):

@@ -1,9 +1,7 @@
-"""Caps by systemd: a slice with `MemoryMax=`, and one scope in it per process; for users without root too.
-
-The slice is started before the run, so its counters can be read from the outside at every moment, and several processes
-(ranks) can share it. `systemd-run --scope` makes the scope, joins it and then becomes the work itself.
-Device limits need the io controller: systemd gives it to the system's manager, rarely to a user's.
-"""
+"""Caps by systemd: a slice with `MemoryMax=`, and one scope in it per process; for users without root too. The slice
+starts before the run, so that its counters are readable from outside at every moment and several processes (ranks) can
+share it. `systemd-run --scope` makes the scope, joins it and then executes the work itself. Device limits need the io
+controller, which systemd gives to the system's manager, rarely to a user's."""
 
 from __future__ import annotations
 
@@ -30,17 +28,17 @@ _PROPERTIES = (
 
 
 def slice_name(name: str) -> str:
-    """The slice of a cap; the dash puts it below `outcore.slice`."""
+    """Return the slice of a cap; the dash puts it below `outcore.slice`."""
     return f"{PARENT}-{name}.slice"
 
 
 def memory_properties(limit_bytes: int | None) -> list[str]:
-    """Properties for a memory limit."""
+    """Return the properties for a memory limit."""
     return [f"MemoryMax={'infinity' if limit_bytes is None else limit_bytes}", "MemorySwapMax=0"]
 
 
 def io_properties(limits: Sequence[IoLimit]) -> list[str]:
-    """Properties for device limits; systemd wants the device's node."""
+    """Return the properties for device limits; systemd takes the device's node."""
     return [
         f"{name}=/dev/block/{limit.device} {value}"
         for limit in limits
@@ -50,7 +48,7 @@ def io_properties(limits: Sequence[IoLimit]) -> list[str]:
 
 
 def scope_command(manager: Manager, name: str, argv: Sequence[str]) -> list[str]:
-    """`argv` started in a scope of the slice; it keeps its descriptors, and the pid becomes the work's."""
+    """Return `argv` started in a scope of the slice; it keeps its descriptors, and the pid becomes the work's."""
     return [
         "systemd-run",
         f"--{manager}",
@@ -66,10 +64,10 @@ def scope_command(manager: Manager, name: str, argv: Sequence[str]) -> list[str]
 
 
 def systemctl(manager: Manager, *arguments: str) -> str:
-    """The output of `systemctl`.
+    """Run `systemctl`; return its output.
 
     Raises:
-        HostError: it refuses; its message is passed on.
+        HostError: it fails; its message is passed on.
     """
     try:
         done = subprocess.run(
@@ -84,14 +82,14 @@ def systemctl(manager: Manager, *arguments: str) -> str:
 
 
 class SystemdCap(Cgroup2Cap):
-    """A slice; its group is a v2 group like any other, changed through systemd, which would undo a direct write."""
+    """Cap of a slice: a v2 group, changed through systemd, which would undo a direct write."""
 
     def __init__(self, manager: Manager, name: str, group: Path, caveats: Sequence[str] = ()) -> None:
         super().__init__(group, caveats)
         self._manager, self._name = manager, name
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` in a scope of the slice."""
+        """Return `argv` in a scope of the slice."""
         return scope_command(self._manager, self._name, argv)
 
     def set_memory(self, limit_bytes: int | None) -> None:
@@ -120,7 +118,7 @@ class Systemd(Isolation):
 
     @classmethod
     def available(cls) -> Availability:
-        """Whether a slice can really be started, with a memory controller."""
+        """Return whether a slice with a memory controller can be started, found by trying."""
         if shutil.which("systemd-run") is None or not Path("/run/systemd/system").is_dir():
             return Availability(False, "systemd does not run this host", "use cgroup2 or cgroup1 as root")
         hierarchy = mounts.v2()
@@ -135,7 +133,7 @@ class Systemd(Isolation):
         return Availability(True, "" if io else "the io controller is not delegated to this user", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> SystemdCap:
-        """A new slice under the limits.
+        """Start a new slice under the limits.
 
         Raises:
             HostError: no manager, no memory controller, or a limit is refused.
@@ -166,7 +164,7 @@ class Systemd(Isolation):
 
     @classmethod
     def sweep(cls) -> list[str]:
-        """Stop the slices of dead orchestrators."""
+        """Stop the slices of dead orchestrators; return the names of their caps."""
         if not Path("/run/systemd/system").is_dir():
             return []
         manager = manager_here()
@@ -182,12 +180,12 @@ class Systemd(Isolation):
 
 
 def manager_here() -> Manager:
-    """The system's manager for root, the user's own for others."""
+    """Return `system` for root, `user` for other users."""
     return "system" if os.geteuid() == 0 else "user"
 
 
 def left_over_slices(listing: str) -> list[str]:
-    """Names of caps whose owner is dead, from `systemctl list-units --plain --no-legend`."""
+    """Return names of caps whose owner is dead, from `systemctl list-units --plain --no-legend`."""
     names = (line.split()[0] for line in listing.splitlines() if line.strip())
     prefix = f"{PARENT}-"
     ours = (n[len(prefix) : -len(".slice")] for n in names if n.startswith(prefix) and n.endswith(".slice"))

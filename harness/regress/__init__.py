@@ -1,1 +1,1 @@
-"""Regressions of epoch time and of exact counters: two commits held against each other, histories, steps in them."""
+"""Regressions of epoch time and exact counters: comparisons of two commits, histories of baselines, steps in them."""

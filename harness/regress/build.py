@@ -1,7 +1,7 @@
-"""A commit made runnable beside others: a git worktree, its own native modules, an environment of its own lock file.
+"""Builds of one commit beside others: a git worktree, its own native modules, an environment by its own lock file.
 
-Everything is kept under one cache: packages by the lock file's content, native modules by their sources, so that a
-commit that touches neither is ready in a second. Nothing of the running installation is changed.
+The cache holds packages by the lock file's content and native modules by their sources: a commit that changes neither
+is ready in a second. The running installation stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Progress = Callable[[str], None]
 
 LOCK_FILE = "requirements.lock"
 LAYERS = ("workloads", "systems")
-# What a native module is made of.
+# Paths whose git objects identify a native module.
 SOURCES = ("workloads/native", "systems/native", "CMakeLists.txt", LOCK_FILE)
 _RUNNING = Path(__file__).resolve().parent.parent.parent
-#: Where setup notes the committed sources of the modules that it installed.
+#: Git objects of `SOURCES`, one per line, from which `scripts/setup` built the installed modules.
 INSTALLED_SOURCES = Path(sys.prefix) / "native-sources"
 _CHECK = "import harness.cli, workloads._native, systems._native; print(harness.__file__)"
 
@@ -39,7 +39,7 @@ class BuildError(HostError):
 
 @dataclass(frozen=True)
 class Built:
-    """A commit that can run: `python` imports its own tree, and nothing of another; `native` names its modules."""
+    """A runnable commit. `python` imports the commit's own tree alone; `native` identifies its native modules."""
 
     commit: str
     tree: Path
@@ -48,14 +48,14 @@ class Built:
 
 
 def build(repository: Repository, commit: str, cache: Path, side: str, progress: Progress = lambda text: None) -> Built:
-    """Make `commit` runnable.
+    """Build a commit, unless the cache holds it.
 
     Args:
         cache: folder for worktrees, packages and modules; made on demand.
         side: `base` or `head`, for messages.
 
     Raises:
-        BuildError: it cannot be built (exit 3), with the last line of what went wrong and where the log is.
+        BuildError: a build step failed (exit 3); the message has its first error line and the path of the log.
     """
     cache = cache.resolve()
     folder = cache / "commits" / commit[:16]
@@ -79,7 +79,7 @@ def build(repository: Repository, commit: str, cache: Path, side: str, progress:
 
 
 def remove(repository: Repository, cache: Path) -> None:
-    """Take every worktree and everything else under the cache away."""
+    """Remove every worktree of the cache from git, then the cache folder."""
     for tree in sorted((cache.resolve() / "commits").glob("*/tree")):
         repository.remove_worktree(tree)
     shutil.rmtree(cache, ignore_errors=True)
@@ -94,7 +94,7 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 class _Maker:
-    """The steps for one commit, all of them logged in one file."""
+    """Build steps of one commit, logged in one file."""
 
     def __init__(
         self, repository: Repository, commit: str, cache: Path, tree: Path, log: Path, side: str, progress: Progress
@@ -108,7 +108,7 @@ class _Maker:
         self._progress = progress
 
     def packages(self) -> Path:
-        """The python whose packages are those of the commit's lock file: the running one where it has the same."""
+        """Return a python with the packages of the commit's lock file: the running one if its lock file is equal."""
         wanted = self._tree / LOCK_FILE
         if not wanted.is_file():
             raise self._failed(f"it has no {LOCK_FILE}")
@@ -129,7 +129,7 @@ class _Maker:
         return python
 
     def modules(self, packages: Path) -> None:
-        """The native modules, into the tree; built once for equal sources."""
+        """Copy the native modules into the tree; equal sources are compiled once."""
         key = self.native_key()
         kept = self._cache / "native" / key
         if not (kept / "built").is_file():
@@ -170,7 +170,7 @@ class _Maker:
                 shutil.copy2(module, self._tree / layer)
 
     def _keep_installed(self, key: str, kept: Path) -> None:
-        """Keep the running installation's modules where setup built them from these very sources."""
+        """Copy the installed native modules to `kept` if `scripts/setup` built them from equal sources."""
         if not INSTALLED_SOURCES.is_file() or _native_key(INSTALLED_SOURCES.read_text("utf-8").splitlines()) != key:
             return
         installed = Path(sysconfig.get_path("platlib"))
@@ -183,11 +183,11 @@ class _Maker:
         (kept / "built").touch()
 
     def native_key(self) -> str:
-        """Identity of the native modules: their sources, the packages and the interpreter."""
+        """Return the identity of the native modules: a hash over their sources, the lock file and the interpreter."""
         return _native_key([self._repository.object_at(self._commit, path) or "-" for path in SOURCES])
 
     def environment(self, folder: Path, packages: Path) -> None:
-        """A python of its own: the tree first, then the packages, and no import hook of another installation."""
+        """Make an environment that imports the tree, then the packages, without import hooks of other installations."""
         self._run([_base_python(), "-m", "venv", "--without-pip", str(folder)], "its environment cannot be made")
         python = folder / "bin" / "python"
         found = self._run([str(packages), "-c", _PURE], "its packages cannot be found")
@@ -196,7 +196,7 @@ class _Maker:
         (Path(own.splitlines()[0]) / "outcore.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def check(self, python: Path) -> None:
-        """That it imports its own code."""
+        """Raise BuildError unless `python` imports Outcore from the commit's tree."""
         where = self._run([str(python), "-c", _CHECK], "it does not import", cwd=self._tree.parent).strip()
         if not Path(where).is_relative_to(self._tree):
             raise self._failed(f"its python imports {where} instead of its own tree")
@@ -236,7 +236,7 @@ _PURE = "import sysconfig; p = sysconfig.get_paths(); print(p['purelib']); print
 
 
 def _base_python() -> str:
-    """The interpreter that environments are made from, never one of them."""
+    """Return the base interpreter, which is outside every virtual environment."""
     names = (f"python{sys.version_info.major}.{sys.version_info.minor}", "python3")
     folder = Path(sys.base_prefix) / "bin"
     found = [folder / name for name in names if (folder / name).is_file()]
@@ -244,6 +244,6 @@ def _base_python() -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment variables without what would make one commit import, or read, what is another's."""
+    """Return the environment variables without variables that make one commit import or read another's files."""
     leave_out = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "OUTCORE_DATA", "OUTCORE_RESULTS")
     return {key: value for key, value in os.environ.items() if key not in leave_out}

@@ -1,4 +1,4 @@
-"""`regress check`: two commits built beside each other, the same experiment on both, one decision a metric."""
+"""`regress check`: build two commits, run the same experiment on both, make one decision per metric."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ REPORT = "check.json"
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """What is asked for.
+    """Inputs of a check.
 
     Attributes:
-        base, head: commits as git names them.
-        work: folder for records and logs, emptied first; `check.json` in it keeps what was decided.
-        cache: folder for builds, kept from check to check.
-        pairs: pairs a cell at most; 1 with `rules.gate_times` off holds exact metrics alone.
-        environment: more variables for a side's processes, by `base` and `head`.
+        base, head: git revisions of the two sides.
+        work: folder for records, logs and the comparison (`check.json`); emptied first.
+        cache: folder for builds, reused by later checks.
+        pairs: maximum number of pairs per cell; 1 with `rules.gate_times` off compares exact metrics alone.
+        environment: additional environment variables of each side's processes, by `base` and `head`.
     """
 
     repository: Path
@@ -57,10 +57,10 @@ class CheckPlan:
 
 
 def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison:
-    """Build both sides, run interleaved, decide.
+    """Build both commits, run the experiment on both in interleaved pairs, and compare their metrics.
 
     Raises:
-        InputError: no such commit, a shallow clone, a dirty tree.
+        InputError: unknown commit, shallow clone, or uncommitted changes without `allow_dirty`.
         BuildError: a side cannot be built (exit 3).
     """
     repository = Repository(plan.repository)
@@ -89,7 +89,7 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
             planned = [_at_its_path(cell, plan.data_root) for cell in planned]
 
         def run(side: str, part: Any, pair: int = 0, turns: str | None = None) -> list[RunSample]:
-            if in_turns:  # neither side always has the same copy: one may lie better on the disk
+            if in_turns:  # alternate the copies: one may be placed better on the disk
                 sides[side].use(tables[(pair + (side == "head")) % 2])
             return sides[side].run([planned[index] for index in part], work / "profiles", turns)
 
@@ -105,7 +105,7 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
         )
     finally:
         shutil.rmtree(data, ignore_errors=True)
-    # A clock that was set in between is told; durations never come from it.
+    # Only for a note: durations come from the monotonic clock.
     jump = time.time() - began - budget.spent
     if abs(jump) > 1.0:
         notes.append(f"the clock was set by {jump:+.0f} s during the check; times are of the monotonic clock")
@@ -126,7 +126,7 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
 
 
 def _instructions(built: Mapping[str, Built], notes: list[str], progress: Progress) -> list[MetricResult]:
-    """Instructions of the native parts, where they differ between the commits and valgrind is there."""
+    """Count instructions of the native parts if their sources differ and valgrind is installed."""
     from harness.regress import instructions
 
     if built["base"].native == built["head"].native:
@@ -144,7 +144,7 @@ def _instructions(built: Mapping[str, Built], notes: list[str], progress: Progre
 
 
 def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:
-    """A dirty tree is not what would be measured: the commit is."""
+    """Return a note on uncommitted changes, which a check leaves out; raise InputError without `allow_dirty`."""
     changed = repository.changed_files()
     if not changed or plan.head != "HEAD":
         return []
@@ -158,7 +158,7 @@ def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:
 
 
 def _make_datasets(plan: CheckPlan, progress: Progress) -> None:
-    """The experiment's datasets, by the running commit's generator, for both sides."""
+    """Make missing datasets of the experiment, for both sides, by the running commit's generator."""
     from harness.datasets import ensure, recipes_of
 
     for name, recipe in recipes_of([plan.experiment]).items():
@@ -177,7 +177,7 @@ def _at_its_path(cell: PlannedRun, data_root: Path) -> PlannedRun:
 
 
 def _can_take_turns(sides: Mapping[str, Side], planned: list[PlannedRun], data_root: Path, notes: list[str]) -> bool:
-    """Whether epochs of both sides can alternate; says in `notes` why not."""
+    """Return whether epochs of both sides can alternate; if not, add the reason to `notes`."""
     older = [name for name, side in sides.items() if not side.takes_turns]
     if older:
         notes.append(f"{older[0]} cannot take turns by epoch yet: runs alternated, which tells less on a busy machine")
@@ -187,7 +187,7 @@ def _can_take_turns(sides: Mapping[str, Side], planned: list[PlannedRun], data_r
         notes.append("datasets of one name lie in several folders: runs alternated, not epochs")
         return False
     needed = 2 * sum(file.stat().st_size for path in paths for file in path.iterdir())
-    # What systems prepare has to fit beside the copies.
+    # Artefacts need space beside the copies.
     if 2 * needed > shutil.disk_usage(data_root).free:
         notes.append("no room for a copy of the datasets for each side: runs alternated, not epochs")
         return False
@@ -195,10 +195,7 @@ def _can_take_turns(sides: Mapping[str, Side], planned: list[PlannedRun], data_r
 
 
 def _copied(planned: list[PlannedRun], data_root: Path, folders: list[Path]) -> list[PlannedRun]:
-    """The cells by the names of their datasets, of which there is a copy in each folder.
-
-    Pages that one side's run has read would serve the other's run, too, if both read the same file.
-    """
+    """Copy datasets into each folder, so that sides share no cached pages; return cells with datasets by name."""
     found = []
     for cell in planned:
         path = _dataset_path(cell, data_root)
@@ -211,14 +208,14 @@ def _copied(planned: list[PlannedRun], data_root: Path, folders: list[Path]) -> 
 
 
 def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) -> Together:
-    """Runs both sides at once; of their epochs there is one at a time."""
+    """Return a function that starts both sides at once and lets their epochs alternate."""
 
     def together(part: Sequence[int], pair: int, order: tuple[str, str]) -> dict[str, list[RunSample]]:
         def one(side: str) -> list[RunSample]:
             try:
                 return run(side, part, pair, turns.address)
             finally:
-                turns.all_here()  # whoever failed before it asked
+                turns.all_here()  # the other side must not wait for a failed one
 
         with Turns(parties=2) as turns, ThreadPoolExecutor(2, "outcore-side") as pool:
             futures = {side: pool.submit(one, side) for side in order}
@@ -233,7 +230,7 @@ def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) ->
 
 
 def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str, Cell]:
-    """Cells by their place in the experiment, which both sides share whatever their versions call a setting."""
+    """Return cells by their index in the experiment, which is equal on both sides even if setting names differ."""
     found = {}
     for index, (cell, pair) in enumerate(zip(planned, pairs, strict=True)):
         label = cell_label(cell.system, cell.settings.memory)
@@ -245,7 +242,6 @@ def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str
 def _details(
     plan: CheckPlan, repository: Repository, commits: dict[str, str], pairs: list[Pairs], budget: Budget
 ) -> dict[str, Any]:
-    """How it was measured, for machines and for the small print."""
     return {
         "profile": plan.experiment.name,
         "commits": commits,
@@ -266,7 +262,7 @@ def _host(sides: Mapping[str, Side]) -> dict[str, Any]:
 
 
 def links(repository: Repository, commits: Mapping[str, str]) -> dict[str, str]:
-    """Web pages of the commits, and of the CI run, where git's `origin` or the CI says where they are."""
+    """Return URLs of the commits and the CI run, by the CI's variables or git's `origin`; empty if unknown."""
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     home = os.environ.get("CI_PROJECT_URL") or (f"{server}/{name}" if server and name else "")
     origin = repository.maybe("remote", "get-url", "origin") or ""

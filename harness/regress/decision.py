@@ -1,4 +1,4 @@
-"""What the gate says: one decision a metric, one for all of them, as plain data for every output."""
+"""Decisions of the gate: one per metric and one overall, as plain data for every output format."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Value = float | int | str | None
 
 @dataclass(frozen=True)
 class Rules:
-    """How decisions are made.
+    """Parameters of the decisions.
 
     Attributes:
         min_effect: a time, size or noisy count that moved by less than this share is not a regression.
-        alpha: chance, over all metrics together, that one of them is called regressed or improved where nothing moved.
-        seed: of the resampling.
-        gate_times: False: only exact metrics and statuses decide; times are shown.
+        alpha: probability, over all metrics together, that an unchanged metric is called regressed or improved.
+        seed: seed of the resampling and of the order of runs.
+        gate_times: False: only exact metrics and statuses decide; all others are shown.
     """
 
     min_effect: float = 0.03
@@ -33,14 +33,14 @@ class MetricResult:
     """One metric of one cell, head against base.
 
     Attributes:
-        cell: the run it belongs to, like `gnndrive +20MiB`.
-        name: like `epoch`, `peak memory`, `io_requests`.
-        base, head: median, count or digest; None where that side lacks it.
-        ratio: head over base, None for digests and where one side is missing or 0.
-        interval: of the ratio; `interval_kind` says which (`bootstrap95`, `range`); None for what is exact.
-        gates: False for what is shown and decides nothing.
-        note: in a few words why, where the numbers do not say it.
-        stage: the stage whose time grew most, of an epoch that did not stay the same.
+        cell: label of the cell, like `gnndrive +20MiB`.
+        name: name of the metric, like `epoch`, `peak memory`, `io_requests`.
+        base, head: median, count or digest of each side; None if the side lacks the metric.
+        ratio: head over base; None for digests and if one side is missing or 0.
+        interval: interval of the ratio, of kind `interval_kind` (`bootstrap95`, `range`); None for exact metrics.
+        gates: whether the metric counts for the overall decision; False: it is only shown.
+        note: short reason for the decision, if the numbers do not give it.
+        stage: stage whose time changed most in the epoch's direction, for an epoch that regressed or improved.
     """
 
     cell: str
@@ -61,11 +61,11 @@ class MetricResult:
 
     @property
     def metric(self) -> str:
-        """`gnndrive +20MiB / epoch`."""
+        """Cell and name, like `gnndrive +20MiB / epoch`."""
         return f"{self.cell} / {self.name}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data for JSON."""
         return {
             "metric": self.metric,
             "cell": self.cell,
@@ -88,7 +88,7 @@ class MetricResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything one comparison found. `base`, `head` name the sides (commits, folders); `notes` concern all."""
+    """Results of one comparison. `base`, `head` name the sides (commits, folders); `notes` concern all metrics."""
 
     metrics: list[MetricResult]
     base: str = ""
@@ -98,16 +98,16 @@ class Comparison:
 
     @property
     def decision(self) -> Decision:
-        """Of everything that gates: the worst of regressed, undecided, improved, same."""
+        """Worst decision of the gating metrics, in the order regressed, undecided, improved, same."""
         return overall([metric for metric in self.metrics if metric.gates])
 
     @property
     def exit_code(self) -> int:
-        """1 for *regressed* alone."""
+        """Exit code: 1 for *regressed*, else 0."""
         return 1 if self.decision == "regressed" else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: `decision`, `metrics`, `base`, `head`, `notes`, and how it was measured."""
+        """Return plain data for JSON: decision, names of the sides, metrics, notes and the measurement's details."""
         return {
             "decision": self.decision,
             "base": self.base,
@@ -119,7 +119,7 @@ class Comparison:
 
 
 def overall(metrics: Sequence[MetricResult]) -> Decision:
-    """One decision for all: nothing to decide on is undecided."""
+    """Return the worst decision of the metrics; *undecided* if there are none."""
     found = {metric.decision for metric in metrics}
     for decision in ("regressed", "undecided", "improved", "same"):
         if decision in found:

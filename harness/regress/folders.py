@@ -1,4 +1,4 @@
-"""Results roots held against each other, or against the newest baseline of the machine they were made on."""
+"""Comparisons of a results root with another root, or with the newest baseline of its machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from workloads.errors import InputError
 
 
 def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Comparison:
-    """The runs of two results roots, cell by cell. Their runs were not made beside each other: they are no pairs.
+    """Compare the runs of two results roots cell by cell, unpaired since they were not interleaved.
 
     Raises:
-        InputError: one of them has no run that can be read.
+        InputError: a root has no readable run.
     """
     notes: list[str] = []
     before, after = read_runs(base, notes), read_runs(head, notes)
@@ -31,9 +31,7 @@ def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Compa
 
 
 def compare_history(head: Path, history: History, rules: Rules | None = None) -> Comparison:
-    """The runs of a results root against the baselines of the machine that made them.
-
-    Without a baseline nothing is decided, and that is told: a first run is no failure.
+    """Compare the runs of a results root with the baselines of their machine; undecided without a baseline.
 
     Raises:
         InputError: there are no runs, or they are of several machines.
@@ -54,10 +52,10 @@ def compare_history(head: Path, history: History, rules: Rules | None = None) ->
 
 
 def read_runs(root: Path, notes: list[str]) -> list[Record]:
-    """Every run of a results root that can be read; what cannot is counted in a note.
+    """Return every readable run of a results root; add a note that counts the unreadable ones.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no readable run.
     """
     bad: list[results.BadRecord] = []
     found = list(results.records(root, bad))

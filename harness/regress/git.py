@@ -1,4 +1,4 @@
-"""The few things the gate asks of git: commits, cleanliness, worktrees, trailers; every refusal in one sentence."""
+"""Git queries of the gate: commits, uncommitted changes, worktrees, trailers; each error is one sentence."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Repository:
     """A git checkout.
 
     Args:
-        path: a folder inside it.
+        path: a folder inside the checkout.
 
     Raises:
-        InputError: it is none.
-        HostError: there is no git.
+        InputError: the folder is in no checkout.
+        HostError: git is not installed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,10 +33,10 @@ class Repository:
         self.path = self._at = Path(top)
 
     def commit(self, ref: str) -> str:
-        """The full hash of a commit.
+        """Return the full hash of a commit.
 
         Raises:
-            InputError: there is no such commit; a shallow clone is named as the likely reason.
+            InputError: there is no such commit; in a shallow clone the message names that as the likely reason.
         """
         if ref.startswith("-"):
             raise InputError(f"{ref!r} is not a commit", "give a branch, a tag or a hash")
@@ -51,43 +51,43 @@ class Repository:
         return found
 
     def is_shallow(self) -> bool:
-        """Whether commits are missing at the end of the history."""
+        """Return whether the clone is shallow and lacks old commits."""
         return self._try("rev-parse", "--is-shallow-repository") == "true"
 
     def changed_files(self) -> list[str]:
-        """Tracked files that differ from the commit."""
+        """Return the tracked files that differ from HEAD."""
         return self._run("diff", "--name-only", "HEAD").splitlines()
 
     def object_at(self, commit: str, path: str) -> str | None:
-        """The hash of a file or folder in a commit, None where it has none."""
+        """Return the git hash of a file or folder in a commit; None if the commit lacks the path."""
         return self._try("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
 
     def committed_at(self, commit: str) -> int:
-        """Seconds since 1970 at which it was committed, by its own word."""
+        """Return a commit's committer date in seconds since 1970."""
         return int(self._run("show", "-s", "--format=%ct", commit))
 
     def line(self, commit: str) -> str:
-        """Short hash and subject."""
+        """Return a commit's short hash and subject."""
         return self._run("show", "-s", "--format=%h %s", commit)
 
     def order(self, commits: Sequence[str]) -> dict[str, int]:
-        """Place of each commit in the history of HEAD, oldest first; those that are not in it are left out."""
+        """Return each commit's index in the history of HEAD, oldest first; other commits are left out."""
         known = self._run("rev-list", "--topo-order", "--reverse", "HEAD").splitlines()
         place = {commit: index for index, commit in enumerate(known)}
         return {commit: place[commit] for commit in commits if commit in place}
 
     def declared(self, base: str, head: str) -> Declared:
-        """What commits after `base`, up to `head`, declare a new baseline by their trailer."""
+        """Return the new baselines that commits after `base`, up to `head`, declare by their trailers."""
         out = self._run("log", f"--format=%(trailers:key={TRAILER},valueonly,separator=%x2C)", f"{base}..{head}")
         names = [part.split("(")[0].strip() for line in out.splitlines() for part in line.split(",")]
         names = [name for name in names if name]
         return Declared("all" in names, tuple(name for name in names if name != "all"))
 
     def add_worktree(self, folder: Path, commit: str) -> None:
-        """A checkout of `commit` in `folder`, beside this one.
+        """Check `commit` out in `folder`, as a worktree of this checkout.
 
         Raises:
-            HostError: git cannot.
+            HostError: git cannot make the worktree.
         """
         self._try("worktree", "prune")
         done = self._git("worktree", "add", "--force", "--detach", "--quiet", str(folder), commit)
@@ -95,20 +95,20 @@ class Repository:
             raise HostError(f"no worktree of {commit[:12]} can be made: {_last(done.stderr)}", "mend the git checkout")
 
     def remove_worktree(self, folder: Path) -> None:
-        """Take a checkout away, and git's note of it."""
+        """Remove a worktree and git's registration of it."""
         self._git("worktree", "remove", "--force", str(folder))
         self._try("worktree", "prune")
 
     def text(self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None) -> str:
-        """Output of a git command for whoever needs another one.
+        """Return the output of a git command; `given` is its standard input, `environment` adds variables.
 
         Raises:
-            HostError: it failed.
+            HostError: the command failed.
         """
         return self._run(*arguments, given=given, environment=environment)
 
     def maybe(self, *arguments: str) -> str | None:
-        """Output of a git command, None where it failed."""
+        """Return the output of a git command; None if it failed."""
         return self._try(*arguments)
 
     def _try(self, *arguments: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Baselines: what runs of one commit gave on one machine, kept for later commits and for trends."""
+"""Baselines: results of a commit's runs on one machine, kept for later comparisons and for trends."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from harness.settings import Strict
 from workloads.errors import InputError
 
 SCHEMA = 1
-# A baseline is what the newest so many entries say together: sessions differ more than runs of one session.
+# Number of newest entries in a baseline: sessions differ more than runs of one session.
 NEWEST = 20
 
 
 class EntryRun(Strict):
-    """As RunSample."""
+    """Stored form of a `RunSample`."""
 
     run_id: str
     status: Literal["ok", "oom", "timeout", "unsupported", "failed"]
@@ -38,7 +38,7 @@ class EntryRun(Strict):
 
 
 class EntryCell(Strict):
-    """As Cell."""
+    """Stored form of a `Cell`."""
 
     key: str
     label: str
@@ -48,7 +48,7 @@ class EntryCell(Strict):
 
 
 class Entry(Strict):
-    """One commit on one machine, one session."""
+    """Results of one commit on one machine in one session."""
 
     schema_version: int = SCHEMA
     host: str = Field(pattern=r"^[0-9a-f]{12}$")
@@ -59,7 +59,7 @@ class Entry(Strict):
     cells: list[EntryCell]
 
     def cell(self, key: str) -> Cell | None:
-        """A cell by its key."""
+        """Return the cell of a key; None if the entry lacks it."""
         for cell in self.cells:
             if cell.key == key:
                 return _cell(cell)
@@ -68,21 +68,21 @@ class Entry(Strict):
 
 @dataclass(frozen=True)
 class History:
-    """Entries in the order of their commits, oldest first; `notes` say what was left out."""
+    """Entries in the order of their commits, oldest first; `notes` count entries and runs that were left out."""
 
     entries: list[Entry]
     notes: list[str] = field(default_factory=list)
 
     def of(self, host: str) -> list[Entry]:
-        """Those of one machine."""
+        """Return the entries of one machine."""
         return [entry for entry in self.entries if entry.host == host]
 
 
 def record(records: Sequence[Record], store: Store, repository: Repository) -> list[str]:
-    """Keep the runs as baselines, one entry a commit and machine; returns where they lie.
+    """Write runs as baselines, one entry per commit and machine; return the entries' locations.
 
     Raises:
-        InputError: a run was made from changed files, or outside a checkout, or on an unknown machine: nothing is kept.
+        InputError: a run has uncommitted changes, no commit or no machine; no entry is written.
     """
     groups: dict[tuple[str, str], list[Record]] = {}
     for run in records:
@@ -97,9 +97,9 @@ def record(records: Sequence[Record], store: Store, repository: Repository) -> l
 
 
 def with_runs(history: History, records: Sequence[Record], repository: Repository | None) -> History:
-    """The history and, an entry a commit and machine, the runs that no entry of it holds; nothing is kept.
+    """Return the history with runs that it lacks added as entries per commit and machine; no file is written.
 
-    Runs that no commit stands for are left out, and counted in a note.
+    A note counts the runs that cannot be added: uncommitted changes, no commit or no machine.
     """
     held = {run.run_id for entry in history.entries for cell in entry.cells for run in cell.runs}
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -117,7 +117,7 @@ def with_runs(history: History, records: Sequence[Record], repository: Repositor
 
 
 def _stands_for(run: Record) -> tuple[str, str]:
-    """(commit, machine) of a run; raises InputError where it was made from changed files, or nobody knows where."""
+    """Return (commit, machine) of a run; raise InputError if it has uncommitted changes or lacks one of the two."""
     code = run.environment.get("code") or {}
     commit, host = code.get("commit"), next(iter(fingerprints([run])))
     if not commit or code.get("dirty"):
@@ -129,12 +129,12 @@ def _stands_for(run: Record) -> tuple[str, str]:
 
 
 def _stored(run: RunSample) -> dict[str, Any]:
-    """Runs of a history stand alone: which epochs stood beside another side's is of no use there."""
+    """Return a run as plain data, without `epochs_s`, which only pairs of one check use."""
     return {name: value for name, value in asdict(run).items() if name != "epochs_s"}
 
 
 def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository | None) -> Entry:
-    """Of a commit that the repository has, its date and subject; of another, the date of its first run."""
+    """Make an entry with the commit's date and subject; without the commit, the date is that of its first run."""
     cells = [{**asdict(cell), "runs": [_stored(run) for run in cell.runs]} for cell in cells_of(runs).values()]
     known = (
         repository if repository and repository.maybe("cat-file", "-e", f"{commit}^{{commit}}") is not None else None
@@ -154,7 +154,7 @@ def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repositor
 
 
 def load(store: Store, repository: Repository | None = None) -> History:
-    """Every entry that can be read. Order: of the commits where the repository knows them, else of their dates."""
+    """Read every valid entry, in the order of commits; commits unknown to the repository come last, by date."""
     found: list[Entry] = []
     bad: list[str] = []
     for name in store.names():
@@ -173,7 +173,7 @@ def load(store: Store, repository: Repository | None = None) -> History:
 
 
 def _ordered(entries: Sequence[Entry], repository: Repository | None) -> list[Entry]:
-    """By ancestry, not by dates: a clock that was wrong on one machine would reorder the history."""
+    """Sort by ancestry, not by date: one machine's wrong clock would reorder the history."""
     place = repository.order([entry.commit for entry in entries]) if repository and entries else {}
     last = len(place)
     return sorted(entries, key=lambda entry: (place.get(entry.commit, last), entry.committed_at, entry.recorded_at))
@@ -181,7 +181,7 @@ def _ordered(entries: Sequence[Entry], repository: Repository | None) -> list[En
 
 @dataclass(frozen=True)
 class Baseline:
-    """What to hold a run against. `exact_only`: why times are not compared; empty: they are."""
+    """Reference of a comparison. `exact_only`: reason why times are not compared; empty if they are."""
 
     cells: dict[str, Cell]
     name: str
@@ -190,11 +190,12 @@ class Baseline:
 
 
 def baseline(history: History, host: str, keys: Sequence[str], commit: str = "") -> Baseline:
-    """The newest entries of this machine; of another one, exact facts alone; without any, nothing.
+    """Return a machine's baseline; without one, the exact facts of another machine's; without any, no cells.
 
     Args:
-        keys: cells that are asked for.
-        commit: of the runs themselves, whose own entries do not count.
+        host: fingerprint of the machine.
+        keys: keys of the cells to return.
+        commit: commit of the compared runs, whose own entries are left out.
     """
     others = [entry for entry in history.entries if entry.commit != commit]
     own = [entry for entry in others if entry.host == host]
@@ -214,7 +215,7 @@ def baseline(history: History, host: str, keys: Sequence[str], commit: str = "")
 
 
 def _merged(entries: Sequence[Entry], key: str) -> Cell | None:
-    """One sample an entry: exact facts of the newest, the medians of each."""
+    """Merge a cell's newest entries: one sample per entry with its medians and the newest entry's exact facts."""
     found = [cell for entry in entries if (cell := entry.cell(key)) is not None][-NEWEST:]
     if not found:
         return None
@@ -228,7 +229,7 @@ def _merged(entries: Sequence[Entry], key: str) -> Cell | None:
 
 
 def medians(cell: Cell) -> dict[str, float]:
-    """Median of each noisy metric over the runs of a cell that ended well."""
+    """Return the median of each noisy metric over the successful runs of a cell."""
     names = dict.fromkeys(name for run in cell.runs for name in run.noisy)
     return {name: median(run.noisy[name] for run in cell.runs if name in run.noisy) for name in names}
 

@@ -1,7 +1,4 @@
-"""Instructions of the native hot paths by valgrind's callgrind: a count that does not know how busy the machine is.
-
-It sees the code, not the caches nor the disk: a change of a percent is a change of what is executed, and nothing else.
-"""
+"""Instruction counts of the native hot paths by valgrind's callgrind, independent of load, caches and disk."""
 
 from __future__ import annotations
 
@@ -24,15 +21,15 @@ _CHILD = Path(__file__).with_name("instructions_child.py")
 
 
 def is_there() -> bool:
-    """Whether valgrind is installed."""
+    """Return whether valgrind is installed."""
     return shutil.which("valgrind") is not None
 
 
 def count(python: Path) -> dict[str, int]:
-    """Part -> instructions of one run of it, with the native modules that `python` imports.
+    """Return part -> instructions of one call, with the native modules that `python` imports.
 
     Raises:
-        HostError: valgrind is missing, or the parts do not run under it.
+        HostError: valgrind is missing, or the parts fail or exceed 300 s under it.
     """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
@@ -64,7 +61,7 @@ def count(python: Path) -> dict[str, int]:
 
 
 def _by_part(folder: Path, names: list[str]) -> dict[str, int]:
-    """Dumps 1, 2, 3, 4, …: what came before the first mark, the first part, what lies between, the second part, …"""
+    """Read the totals of dumps 2, 4, …, one per part; dumps 1, 3, … cover the code before each part."""
     return {name: _total(folder / f"out.{2 * (index + 1)}") for index, name in enumerate(names)}
 
 
@@ -76,7 +73,7 @@ def _total(file: Path) -> int:
 
 
 def compare_counts(base: Mapping[str, int], head: Mapping[str, int]) -> list[MetricResult]:
-    """A metric a part; a part that only one side has is undecided."""
+    """Return one metric per part; a part that only one side has is undecided."""
     results = []
     for name in dict.fromkeys([*base, *head]):
         before, after = base.get(name), head.get(name)

@@ -1,7 +1,7 @@
-"""The native hot paths on fixed inputs, one thread each, for counting their instructions: a script run by valgrind.
+"""Script for valgrind: the native hot paths on fixed inputs, one thread each, to count their instructions.
 
-Imports the two native modules and numpy alone. Each part runs twice, the first time to touch what it needs; a call of
-`getpgid` on either side of the second run is the mark at which callgrind dumps what it counted so far.
+Imports the two native modules and numpy alone. Each part runs twice, the first time as warm-up; callgrind dumps its
+counts at the calls of `getpgid` before and after the second run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _parts() -> dict[str, Callable[[], object]]:
 
 
 def main() -> int:
-    """Run every part between its marks; prints its name when it is done."""
+    """Run every part twice, the second time between two marks, and print its name."""
     for name, part in _parts().items():
         part()
         os.getpgid(0)

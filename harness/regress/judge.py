@@ -1,4 +1,4 @@
-"""The decisions: exact facts by equality, times and sizes by their ratio's interval, statuses by their order."""
+"""Decisions on exact facts by equality, on times and sizes by their ratio's interval, on statuses by their order."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _NOISY: dict[str, tuple[Kind, str]] = {
     "device bytes": ("count", "bytes"),
     "device requests": ("count", "requests"),
 }
-# Only where the system itself cannot count exactly does the device's count decide.
+# Compared only if the system's own counters do not repeat.
 _KERNEL_COUNTS = ("device bytes", "device requests")
 
 
 @dataclass(frozen=True)
 class Declared:
-    """Cells whose new exact facts a commit declares its own doing: all of them, or by system."""
+    """Systems whose changed exact facts commits declare as a new baseline: all systems, or by name."""
 
     everything: bool = False
     systems: tuple[str, ...] = ()
 
     def covers(self, system: str) -> bool:
-        """Whether a changed fact of `system` was declared."""
+        """Return whether changed facts of `system` are declared."""
         return self.everything or system in self.systems
 
 
@@ -44,13 +44,13 @@ def compare(
     declared: Declared | None = None,
     exact_only: str = "",
 ) -> Comparison:
-    """Head against base, cell by cell.
+    """Compare head with base, cell by cell.
 
     Args:
-        base, head: by cell key.
-        paired: the i-th runs of a cell stood beside each other.
+        base, head: cells by key.
+        paired: whether the i-th runs of both sides form a pair.
         declared: changed facts that count as a new baseline.
-        exact_only: why nothing but exact facts can be compared (another machine); empty: everything is.
+        exact_only: reason why only exact facts are compared (another machine); empty to compare all metrics.
     """
     rules = rules or Rules()
     declared = declared or Declared()
@@ -89,7 +89,7 @@ def _cell(
 
 
 def _status(base: Cell, head: Cell) -> MetricResult:
-    """A run that no longer ends well is a regression, whatever it took; a host that cannot is nobody's fault."""
+    """Compare the worst statuses: `ok` turned into a failure is regressed, `unsupported` on one side undecided."""
     before, after = _worst(base.runs), _worst(head.runs)
     decision: Decision = "same"
     note = ""
@@ -100,7 +100,7 @@ def _status(base: Cell, head: Cell) -> MetricResult:
         decision = "regressed" if before.status == "ok" else "improved" if after.status == "ok" else "undecided"
         note = f"one side only: {after.reason or before.reason or 'no reason given'}"
     elif before.status != "ok":
-        # Out of memory may be a system's right answer; of what failed on both sides nothing is known.
+        # Out of memory may be a system's correct result; other failures on both sides allow no comparison.
         decision = "same" if before.status == "oom" else "undecided"
         note = f"both sides: {before.reason}"
     return MetricResult(head.label, "status", "status", "", before.status, after.status, decision, note=note)
@@ -114,7 +114,7 @@ def _worst(runs: Sequence[RunSample]) -> RunSample:
 def _exact(
     base: Cell, head: Cell, before: Sequence[RunSample], after: Sequence[RunSample], declared: Declared
 ) -> tuple[list[MetricResult], bool]:
-    """Facts that repeat, compared by equality; and whether some of them did not repeat within one side."""
+    """Compare exact facts by equality; also return whether a fact varied within one side."""
     results, varying = [], False
     counted = base.deterministic and head.deterministic
     for name in (*IDENTITY, *COSTS):
@@ -127,7 +127,7 @@ def _exact(
         if not sides[0] or not sides[1]:
             lacking = "head" if sides[0] else "base"
             if name == "feature_digest" or not any(map(_total, sides[0] or sides[1])):
-                continue  # only some runs look at features; a counter that is 0 tells nothing
+                continue  # only some runs check features; a counter of 0 on one side tells no difference
             results.append(
                 MetricResult(
                     head.label,
@@ -182,7 +182,7 @@ def _equality(
 
 
 def _total(values: list[Any]) -> Any:
-    """Sum of counts; the digests themselves."""
+    """Return the sum of counts, or the digests as a tuple."""
     known = [value for value in values if value is not None]
     return sum(known) if all(isinstance(value, int) for value in known) else tuple(known)
 
@@ -234,7 +234,7 @@ def _noisy(
 
 
 def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:
-    """Noisy metrics decided together: their p-values are corrected for how many there are."""
+    """Decide all noisy metrics, with p-values corrected for their number (Holm)."""
     open_ = [index for index, metric in enumerate(metrics) if metric.p is not None]
     adjusted = dict(zip(open_, holm([metrics[index].p or 0.0 for index in open_]), strict=True))
     return [
@@ -251,10 +251,10 @@ def _too_few(metric: MetricResult) -> MetricResult:
 
 
 def decided(metric: MetricResult, p: float, rules: Rules) -> MetricResult:
-    """A noisy metric by its interval and its corrected p-value.
+    """Decide a noisy metric by its interval and its corrected p-value.
 
-    *regressed* or *improved*: it moved for certain (p below alpha) and by the least effect or more. *same*: the whole
-    interval lies within the least effect. Anything else is *undecided*.
+    *regressed* or *improved*: p is below alpha and the ratio moved by the least effect or more. *same*: the whole
+    interval lies within the least effect. Else *undecided*.
     """
     assert metric.ratio is not None and metric.interval is not None
     most = 1.0 + rules.min_effect
@@ -269,7 +269,7 @@ def decided(metric: MetricResult, p: float, rules: Rules) -> MetricResult:
 
 
 def _with_stage(metric: MetricResult, before: Sequence[RunSample], after: Sequence[RunSample]) -> MetricResult:
-    """The stage whose seconds changed most in the direction of the epoch's."""
+    """Add the stage whose seconds changed most in the epoch's direction."""
     if metric.ratio is None:
         return metric
     names = dict.fromkeys(name for run in (*before, *after) for name in run.stages)
@@ -279,11 +279,11 @@ def _with_stage(metric: MetricResult, before: Sequence[RunSample], after: Sequen
         sides = [[run.stages.get(name, 0.0) for run in runs] for runs in (before, after)]
         return sign * (median(sides[1]) - median(sides[0]))
 
-    # `wait` only says that another stage was late.
+    # `wait` only reflects the delay of another stage.
     likely = max((name for name in names if name != "wait"), key=change, default="")
     return replace(metric, stage=likely if likely and change(likely) > 0 else "")
 
 
 def narrow_enough(found: Ratio, rules: Rules) -> bool:
-    """Whether more runs would add nothing: the interval is half the least effect to either side."""
+    """Return whether the interval's half width is at most half the least effect, so that no more runs are needed."""
     return found.half_width <= rules.min_effect / 2

@@ -1,4 +1,4 @@
-"""The proof of the gate kept as a study record, which the figure of its power and the report read like any other."""
+"""Study record of the gate's proof, for the figure of its power and for the report."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Promise:
     """One promise of the gate, in shares of comparisons.
 
     Attributes:
-        bound: `found` is to be at least so much where `least`, else at most.
-        slowed: share of the epoch that was injected, where the promise is a point of the power curve.
+        bound: minimum of `found` if `least`, else its maximum.
+        slowed: injected delay as a share of the epoch, for a point of the power curve.
     """
 
     what: str
@@ -44,13 +44,13 @@ def keep_proof(
     curve: Sequence[dict[str, float]],
     promises: Sequence[Promise],
 ) -> Path:
-    """Write what the proof found; returns the file. One record a machine, the newest.
+    """Write the results of the proof, replacing the machine's previous record; return the file.
 
     Args:
-        curve: rows of `pairs`, `slowed` (share of the epoch) and `regressed` (share of comparisons called so).
+        curve: rows of `pairs`, `slowed` (share of the epoch) and `regressed` (share of comparisons decided so).
 
     Raises:
-        DataIOError: it cannot be written.
+        DataIOError: the record cannot be written.
     """
     result: dict[str, Any] = {"curve": list(curve), "promises": [asdict(promise) for promise in promises]}
     record = StudyRecord(

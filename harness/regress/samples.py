@@ -1,4 +1,4 @@
-"""From run records to what the gate compares: per cell the exact facts, the noisy values and the stages of each run."""
+"""Samples that the gate compares, from run records: exact facts, noisy values and stages of each run, by cell."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from harness.hosts import host_fingerprint
 from harness.record import LABELS, EpochRecord, Record, RunConfig
 
-# What the mini-batches are: any change is a change of what is trained.
+# Identity of the mini-batches: any change is a change of the training.
 IDENTITY = ("batches", "rows", "digest", "feature_digest")
-# What an epoch costs, by the system's own count: more is worse.
+# Costs of an epoch by the system's own counters: more is worse.
 COSTS = ("misses", "io_requests", "bytes_read", "bytes_useful", "bytes_loaded")
-# Seconds below which preparation is not timed: it is noise of the process's start.
+# Seconds below which preparation is not compared: noise of the process's start.
 LEAST_PREPARE_S = 0.05
 
 Exact = dict[str, list[Any]]
@@ -23,14 +23,14 @@ Exact = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class RunSample:
-    """One run as the gate sees it.
+    """Values of one run that the gate compares.
 
     Attributes:
         exact: fact -> its value in every epoch, warm-up too: `digest`, `rows`, `io_requests`, …; None where unknown.
         noisy: metric -> one positive value: `epoch` (s, median of the measured epochs), `preprocess` (s),
-            `peak memory` (bytes), `device bytes` and `device requests` (an epoch).
-        stages: seconds a measured epoch, by stage.
-        epochs_s: seconds of each measured epoch, where the run took turns with the other side's, epoch by epoch.
+            `peak memory` (bytes), `device bytes` and `device requests` (median per epoch).
+        stages: median seconds per measured epoch, by stage.
+        epochs_s: seconds of each measured epoch if epochs alternated with the other side's, else empty.
     """
 
     run_id: str
@@ -45,7 +45,7 @@ class RunSample:
 
 @dataclass(frozen=True)
 class Cell:
-    """All runs of one configuration. `deterministic`: the system says that its counters repeat."""
+    """All runs of one configuration. `deterministic`: whether the system declares that its counters repeat."""
 
     key: str
     label: str
@@ -55,7 +55,7 @@ class Cell:
 
 
 def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
-    """What the gate takes from one record; `in_turns`: of a run whose epochs stood beside the other side's."""
+    """Return the compared values of a record; `in_turns`: whether its epochs alternated with the other side's."""
     return RunSample(
         run_id=record.run_id,
         status=record.status,
@@ -90,7 +90,7 @@ def _noisy(record: Record) -> dict[str, float]:
     prepared = record.preprocess
     found = {
         "epoch": median(epoch.seconds for epoch in measured),
-        # What an earlier run made and this one used again took none of this run's time.
+        # Reused artefacts took none of this run's time.
         "preprocess": 0.0 if prepared.reused else prepared.seconds,
         "peak memory": float(record.memory.demand_peak_bytes),
         "device bytes": median(epoch.device_bytes for epoch in measured),
@@ -107,12 +107,11 @@ def _stages(epochs: list[EpochRecord]) -> dict[str, float]:
 
 
 def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> list[tuple[float, float]]:
-    """A metric of runs of which the i-th of both sides make a pair; pairs that lack it are left out.
+    """Return (base, head) of a metric for the i-th runs of both sides, without pairs that lack the metric.
 
-    Of epochs that took turns, the k-th of both sides had the same machine: their ratio is the median of the epochs'
-    ratios, which what comes and goes in seconds moves far less than the ratio of the runs' medians. Such pairs are
-    given on one common base, so that what comes and goes in minutes moves nothing either. Where some pairs took turns,
-    the others' epochs are left out.
+    For alternating epochs the ratio is the median of the ratios of the k-th epochs, since load that changes within
+    seconds affects it far less than the ratio of the runs' medians. These pairs share one base value, so that load that
+    changes within minutes has no effect either. If some pairs alternated epochs, the others are left out.
     """
     import numpy as np
 
@@ -125,7 +124,7 @@ def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> l
 
 
 def cells_of(records: Iterable[Record]) -> dict[str, Cell]:
-    """Records by cell, in the order given; labels are unlike where cells are."""
+    """Group records by cell, in the given order; cells get distinct labels."""
     found: dict[str, Cell] = {}
     for record in records:
         key = cell_key(record.config)
@@ -138,7 +137,7 @@ def cells_of(records: Iterable[Record]) -> dict[str, Cell]:
 
 
 def distinct(cells: dict[str, Cell]) -> dict[str, Cell]:
-    """The same cells; equal labels get the beginning of their keys."""
+    """Return the cells with distinct labels: equal ones get the first 6 digits of their keys."""
     labels = [cell.label for cell in cells.values()]
     return {
         key: replace(cell, label=f"{cell.label} ({key[:6]})") if labels.count(cell.label) > 1 else cell
@@ -147,10 +146,7 @@ def distinct(cells: dict[str, Cell]) -> dict[str, Cell]:
 
 
 def cell_key(config: RunConfig) -> str:
-    """Identity of a cell across versions of Outcore: 16 hex digits over every setting that is not at its default.
-
-    An option that a later commit adds, at its default, leaves the key as it was.
-    """
+    """Return a cell's identity: 16 hex digits over its non-default settings, so a new option leaves it unchanged."""
     content = config.model_dump(mode="json", exclude_defaults=True, exclude={*LABELS, "timeout_s", "options"})
     content["options"] = _unusual_options(config)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
@@ -169,7 +165,7 @@ def _unusual_options(config: RunConfig) -> dict[str, Any]:
 
 
 def cell_label(system: str, memory: str) -> str:
-    """How people are told of a cell: the system and its memory."""
+    """Return the label of a cell: system and memory setting."""
     from workloads.units import format_bytes
 
     if memory.startswith("+") and memory[1:].isdecimal():
@@ -178,7 +174,7 @@ def cell_label(system: str, memory: str) -> str:
 
 
 def is_deterministic(name: str) -> bool:
-    """Whether a system says that its counters repeat; one that is not known here is not trusted to."""
+    """Return whether a system declares that its counters repeat; False for an unknown system."""
     system = _system(name)
     return system is not None and bool(system.info.deterministic_counters)
 
@@ -194,5 +190,5 @@ def _system(name: str) -> Any:
 
 
 def fingerprints(records: Iterable[Record]) -> set[str]:
-    """The machines on which runs were made; an empty text among them where one does not say."""
+    """Return the fingerprints of the machines of the records; an empty string stands for an unknown machine."""
     return {host_fingerprint(record.environment) for record in records}

@@ -1,6 +1,6 @@
-"""What runs next: pairs in A B B A order, the cells shuffled by seed, until intervals are narrow or the time is up.
+"""Order of runs: pairs in A B B A order, cells shuffled by seed, until intervals are narrow or the time is up.
 
-Where both sides can, their epochs take turns within a pair: a shared machine changes its pace within seconds.
+If both sides support it, their epochs alternate within a pair: the speed of a shared machine changes within seconds.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from harness.regress.judge import narrow_enough
 from harness.regress.samples import LEAST_PREPARE_S, RunSample, paired
 from harness.regress.statistics import ratio_of_medians
 
-# Metrics whose intervals are waited for.
+# Metrics whose intervals have to become narrow.
 TIMED = ("epoch", "preprocess", "peak memory")
 
 
 @dataclass
 class Pairs:
-    """The runs of one cell so far; the i-th of both sides stood beside each other."""
+    """Runs of one cell so far; the i-th runs of both sides form a pair."""
 
     base: list[RunSample] = field(default_factory=list)
     head: list[RunSample] = field(default_factory=list)
 
     def is_settled(self, rules: Rules) -> bool:
-        """Whether more pairs would not change what is said: every interval is narrow enough, or a side fails."""
+        """Return whether the cell needs no more pairs: every interval is narrow enough, or a run failed."""
         if any(run.status != "ok" for run in (*self.base, *self.head)):
             return True
         for name in TIMED:
@@ -44,7 +44,7 @@ class Pairs:
 
 @dataclass
 class Budget:
-    """Seconds that may be spent, on the monotonic clock: a clock that is set changes nothing."""
+    """Limit in seconds on the monotonic clock, so that setting the system clock has no effect."""
 
     seconds: float
     now: Callable[[], float] = time.monotonic
@@ -55,11 +55,11 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the budget was made."""
         return self.now() - self._begin
 
     def allows(self, seconds: float) -> bool:
-        """Whether so many more fit."""
+        """Return whether `seconds` more fit into the budget."""
         return self.spent + seconds <= self.seconds
 
 
@@ -78,17 +78,16 @@ def interleave(
     progress: Callable[[str], None] = lambda text: None,
     together: Together | None = None,
 ) -> list[Pairs]:
-    """Run every cell on both sides, again and again.
+    """Run pairs of every cell on both sides until each cell needs no more pairs or the budget is spent.
 
     Args:
-        cells: the system of each cell; a chunk never holds one system twice, since records are told apart by it.
+        cells: system of each cell; a chunk holds no system twice, since records are assigned to cells by system.
         run: (`base` or `head`, indices of cells) -> one sample each.
-        budget: after the first pair of every cell no pair begins that would not fit.
-        chunk: cells that one call runs; more saves start-up time, fewer bring the two sides nearer to each other.
-        most: pairs a cell at most.
-        together: (indices of cells, number of the pair, which side goes first) -> both sides' samples, from the second
-            pair on: their epochs take turns. The first pair is made one side after the other, so that what it leaves
-            in caches (the device's profile among it) is there for both.
+        budget: after the first pair of every cell, a pair starts only if it is expected to fit.
+        chunk: maximum number of cells per call; more saves start-up time, fewer bring the two sides closer in time.
+        most: maximum number of pairs per cell.
+        together: (indices of cells, number of the pair, order of the sides) -> samples of both sides with alternating
+            epochs. The first pair uses `run`, so that both sides find filled caches (the device's profile among them).
 
     Returns:
         The pairs of each cell, in the order of `cells`.

@@ -22,14 +22,14 @@ _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
 
 
 class Side:
-    """A commit and its folders: prepared artefacts of its own, records of its own.
+    """A commit with its own folders for artefacts and records.
 
     Args:
         name: `base` or `head`.
         built: the commit's tree and python.
         work: the check's folder; `<work>/<name>` holds this side's records.
-        data: folder for what its systems prepare, on the disk of the datasets.
-        environment: more variables for its processes (the gate's proof slows one side by it).
+        data: folder for its artefacts, on the disk of the datasets.
+        environment: additional variables of its processes (the gate's proof slows one side by one).
     """
 
     def __init__(
@@ -47,25 +47,23 @@ class Side:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether this commit's sweeps let others go ahead between epochs."""
+        """Whether this commit's sweeps can alternate epochs with other sweeps."""
         return (self.built.tree / "harness" / "turns.py").is_file()
 
     def use(self, tables: Path) -> None:
-        """Its datasets are those of this folder, by their names, from now on."""
+        """Let later runs find the datasets of folder `tables` by name."""
         for dataset in tables.iterdir():
             link = self._data / dataset.name
             link.unlink(missing_ok=True)
             link.symlink_to(dataset.resolve())
 
     def run(self, cells: Sequence[PlannedRun], profiles: Path, turns: str | None = None) -> list[RunSample]:
-        """Run each cell once, prepared from nothing, and return one sample for each, in order.
+        """Run each cell once, without earlier artefacts; return one sample each, in order (`failed` without a record).
 
         Args:
-            cells: of unlike systems; their datasets are absolute paths, or names of what it uses.
+            cells: cells of different systems; datasets are absolute paths, or names in the folder given to `use`.
             profiles: folder with the device's profile, which both sides share: systems may plan by it.
-            turns: address of the turns that its epochs take with the other side's.
-
-        A cell whose process could not even say that it failed is a `failed` sample.
+            turns: address of the `Turns` by which epochs alternate with the other side's; None: they do not.
         """
         cache = self.results / "cache"
         shutil.rmtree(self._data / ".outcore" / "artefacts", ignore_errors=True)
@@ -99,17 +97,17 @@ class Side:
         ]
 
     def records(self) -> list[Record]:
-        """Every record of this side that can be read, oldest first."""
+        """Return every readable record of this side, oldest first."""
         return [record for record in map(_read, run_folders(self.results)) if record is not None]
 
     def stop(self) -> None:
-        """End what another thread runs."""
+        """Terminate the command that another thread runs."""
         process = self._process
         if process is not None:
             _end(process)
 
     def _call(self, arguments: Sequence[str], turns: str | None) -> str:
-        """Run its `outcore`; what went wrong in a sentence, empty where nothing did."""
+        """Run the commit's `outcore`; return its error in one sentence, empty on success."""
         environment = {**self._environment, **({VARIABLE: turns} if turns else {})}
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ outcore {' '.join(arguments)}\n")
@@ -136,7 +134,7 @@ class Side:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Have the other command unwind (its caps and workers go with it), then make sure."""
+    """Terminate a command, which then removes its caps and workers; kill its process group after 20 s."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=20)
@@ -146,7 +144,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _write_experiment(path: Path, cells: Sequence[PlannedRun]) -> None:
-    """The cells as an experiment that any version of the command reads: only settings that are not at their default."""
+    """Write the cells as an experiment with non-default settings only, which any version of the command can read."""
     systems = []
     for cell in cells:
         run = cell.settings.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
@@ -168,7 +166,7 @@ def _copy_profiles(of: Path, to: Path) -> None:
 
 
 def _error_in(out: str) -> str:
-    """The sentence of `{"error": …}`; empty where the command went to its end (a failed run is in its record)."""
+    """Return the message of `{"error": …}`; empty if the command finished (a failed run is in its record)."""
     try:
         content = json.loads(out)
         return str(content["error"]["message"]) if "error" in content else ""

@@ -1,7 +1,7 @@
-"""A busy wait in extract, by which the gate is tested: the only option that makes a run slower than it is.
+"""A busy wait in extract, to test the gate with runs that are slowed on purpose.
 
-Set by an environment variable of the worker, so that no experiment, command or setting can ask for it; such a
-run says so in its notes and is INVALID (rule 23), and no figure draws it.
+It is set by an environment variable of the worker, not by an experiment, a command or a setting. A slowed run has a
+note and is INVALID (rule 23), and no figure draws it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ VARIABLE = "OUTCORE_TEST_EXTRACT_WAIT_S"
 
 
 class SlowedClock(StageClock):
-    """Records stages as its parent does, and spins once for each mini-batch on the thread that extracts it.
-
-    Busy, not asleep: a sleep of a millisecond may take two, and leaves the processor to others.
-    """
+    """A stage clock that spins once per mini-batch in extract; a sleep of 1 ms may take 2 and frees the processor."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__()
@@ -31,22 +28,22 @@ class SlowedClock(StageClock):
 
     @contextmanager
     def stage(self, name: str, batch: int = -1) -> Iterator[None]:
-        """Time the body; a batch's first extraction also spins, within its span."""
+        """Time the body; the first extraction of a mini-batch also spins, within its span."""
         with super().stage(name, batch):
             yield
             self._spin(name, batch)
 
     def add(self, name: str, batch: int, start: float, end: float) -> None:
-        """Record a span measured elsewhere; its thread spins before it goes on."""
+        """Record a span measured elsewhere, extended by the spin of the calling thread."""
         super().add(name, batch, start, end + self._spin(name, batch))
 
     def drain(self) -> list[StageSpan]:
-        """All spans; the next epoch's batches spin again."""
+        """Return all spans; mini-batches of the next epoch spin again."""
         self._waited.clear()
         return super().drain()
 
     def _spin(self, name: str, batch: int) -> float:
-        """Seconds spun: none but for a mini-batch's first extraction."""
+        """Spin at the first extraction of a mini-batch; return the seconds spun."""
         if name != "extract" or batch < 0:
             return 0.0
         with self._once:
@@ -60,12 +57,12 @@ class SlowedClock(StageClock):
 
 
 def stage_clock(environment: Mapping[str, str]) -> StageClock:
-    """The clock of a run: a plain one, unless a test asks for a slowed one."""
+    """Return the clock of a run: slowed if the environment sets `VARIABLE`, else plain."""
     wait = environment.get(VARIABLE)
     return SlowedClock(float(wait)) if wait else StageClock()
 
 
 def notes(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a run says of it; nothing where it was not slowed."""
+    """Return the note of a slowed run; empty for other runs."""
     wait = environment.get(VARIABLE)
     return {SLOWED: wait} if wait else {}

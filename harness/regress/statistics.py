@@ -3,7 +3,7 @@
 The interval is the bootstrap-t kind that Hesterberg gives for small samples (The American Statistician 69(4), 2015,
 "What Teachers Should Know About the Bootstrap", on narrowness bias): the bootstrap's standard error, widened by
 sqrt(n / (n - 1)), times Student's quantile at n - 1 degrees of freedom. Plain percentiles of five or six samples are
-too narrow, and a gate built on them cries wolf.
+too narrow and lead to false decisions.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# Below this a sample has no bootstrap interval (methodology rule 15), and nothing is decided on it.
+# Fewer samples have no bootstrap interval (methodology rule 15) and stay undecided.
 LEAST_SAMPLES = 5
 DRAWS = 4000
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Head over base.
+    """Ratio of head's median to base's median.
 
     Attributes:
         value: ratio of the two medians.
-        low, high: of the 95 % interval; of the range over all pairs below five samples.
-        p: two-sided, of the hypothesis that the ratio is 1; None where there are too few samples to say.
-        samples: of the side that has fewer.
-        kind: of the interval.
+        low, high: ends of the 95 % interval; below five samples, smallest and largest ratio of two single values.
+        p: two-sided p-value of the hypothesis that the ratio is 1; None below five samples.
+        samples: number of samples of the smaller side.
+        kind: kind of the interval.
     """
 
     value: float
@@ -39,21 +39,21 @@ class Ratio:
 
     @property
     def half_width(self) -> float:
-        """Half the interval's width, relative: 0.015 is 1.5 %; infinite where nothing can be decided."""
+        """Relative half width of the interval: 0.015 is 1.5 %; infinite without a p-value."""
         return math.inf if self.p is None else math.sqrt(self.high / self.low) - 1.0
 
 
 def ratio_of_medians(base: Sequence[float], head: Sequence[float], *, paired: bool, seed: int = 0) -> Ratio:
-    """Ratio of the medians of positive samples, head over base.
+    """Return the ratio of the medians of positive samples, head over base.
 
     Args:
         base, head: one value a run, greater than 0.
-        paired: the i-th values were measured beside each other: pairs are resampled whole, so that what drifts over
-            the session moves both. Both sides then have as many values.
-        seed: of the resampling.
+        paired: whether the i-th values form a pair, on equally long sides. Pairs are resampled whole, so that drift
+            over the session affects both sides.
+        seed: seed of the resampling.
 
     Raises:
-        ValueError: no samples, a value that is not positive, or pairs that are none.
+        ValueError: a side has no samples, a value is not positive, or paired sides differ in length.
     """
     import numpy as np
 
@@ -76,7 +76,14 @@ def ratio_of_medians(base: Sequence[float], head: Sequence[float], *, paired: bo
 
 
 def interval(value: float, error: float, count: int, level: float) -> tuple[float, float]:
-    """Of a ratio whose logarithm has the standard error `error`, from `count` samples."""
+    """Return the interval of a ratio, by Student's distribution of its logarithm.
+
+    Args:
+        value: the ratio.
+        error: standard error of the ratio's logarithm.
+        count: number of samples.
+        level: confidence level, like 0.95.
+    """
     from scipy import stats
 
     reach = float(stats.t.ppf(0.5 + level / 2, count - 1)) * error
@@ -84,7 +91,7 @@ def interval(value: float, error: float, count: int, level: float) -> tuple[floa
 
 
 def p_value(value: float, error: float, count: int) -> float:
-    """Two-sided, of the hypothesis that a ratio is 1."""
+    """Return the two-sided p-value of a ratio of 1, by Student's distribution of its logarithm (see `interval`)."""
     from scipy import stats
 
     distance = abs(math.log(value))
@@ -94,7 +101,7 @@ def p_value(value: float, error: float, count: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values, in the order given: the family-wise error holds whatever depends on what.
+    """Return adjusted p-values, in the given order; they bound the family-wise error under any dependence.
 
     Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 6(2), 1979.
     """

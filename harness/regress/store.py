@@ -1,4 +1,4 @@
-"""Where baselines lie: a plain folder, or a branch of the git repository that is written without touching the tree."""
+"""Stores of baselines: a plain folder, or a git branch that is written without changing the working tree."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from harness.atomic import whole_file
 from harness.regress.git import Repository
 from workloads.errors import HostError, InputError
 
-# `<fingerprint of the machine>/<commit>-<digest>.json`: nothing else is read, so no name leads elsewhere.
+# `<fingerprint of the machine>/<commit>-<digest>.json`: other names are ignored, so none leads out of the store.
 NAME = re.compile(r"[0-9a-f]{12}/[0-9a-f]{16}-[0-9a-f]{8}\.json")
 _MOST_BYTES = 64 << 20
 _NONE = "0" * 40
 
 
 class Store(Protocol):
-    """Small JSON files by name."""
+    """A store of small JSON files by name."""
 
     def names(self) -> list[str]:
-        """Every name that is one of NAME, sorted."""
+        """Return every name that matches NAME, sorted."""
 
     def read(self, name: str) -> bytes:
-        """The content.
+        """Return the content of an entry.
 
         Raises:
-            InputError: it cannot be read.
+            InputError: the entry cannot be read.
         """
 
     def write(self, name: str, text: str) -> str:
-        """Keep it, whole or not at all; returns where."""
+        """Write an entry, whole or not at all; return its location."""
 
 
 class FolderStore:
-    """A plain folder. Links in it are not followed."""
+    """A store in a plain folder; links are refused."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def names(self) -> list[str]:
-        """Every entry's name."""
+        """Return the names of all entries, sorted."""
         found = (path.relative_to(self._folder).as_posix() for path in self._folder.glob("*/*.json"))
         return sorted(name for name in found if NAME.fullmatch(name))
 
     def read(self, name: str) -> bytes:
-        """One entry."""
+        """Return the content of an entry; raise InputError for a link, above 64 MiB, or if it cannot be read."""
         path = self._folder / name
         try:
             if path.is_symlink() or path.parent.is_symlink():
@@ -59,14 +59,14 @@ class FolderStore:
             raise InputError(f"{path} cannot be read: {error.strerror}", "see to its permissions") from error
 
     def write(self, name: str, text: str) -> str:
-        """Keep one entry."""
+        """Write an entry; return its path."""
         with whole_file(self._folder / name, "the baseline") as partial:
             partial.write_text(text, encoding="utf-8")
         return str(self._folder / name)
 
 
 class BranchStore:
-    """A branch that holds nothing but baselines; made on the first write. Pushing it is the caller's."""
+    """A store in a git branch of its own, made on the first write; the caller pushes it."""
 
     def __init__(self, repository: Repository, branch: str) -> None:
         if repository.maybe("check-ref-format", "--branch", branch) is None or branch.startswith("-"):
@@ -76,19 +76,19 @@ class BranchStore:
         self._ref = f"refs/heads/{branch}"
 
     def names(self) -> list[str]:
-        """Every entry's name."""
+        """Return the names of all entries, sorted."""
         listed = self._repository.maybe("ls-tree", "-r", "--name-only", self._ref)
         return sorted(name for name in (listed or "").splitlines() if NAME.fullmatch(name))
 
     def read(self, name: str) -> bytes:
-        """One entry."""
+        """Return the content of an entry; raise InputError if it cannot be read."""
         found = self._repository.maybe("cat-file", "blob", f"{self._ref}:{name}")
         if found is None:
             raise InputError(f"{self._branch}:{name} cannot be read", "remove it from the branch")
         return found.encode()
 
     def write(self, name: str, text: str) -> str:
-        """Keep one entry: a new commit on the branch, retried where somebody else wrote in between."""
+        """Commit an entry to the branch; retry after a concurrent write and raise HostError after five."""
         git = self._repository
         blob = git.text("hash-object", "-w", "--stdin", given=text)
         who = (
@@ -106,7 +106,7 @@ class BranchStore:
         raise HostError(f"branch {self._branch} is being written by others", "try again")
 
     def _tree(self, parent: str | None, name: str, blob: str) -> str:
-        """The branch's tree with one more file, by an index of its own."""
+        """Write the branch's tree with one more file by a temporary index; return the tree's hash."""
         with tempfile.TemporaryDirectory(prefix="outcore-index-") as folder:
             index = {"GIT_INDEX_FILE": os.path.join(folder, "index")}  # noqa: PTH118
             git = self._repository

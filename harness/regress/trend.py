@@ -1,8 +1,8 @@
-"""Steps in a long history: where a metric changed for good, and between which two commits.
+"""Steps in a long history: lasting changes of a metric, each with the two commits around it.
 
 Times, sizes and noisy counts: PELT (Killick, Fearnhead and Eckley, Journal of the American Statistical Association
 107(500), 2012) with a least-squares cost on logarithms, from the ruptures library (Truong, Oudre and Vayatis, Signal
-Processing 167, 2020). Exact counts need no method: a step is wherever they differ.
+Processing 167, 2020). Exact counts need no method: every difference is a step.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 from harness.regress.history import Entry, History, medians
 from harness.regress.samples import COSTS, Cell
 
-# Fewer points of one series show no step.
+# A series with fewer points has no step.
 LEAST_POINTS = 6
-# In units of the noise's variance, times log n: a step has to explain so much more than its own parameters cost.
+# Cost of a step in units of the noise's variance, times log n.
 PENALTY = 4.0
-# Noise of a series below which rounding, not the machine, is seen.
+# Lower bound of the noise of a series: smaller noise is rounding.
 LEAST_NOISE = 0.002
 
 
 @dataclass(frozen=True)
 class Point:
-    """One entry of a series. `runs`: how many the value is the median of."""
+    """One entry of a series. `runs`: number of runs in the entry's cell."""
 
     commit: str
     recorded_at: int
@@ -36,11 +36,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Step:
-    """A change that stayed.
+    """A lasting change.
 
     Attributes:
-        after, at: the last commit before it and the first with it: the change came with a commit in (after, at].
-        before_value, value: medians of the two segments.
+        after, at: last commit before the step and first commit with it: the cause is a commit in (after, at].
+        before_value, value: medians of the two segments; for exact counts the two counts.
     """
 
     index: int
@@ -51,12 +51,12 @@ class Step:
 
     @property
     def ratio(self) -> float:
-        """New over old."""
+        """New value over old value."""
         return self.value / self.before_value
 
     @property
     def commits(self) -> str:
-        """The range as git takes it."""
+        """Range of commits in git's notation."""
         return f"{self.after[:12]}..{self.at[:12]}"
 
 
@@ -72,17 +72,17 @@ class Series:
     steps: list[Step] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; each step with its `commits` and `ratio`."""
+        """Return plain data for JSON; each step has its `commits` and `ratio`."""
         steps = [{**asdict(step), "commits": step.commits, "ratio": step.ratio} for step in self.steps]
         return {**asdict(self), "steps": steps}
 
 
 def trends(history: History, *, min_effect: float = 0.03, hosts: Sequence[str] = ()) -> list[Series]:
-    """Every series of the history with its steps.
+    """Return every series of the history with its steps.
 
     Args:
-        min_effect: steps of a noisy metric that are smaller are left out.
-        hosts: machines; all of them where none is named.
+        min_effect: smallest relative step of a noisy metric.
+        hosts: fingerprints of the machines; empty: all machines.
     """
     chosen = hosts or list(dict.fromkeys(entry.host for entry in history.entries))
     found = []
@@ -114,7 +114,7 @@ def _of_cell(host: str, entries: Sequence[Entry], key: str, min_effect: float) -
 
 
 def _totals(cell: Cell) -> dict[str, float]:
-    """Exact costs summed over the epochs of a run, of systems whose counters repeat."""
+    """Return the newest successful run's exact costs, summed over its epochs; empty if counters do not repeat."""
     if not cell.deterministic:
         return {}
     runs = [run for run in cell.runs if run.status == "ok"]
@@ -126,7 +126,7 @@ def _totals(cell: Cell) -> dict[str, float]:
 
 
 def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
-    """Steps of a noisy series, oldest first; none in a series that is too short to tell."""
+    """Return the steps of a noisy series, oldest first; none below LEAST_POINTS points."""
     import numpy as np
 
     values = np.asarray([point.value for point in points])
@@ -135,7 +135,7 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
     import ruptures
 
     logs = np.log(values)
-    # A median of three neighbours leaves steps where they are and takes single odd sessions out.
+    # A median of three neighbours keeps the position of steps and removes single outliers.
     from scipy.ndimage import median_filter
 
     smooth = median_filter(logs, size=3, mode="nearest")
@@ -151,7 +151,7 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
 
 
 def _noise(logs: Any) -> float:
-    """Standard deviation of the noise from the differences of neighbours, which steps hardly touch."""
+    """Estimate the noise's standard deviation from differences of neighbours, which steps hardly affect."""
     import numpy as np
 
     moves = np.abs(np.diff(logs))
@@ -159,7 +159,7 @@ def _noise(logs: Any) -> float:
 
 
 def exact_steps(points: Sequence[Point]) -> list[Step]:
-    """Wherever an exact count differs from the one before."""
+    """Return a step wherever an exact count differs from the previous one."""
     return [
         Step(index, before.commit, after.commit, before.value, after.value)
         for index, (before, after) in enumerate(itertools.pairwise(points), start=1)

@@ -1,4 +1,4 @@
-"""A trend kept as a study record under the results root, which the figure and the report read like any other."""
+"""Study record of a trend under the results root, for the figure and the report."""
 
 from __future__ import annotations
 
@@ -24,12 +24,10 @@ MIN_EFFECT = 0.03
 
 
 def keep_own(results_root: Path, repository: Repository | None) -> None:
-    """Look at the trend of the runs of a results root and its baselines, and keep it; where it is as kept, do nothing.
-
-    Of several machines the one with most runs. No baseline is kept: that is `outcore regress record`'s.
+    """Write the trend of a results root's runs and baselines for the machine with most runs, if it changed.
 
     Raises:
-        DataIOError: it cannot be written.
+        DataIOError: the record cannot be written.
     """
     began = time.monotonic()
     records = list(results.records(results_root, []))
@@ -49,7 +47,7 @@ def keep_own(results_root: Path, repository: Repository | None) -> None:
 
 
 def _seen(series: Sequence[dict[str, Any]]) -> str:
-    """All but when an entry was looked at."""
+    """Return the series as JSON without the times of recording, to compare two trends."""
     points = [{**entry, "points": [{**point, "recorded_at": 0} for point in entry["points"]]} for entry in series]
     return json.dumps(points, sort_keys=True)
 
@@ -59,10 +57,15 @@ def _key(host: str) -> str:
 
 
 def keep(results_root: Path, series: Sequence[Series], min_effect: float, seconds: float) -> Path:
-    """Write the series of one machine; returns the file.
+    """Write the series of one machine; return the file.
+
+    Args:
+        series: at least one series, all of one machine.
+        min_effect: smallest relative step of a noisy metric.
+        seconds: duration of the analysis.
 
     Raises:
-        DataIOError: it cannot be written.
+        DataIOError: the record cannot be written.
     """
     host = series[0].host
     record = StudyRecord(

@@ -1,1 +1,1 @@
-"""The device under the data: what it is, what fio gets out of it, and the SSD classes it can be limited to."""
+"""Block device under the data: its identity, its rates by fio, and the SSD classes that it can be limited to."""

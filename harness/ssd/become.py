@@ -1,7 +1,5 @@
-"""Gives up root for good and becomes the command: `UID GID NAME -- COMMAND …`, or `- - -` to stay who it is.
-
-Run as a program inside a cap that root has joined; it imports nothing but the standard library.
-"""
+"""Program that drops root for good, inside a cap that root has joined, and executes a command: `UID GID NAME --
+COMMAND`; `- - -` keeps the user. Imports nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ NOT_STARTED = 127
 
 
 def main(arguments: list[str]) -> None:
-    """Drop groups, gid and uid in this order, then execute."""
+    """Drop groups, gid and uid in this order, then execute the command."""
     uid, gid, name, dashes, *command = arguments
     if dashes != "--" or not command:
         raise SystemExit("usage: become UID GID NAME -- COMMAND …")
-    # Looked up now: the interpreter's own modules may lie where the user cannot read them.
+    # Before root is dropped: this imports modules of the interpreter that the user may be unable to read.
     folders = [""] if "/" in command[0] else [f"{folder}/" for folder in os.get_exec_path()]
     if uid != "-":
         try:

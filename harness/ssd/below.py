@@ -1,8 +1,6 @@
-"""Caches below the kernel (a hypervisor's, an array's): whether blocks are faster when they are read a second time.
-
-O_DIRECT passes our own page cache by; that of the machine below is there all the same. A profile of blocks that were
-never read would then hold a run to the drive, while its measured epochs read again what the warm-up has read.
-"""
+"""Caches below the kernel (of a hypervisor, of an array), detected by the speed of second reads of the same blocks.
+O_DIRECT bypasses this host's page cache, not the cache of the machine below: a profile of blocks that were never read
+would hold a run to the drive's rate, while its measured epochs read again the blocks of the warm-up."""
 
 from __future__ import annotations
 
@@ -16,21 +14,19 @@ from pathlib import Path
 from harness.ssd.fio import FioJob, best_engine, run_fio
 from systems.readings import DiskPoint, DiskProfile
 
-# Reading again is seen as faster from this on.
+# Least gain of second reads that shows a cache.
 SEEN = 1.3
 _BLOCK = 4096
-# Smaller files say nothing: what is read once of them is most of them.
+# In smaller files too many of the blocks drawn at random have been read before.
 _LEAST_BYTES = 16 << 20
 _ROUNDS, _BLOCKS = 8, 32
-# A region is read once in so many seconds at most.
+# Longest time of `read_once`.
 _WARM_S = 5.0
 
 
 def reread_gain(file: Path) -> float:
-    """How many times as fast random blocks of 4 KiB are when they are read again, one in flight; 1 where untold.
-
-    Rounds of first and second readings take turns, so that neither gets the machine's better moments. About 0.1 s.
-    """
+    """Return how many times as fast random 4 KiB blocks are on a second read, one in flight; 1 for a file below 16 MiB.
+    Rounds of first and second reads alternate, so that neither gets the machine's better moments. Takes about 0.1 s."""
     blocks = file.stat().st_size // _BLOCK
     if blocks * _BLOCK < _LEAST_BYTES:
         return 1.0
@@ -57,7 +53,7 @@ def _median_s(fd: int, buffer: mmap.mmap, blocks: list[int]) -> float:
 
 
 def read_once(file: Path, seconds: float = _WARM_S) -> int:
-    """Read the file from its beginning, once, for `seconds` at most; bytes of it that were read."""
+    """Read the file once from its beginning, for at most `seconds`; return the number of bytes read."""
     job = FioJob(
         file=file,
         block_bytes=1 << 20,
@@ -72,7 +68,7 @@ def read_once(file: Path, seconds: float = _WARM_S) -> int:
 
 
 def gain_of(profile: DiskProfile) -> tuple[float, DiskPoint | None, DiskPoint | None]:
-    """The largest gain of second readings over first ones in a profile, with both; 1 where none was seen."""
+    """Return the largest gain of second over first reads in a profile, and both points; (1, None, None) without one."""
     best: tuple[float, DiskPoint | None, DiskPoint | None] = (1.0, None, None)
     for first in profile.first_read:
         same = [

@@ -21,12 +21,9 @@ _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)(?:/([0-9]+(?:\.[0-9]+)?))?$")
 
 
 class DiskClass(BaseModel):
-    """One class of SSD; None leaves a limit off. Reads as `--disk-class`, divided by k as `NAME/k`.
-
-    Attributes:
-        mixed: whether reads and writes use up one budget, or each has its own; `mixed_source` says how that is known.
-            The kernel limits each by itself, so of one budget it keeps that neither alone is above it.
-    """
+    """One class of SSD, selected by `--disk-class NAME` or, divided by k, `NAME/k`; None leaves a limit off. `mixed`:
+    whether reads and writes share one budget, by the evidence `mixed_source`. The kernel limits each separately, so it
+    enforces a shared budget on each, not on their sum."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +39,7 @@ class DiskClass(BaseModel):
     divided_by: float = 1.0
 
     def divided(self, k: float) -> DiskClass:
-        """IOPS and bandwidth divided by `k` together, so that their ratio stays the class's own."""
+        """Return the class with IOPS and bandwidth both divided by `k`, so that their ratio stays the same."""
         changed = {
             field: max(1, round(value / k))
             for field in ("read_iops", "read_bytes_per_s", "write_iops", "write_bytes_per_s")
@@ -52,18 +49,17 @@ class DiskClass(BaseModel):
 
     @property
     def write_cost(self) -> float:
-        """Bytes that could be read in the time of a byte written; as many where no rate of writes is known. 0: writes
-        have a budget of their own."""
+        """Bytes readable in the time of one written byte; 1 if rates are unknown, 0 if writes have their own budget."""
         if self.mixed == "a budget each":
             return 0.0
         rates = self.read_bytes_per_s, self.write_bytes_per_s
         return rates[0] / rates[1] if rates[0] and rates[1] else 1.0
 
     def limits(self, device: BlockDevice) -> tuple[IoLimit, ...]:
-        """The limits to put on the disk under the data.
+        """Return the limits to put on the disks under the data.
 
-        An array's members each get an equal share of what the class gives. Writes that have neither figures nor a
-        budget of their own may use up that of reads.
+        An array's members each get an equal share of the class. Writes with neither figures nor a budget of their own
+        get the limits of reads.
 
         Raises:
             HostError: the file system is on no block device.
@@ -81,12 +77,10 @@ class DiskClass(BaseModel):
 
 
 def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
-    """The classes we ship, and those of `user_file` (the same YAML), which may replace ours by name.
-
-    `user_file` is the file that $OUTCORE_DISK_CLASSES names unless given.
+    """Read the built-in classes and those of `user_file` (default: $OUTCORE_DISK_CLASSES), which replace equal names.
 
     Raises:
-        InputError: the file is missing, is not YAML, or has an unknown key or a wrong value.
+        InputError: the file is missing, is not YAML, or has an unknown key or an invalid value.
     """
     if user_file is None and os.environ.get(USER_FILE):
         user_file = Path(os.environ[USER_FILE])
@@ -111,10 +105,10 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
 
 
 def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | None:
-    """`aws-nvme/16` as a class; None for `none`.
+    """Return the class named by `text`, like `aws-nvme/16`; None for `none`.
 
     Raises:
-        InputError: unknown name (with the nearest), or k is not a number above 0.
+        InputError: the name is unknown (the nearest is suggested), or k is not a number above 0.
     """
     if text == "none":
         return None

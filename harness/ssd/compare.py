@@ -1,4 +1,4 @@
-"""Drives side by side: fio's figures, epochs on them (measured or predicted), how systems used them, what it costs."""
+"""Comparison of drives: fio's figures, epochs (measured or predicted), device use by each system, price."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ def compare(
     dataset: str | None = None,
     memory: str | None = None,
 ) -> Comparison:
-    """Devices side by side over the workload that was measured on the most of them.
+    """Compare devices on the workload that was measured on the most of them.
 
     Args:
-        records: runs; those that are neither INVALID nor SPOILT and ran under a memory cap count.
-        dataset, memory: only workloads of these.
+        records: runs; a run counts if it is neither INVALID nor SPOILT and ran under a memory cap.
+        prices: price by the name of a drive or a class.
+        dataset, memory: restrict the workloads to this dataset and this memory cap.
 
     Raises:
-        InputError: one device twice, or no run of that dataset or memory.
+        InputError: a device is given twice, or no run has that dataset or memory.
     """
     names = [device.name for device in devices]
     if len(set(names)) < len(names):
@@ -61,7 +62,7 @@ def _side(device: Device, price: Price | None) -> Side:
     sizes = {point.block_bytes for point in profile.points if point.pattern == "random"}
 
     def rate(size: int) -> float | None:
-        # A drive whose sectors are larger reads no 512 bytes: its smallest read stands for it.
+        # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
         known = size if size in sizes else min((other for other in sizes if other > size), default=None)
         rates = [p.iops for p in profile.points if p.pattern == "random" and p.block_bytes == known]
         return max(rates, default=None)
@@ -87,7 +88,7 @@ def _side(device: Device, price: Price | None) -> Side:
 
 
 def ran_on(record: Record, device: Device) -> bool:
-    """Whether a run's data lay on this device: the same class, or the bare drive of the same kind."""
+    """Return whether a run's data were on this device: the same class, or a bare drive of equal model and capacity."""
     if device.disk_class not in ("", "none"):
         return record.config.disk_class == device.disk_class
     if record.config.disk_class != "none" or device.drive is None:
@@ -99,8 +100,7 @@ def ran_on(record: Record, device: Device) -> bool:
 def _workload(
     devices: Sequence[Device], records: Sequence[Record], dataset: str | None, memory: str | None
 ) -> tuple[_Group, int]:
-    """The runs of the workload that was measured on the most drives, then with the most pairs of drive and system; how
-    many other workloads there are."""
+    """Return the runs of the workload on most drives, then of most systems, and the number of other workloads."""
     usual = Usual([record.to_json() for record in records])
     groups: dict[str, _Group] = {}
     for record in records:

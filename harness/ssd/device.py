@@ -17,7 +17,7 @@ _LAYERED = ("overlay", "fuse.fuse-overlayfs")
 
 @dataclass(frozen=True)
 class Mount:
-    """Where a path is mounted: file-system type, options, and its device as `major:minor`."""
+    """Mount of a path: mount point, file-system type, options, device (`major:minor`), upper folder of an overlay."""
 
     point: Path
     kind: str
@@ -28,14 +28,14 @@ class Mount:
 
 @dataclass(frozen=True)
 class BlockDevice:
-    """The disk under a path.
+    """Disk under a path.
 
     Attributes:
         name: kernel name of the whole disk (`nvme0n1`), empty where the file system has none (tmpfs, network).
-        number: `major:minor` of the whole disk, which is what limits are put on.
-        numbers: every disk under the path; more than one for a volume or an array.
+        number: `major:minor` of the whole disk, which limits apply to.
+        numbers: `major:minor` of every disk under the path; several for a volume or an array.
         holder: `major:minor` of the device that the file system is on (a partition, a volume, a loop).
-        page_cached: loop devices on the way to the disk that read their file through the page cache.
+        page_cached: loop devices above the disk that read their file through the page cache.
     """
 
     name: str
@@ -55,12 +55,12 @@ class BlockDevice:
     page_cached: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for the run record."""
+        """Return plain data for the run record."""
         return asdict(self) | {"numbers": list(self.numbers), "page_cached": list(self.page_cached)}
 
 
 def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
-    """The mount that holds `path` (or, where it does not exist yet, its nearest parent that does)."""
+    """Return the mount that holds `path` or, where it does not exist yet, its nearest existing parent."""
     real = existing(path).resolve()
     best: Mount | None = None
     for line in (proc / "self/mountinfo").read_text().splitlines():
@@ -72,14 +72,14 @@ def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
             upper = next((option[9:] for option in kind[2].split(",") if option.startswith("upperdir=")), "")
             best = Mount(point, kind[0], f"{fields[5]},{kind[2]}" if len(kind) > 2 else fields[5], fields[2], upper)
     if best is None:
-        # In a chroot the table does not show the mount of /; the file still knows its device.
+        # In a chroot the table does not show the mount of /; the device number of the file still does.
         number = real.stat().st_dev
         return Mount(Path("/"), "unknown", "", f"{os.major(number)}:{os.minor(number)}", "")
     return best
 
 
 def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> BlockDevice:
-    """The disk under `path`.
+    """Return the disk under `path`.
 
     Raises:
         InputError: neither the path nor any parent of it exists.
@@ -90,7 +90,7 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         mount = Mount(mount.point, f"{mount.kind} on {lower.kind}", mount.options, lower.device)
     holder = mount.device
     if holder.startswith("0:"):
-        # btrfs and some others show an anonymous device; the file's own says no more, so ask the mount's source.
+        # btrfs and some others show an anonymous device, for the file as well; the mount's source is the real one.
         source = _source(path, proc)
         if source is not None:
             number = source.stat().st_rdev
@@ -126,11 +126,8 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
 
 
 def direct_block_bytes(path: Path) -> int | None:
-    """Smallest aligned read that O_DIRECT gives at `path` (an existing file of 64 KiB or more), found by reading.
-
-    None where the file system refuses O_DIRECT. The rounding of the device and of the file system both count, so the
-    device's logical block size alone does not answer it.
-    """
+    """Return the smallest aligned O_DIRECT read at `path` (a file of 64 KiB or more), None where it is refused. Found
+    by reading: device and file system both round, so the device's logical block size alone does not suffice."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     except OSError:
@@ -149,7 +146,7 @@ def direct_block_bytes(path: Path) -> int | None:
 
 
 def existing(path: Path) -> Path:
-    """`path` or its nearest parent that exists."""
+    """Return `path` or its nearest parent that exists."""
     for candidate in (path, *path.absolute().parents):
         if candidate.exists():
             return candidate
@@ -157,7 +154,6 @@ def existing(path: Path) -> Path:
 
 
 def _source(path: Path, proc: Path) -> Path | None:
-    """The device node that a mount names as its source."""
     point = mount_of(path, proc).point
     for line in (proc / "self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
@@ -168,10 +164,8 @@ def _source(path: Path, proc: Path) -> Path | None:
 
 
 def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:
-    """/sys folders of the whole disks under `major:minor`, and loops on the way that read through the page cache.
-
-    A partition's disk, a volume's or array's members, the disk of a loop's file.
-    """
+    """Return /sys folders of the whole disks under `major:minor`, and loops above them that read through the page
+    cache. A partition leads to its disk, a volume or an array to its members, a loop to the disk of its file."""
     link = sys / "dev/block" / number
     if not link.exists():
         return [], []
@@ -190,7 +184,7 @@ def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:
 
 
 def _model(disk: Path) -> str:
-    """Model of a disk; never its serial number."""
+    """Return the model of a disk; never its serial number."""
     for name in ("device/model", "dm/name", "md/level"):
         try:
             return (disk / name).read_text().strip()

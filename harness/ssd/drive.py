@@ -1,4 +1,4 @@
-"""A measured drive as a file: who it is, its condition, every point that fio measured; saved whole or not at all."""
+"""Saved profile of a drive: identity, condition, every point measured by fio; written whole or not at all."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ class _Part(BaseModel):
 
 
 class Point(_Part):
-    """One fio job. `depth` of one thread; `sync`: read calls, `async`: io_uring or libaio.
-
-    `latency_s`: completion latency, percentile -> seconds. `cpu_s_per_request`: processor time on fio's own threads.
-    """
+    """One fio job: `depth` is per thread; engine `sync` means read calls, `async` io_uring or libaio. `latency_s`:
+    percentile -> completion latency. `cpu_s_per_request`: processor seconds on fio's own threads."""
 
     pattern: Literal["random", "sequential"]
     block_bytes: int
@@ -47,12 +45,12 @@ class Point(_Part):
 
     @property
     def in_flight(self) -> int:
-        """Requests in flight."""
+        """Requests in flight over all threads."""
         return self.depth * self.threads
 
 
 class SteadyState(_Part):
-    """Whether random reads of 4 KiB settled: no second of the last few further than `within` from their mean."""
+    """Whether random 4 KiB reads became steady: no second at the end is further than `within` from their mean."""
 
     attained: bool
     within: float
@@ -62,14 +60,14 @@ class SteadyState(_Part):
 
 
 class Condition(_Part):
-    """The drive while it was measured.
+    """State of the drive while it was measured.
 
     Attributes:
         fill: used share of the file system.
-        file_bytes: the file that was read.
-        preconditioned: whether random 4 KiB writes came before the reads, and how many bytes of them.
-        discard: whether the file system tells the drive what is free (the `discard` mount option).
-        health: of `smart.health`, before and after; `health_missing`: why there is none.
+        file_bytes: size of the file that was read.
+        preconditioned, precondition_bytes: whether random 4 KiB writes came before the reads, and their bytes.
+        discard: whether the file system reports free blocks to the drive (mount option `discard`).
+        health, health_after, health_missing: `smart.health` before and after, and the reason where there is none.
     """
 
     fill: float
@@ -87,10 +85,9 @@ class Drive(_Part):
     """One profile of `outcore ssd profile`.
 
     Attributes:
-        name: under which it is saved and compared.
-        disk_class: of an emulated one, `aws-nvme/16`; empty for the bare device.
-        seconds: what the profile took, resumed parts together.
-        fio: version and asynchronous engine.
+        disk_class: emulated class, like `aws-nvme/16`; empty for the bare device.
+        seconds: duration of the profile, resumed parts included.
+        fio: version and asynchronous engine of fio.
     """
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -107,7 +104,7 @@ class Drive(_Part):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     def disk_profile(self) -> DiskProfile:
-        """Its direct asynchronous reads, as runs and predictions know a device."""
+        """Return the direct asynchronous reads as the profile that runs and predictions use."""
         return DiskProfile(
             points=tuple(
                 DiskPoint(p.block_bytes, p.depth, p.iops, p.bytes_per_s, p.pattern)
@@ -119,7 +116,7 @@ class Drive(_Part):
         )
 
     def best(self, block_bytes: int, pattern: str = "random") -> Point | None:
-        """The fastest direct asynchronous read point of a size."""
+        """Return the fastest direct read point of a block size and pattern; None without any."""
         found = [
             p
             for p in self.points
@@ -128,24 +125,24 @@ class Drive(_Part):
         return max(found, key=lambda p: p.iops, default=None)
 
     def point(self, **wanted: Any) -> Point | None:
-        """The first point with these values."""
+        """Return the first point with these field values; None without any."""
         return next((p for p in self.points if all(getattr(p, key) == value for key, value in wanted.items())), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, keys as in the file."""
+        """Return plain data with the keys of the file."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def drive_path(results_root: Path, name: str) -> Path:
-    """Where a profile lies."""
+    """Return the path of a profile by its name."""
     return Path(results_root) / FOLDER / f"{slug(name)}.json"
 
 
 def slug(name: str) -> str:
-    """A name as a file name: `aws-nvme/16` as `aws-nvme-16`.
+    """Return a name as a file name: `aws-nvme/16` as `aws-nvme-16`.
 
     Raises:
-        InputError: nothing of it is left.
+        InputError: no character of the name is usable.
     """
     text = re.sub(r"[^A-Za-z0-9._+]+", "-", name).strip("-.")[:80]
     if not text:
@@ -154,10 +151,10 @@ def slug(name: str) -> str:
 
 
 def save_drive(results_root: Path, drive: Drive) -> Path:
-    """Write a profile whole or not at all; returns its path.
+    """Write a profile whole or not at all; return its path.
 
     Raises:
-        DataIOError: no room or no permission.
+        DataIOError: no space or no permission.
     """
     out = drive_path(results_root, drive.name)
     with whole_file(out, "the profile") as partial:
@@ -166,10 +163,10 @@ def save_drive(results_root: Path, drive: Drive) -> Path:
 
 
 def read_drive(path: Path) -> Drive:
-    """A profile from its file, of this host or another.
+    """Read a profile, made on this host or another.
 
     Raises:
-        InputError: missing, damaged, or of a newer schema.
+        InputError: the file is missing, damaged, or of a newer schema.
     """
     try:
         content = json.loads(path.read_text())
@@ -189,7 +186,7 @@ def read_drive(path: Path) -> Drive:
 
 
 def saved_drives(results_root: Path) -> tuple[list[Drive], list[str]]:
-    """(profiles of a results root by name, what cannot be read and why)."""
+    """Return (profiles of a results root, sorted by file name; messages for unreadable files)."""
     drives, bad = [], []
     for path in sorted((Path(results_root) / FOLDER).glob("*.json")):
         try:

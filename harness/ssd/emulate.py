@@ -27,16 +27,16 @@ from harness.ssd.testfile import own_file
 from workloads.errors import HostError, InputError
 
 AUTO = "auto"
-# How far fio may be from a limit.
+# Largest relative deviation of fio's rate from a limit.
 TOLERANCE = 0.03
 MAX_AGE_S = 3600.0
 # Large enough that pages are rarely read twice, no larger than the limits need.
 _LEAST_BYTES, _MOST_BYTES = 64 << 20, 512 << 20
 _SECONDS = 3.0
 _BARE_S = 1.0
-# The limiter lets a first slice through, and a deep queue fills; neither is the rate.
+# The limiter's first slice and the filling of a deep queue are not the steady rate.
 _RAMP_S = 0.8
-# Between two looks at the counter of a group while fio reads through the page cache; fewer looks tell no rate.
+# Seconds between two samples of a cgroup's counter during buffered reads; fewer samples give no rate.
 _LOOK_S = 0.02
 _LEAST_LOOKS = 8
 _DEPTH = 128
@@ -50,12 +50,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Check:
-    """One measured rate beside what the class allows at that size.
-
-    Attributes:
-        name: `randread_4k_iops`, `randread_512_iops`, `seqread_bytes_per_s`, `buffered_reads_per_s` (requests of the
-            device, counted by the kernel, so that pages found in memory do not count).
-    """
+    """One measured rate and the rate that the class allows at that block size. `buffered_reads_per_s` is counted by the
+    kernel at the device, so that page cache hits do not count."""
 
     name: str
     measured: float
@@ -68,7 +64,7 @@ class Check:
 
 
 def expected(limits: Sequence[IoLimit], block_bytes: int) -> float:
-    """Reads a second of `block_bytes` that the limits of all disks allow together; infinite without any."""
+    """Return reads per second of `block_bytes` that the limits of all disks allow together; infinite without limits."""
     total = 0.0
     for limit in limits:
         by_count = limit.read_iops or math.inf
@@ -85,10 +81,15 @@ def verify(
     seconds: float | None = None,
     progress: Progress = lambda text: None,
 ) -> list[Check]:
-    """fio inside the limits, direct and buffered, on a file of its own; `seconds` a rate, 3 by default.
+    """Measure with fio inside the limits, direct and through the page cache, on a temporary file.
+
+    Args:
+        isolation, limits: backend, and the limits that it enforces.
+        folder: folder on the limited disk, for the temporary file.
+        seconds: duration of each measurement, 3 by default.
 
     Raises:
-        HostError: no room for the file, or fio fails.
+        HostError: no space for the file, or fio fails.
     """
     seconds = seconds or _SECONDS
     pages = expected(limits, 4096) * seconds
@@ -104,14 +105,14 @@ def verify(
 
 
 def bare_rates(folder: Path, *, progress: Progress = lambda text: None) -> dict[str, float]:
-    """What the device does without limits, by the names of `Check`."""
+    """Measure the device without limits; return its rates by the names of `Check`."""
     with own_file(folder, _LEAST_BYTES * 2, smaller="", progress=progress) as file:
         progress("fio on the bare device")
         return {check.name: check.measured for check in _direct(file, None, (), _BARE_S)}
 
 
 def fitting_factor(disk_class: DiskClass, bare: dict[str, float]) -> int:
-    """The least power of two by which a class must be divided so that this device can play it, with 10 % to spare."""
+    """Return the least power of two to divide a class by, so that this device emulates it with 10 % to spare."""
     ratios = [1.0]
     for name, block in (("randread_4k_iops", 4096), ("randread_512_iops", 512)):
         by_bytes = (disk_class.read_bytes_per_s or math.inf) / block
@@ -125,10 +126,10 @@ def fitting_factor(disk_class: DiskClass, bare: dict[str, float]) -> int:
 
 
 def resolve_class(text: str, folder: Path, *, progress: Progress = lambda text: None) -> DiskClass:
-    """`aws-nvme/16`, or `aws-nvme/auto`, which measures the device and divides by what it needs.
+    """Return `aws-nvme/16` as a class; for `aws-nvme/auto` measure the device and divide by the factor that fits.
 
     Raises:
-        InputError: no such class, or `none`.
+        InputError: the class is unknown, or `none`.
     """
     name, _, factor = text.partition("/")
     found = parse_disk_class(name if factor == AUTO else text)
@@ -150,10 +151,15 @@ def verified(
     *,
     progress: Progress = lambda text: None,
 ) -> list[Check]:
-    """The checks of a class on a device, at most an hour old, every one within 3 %.
+    """Return the checks of a class on a device, at most an hour old and each within 3 %.
+
+    Args:
+        isolation: backend that enforces the limits.
+        folder: folder on the device, for the temporary file.
+        cache: folder of kept checks; None keeps none.
 
     Raises:
-        HostError: the device is slower than the class (with the factor that fits), or the limits do not hold.
+        HostError: the device is slower than the class (the fix has the factor that fits), or the limits do not hold.
     """
     limits = disk_class.limits(device)
     key = json.dumps([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
@@ -175,7 +181,7 @@ def verified(
 
 
 def problem(checks: Sequence[Check]) -> str:
-    """What is further than 3 % from its limit, empty where nothing is; buffered reads may only be slower."""
+    """Describe the rates further than 3 % from their limit; empty without any. Buffered reads may be slower."""
     wrong = []
     for check in checks:
         low = -math.inf if check.name.startswith("buffered") else -TOLERANCE
@@ -201,7 +207,7 @@ def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: flo
         FioJob(block_bytes=size, depth=shallow(size, depth, limits, seconds), pattern=pattern, **shared)
         for size, depth, pattern in wanted
     ]
-    # One fio each: the limiter's debt of one job must not be paid by the next.
+    # One fio per job, so that the limiter's debt of one job does not slow the next.
     results: list[FioResult] = [run_fio([job], cap)[0] for job in jobs]
     checks = []
     for name, result in zip(_JOBS, results, strict=True):
@@ -212,7 +218,6 @@ def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: flo
 
 
 def _buffered(file: Path, cap: Cap, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
-    """Reads through the page cache, by threads; counted by the kernel at the device."""
     job = FioJob(file=file, block_bytes=4096, depth=1, threads=32, engine="psync", direct=False, seconds=seconds)
     counted: list[tuple[float, int]] = []
     with ThreadPoolExecutor(1) as beside:
@@ -227,11 +232,9 @@ def _buffered(file: Path, cap: Cap, limits: Sequence[IoLimit], seconds: float) -
 
 
 def rate(counted: Sequence[tuple[float, int]]) -> float | None:
-    """What a count grows by a second while it grows, from looks at it: (seconds, count) in order of time.
-
-    The straight line through the middle eight tenths: a process starts and ends in its own time, the limiter lets a
-    first slice through, and one look may come late. None where nothing grew, or too few looks saw it.
-    """
+    """Return a counter's growth per second, from samples (seconds, count) in order of time; None from too few samples.
+    The straight line through the middle eight tenths of the growth excludes the start and end of the process and the
+    limiter's first slice, and absorbs a late sample."""
     grew = [at for at in range(1, len(counted)) if counted[at][1] > counted[at - 1][1]]
     if not grew:
         return None
@@ -245,7 +248,7 @@ def rate(counted: Sequence[tuple[float, int]]) -> float | None:
 
 @dataclass(frozen=True)
 class Caller:
-    """Whom the command runs as: None for staying root."""
+    """User that runs the command."""
 
     uid: int
     gid: int
@@ -254,12 +257,11 @@ class Caller:
 
 
 def caller(user: str | None) -> Caller | None:
-    """Who runs the command: `user` (a name or uid; `root` stays root), else who called sudo, else nobody may.
-
-    None where this process is no root and so need not drop anything, or where `root` was asked for.
+    """Return the user that runs the command: `user` (name or uid), else the caller of sudo or pkexec. None where this
+    process is not root, or `user` is root: there is no privilege to drop.
 
     Raises:
-        InputError: no such user; or root by login, without saying who is to run it.
+        InputError: the user does not exist, or root logged in directly and gave no user.
     """
     if os.geteuid() != 0:
         return None
@@ -280,8 +282,12 @@ def caller(user: str | None) -> Caller | None:
 
 
 def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequence[str], who: Caller | None) -> int:
-    """Run a command inside the limits with this process's own streams; its exit status: 128 + n after signal n,
-    127 where it could not be started (it says why).
+    """Run a command inside the limits on this process's own streams; return its exit status: 128 + n after signal n,
+    127 with a message where the command cannot be started.
+
+    Args:
+        isolation, limits: backend, and the limits that it enforces.
+        who: user to run as; None keeps the present user.
     """
     program = [sys.executable, "-S", "-E", str(Path(__file__).with_name("become.py"))]
     wrapped = [*program, *((str(who.uid), str(who.gid), who.name) if who else ("-", "-", "-")), "--", *command]
@@ -290,7 +296,7 @@ def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequen
         environment |= {"HOME": who.home, "USER": who.name, "LOGNAME": who.name}
     with isolation.create("ssd-emulate", Limits(None, tuple(limits))) as cap:
         child = subprocess.Popen(cap.command(wrapped), env=environment)
-        # Ctrl-C is for the command; we stay to clear up after it.
+        # Ctrl-C is for the command; this process stays to remove the cap.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             status = child.wait()

@@ -1,4 +1,4 @@
-"""fio as a typed function: jobs in, rates and latencies out. It writes to a file only where a job says so."""
+"""Typed interface to fio: jobs in, rates and latencies out; a file is written only where a job requests it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ OLDEST, REGISTERS = (3, 0), (3, 20)
 
 
 class SteadyRule(BaseModel):
-    """When a job has settled: over the last `seconds`, no second's rate is further than `within` of their mean.
-
-    A job with a rule ends once it holds, at the latest after its own `seconds`.
-    """
+    """Rule for a steady rate: over the last `seconds`, no second's rate deviates from the mean by more than `within`. A
+    job with a rule ends once the rule holds, at the latest after the job's own `seconds`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,14 +39,17 @@ class SteadyRule(BaseModel):
 
 
 class FioJob(BaseModel):
-    """One job on one existing file. Jobs of a list run one after the other.
+    """One job on one existing file; jobs of a list run one after the other.
 
-    `depth` is per thread. `exact_latency=False` spares fio its clock reads, so that the rate is the device's.
-    `batch`: so many requests are handed in, and waited for, at a time; 0: each by itself. `registered`: the kernel
-    knows io_uring's buffers and file before the first read; where it refuses, `run_fio` does without.
-    `region_bytes`: only the file's first so many; 0, the default, means all. `once`: end when each byte was met once,
-    at the latest after `seconds`. `sync`: a job that writes syncs at its end, within its time.
-    `write_percent`: so many of a hundred requests overwrite the file; 0, the default, makes fio refuse to write.
+    Attributes:
+        depth: queue depth of each thread.
+        exact_latency: False spares fio its clock reads, so that the rate is the device's.
+        batch: requests submitted, and waited for, at a time; 0: one by one.
+        registered: register io_uring's buffers and file before the first read; `run_fio` falls back where that fails.
+        region_bytes: bytes to use from the file's beginning; 0: all.
+        once: end when each byte was read once, at the latest after `seconds`.
+        sync: sync at the end of a job that writes, within its time.
+        write_percent: percentage of requests that overwrite the file; 0 makes fio refuse to write.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -72,7 +73,7 @@ class FioJob(BaseModel):
     steady: SteadyRule | None = None
 
     def arguments(self, name: str) -> list[str]:
-        """The job as fio's command line."""
+        """Return the job as fio's command line."""
         # fio runs in another folder, and splits file names at colons.
         file = str(self.file.absolute()).replace("\\", "\\\\").replace(":", "\\:")
         arguments = [
@@ -89,7 +90,7 @@ class FioJob(BaseModel):
             "--group_reporting",
             f"--runtime={self.seconds * 1000:.0f}ms",
             f"--ramp_time={self.ramp_seconds * 1000:.0f}ms",
-            # Other offsets every time: a cache below the device must not know them from the run before.
+            # New offsets every time: a cache below the device may hold the blocks of the run before.
             "--norandommap",
             "--randrepeat=0",
             "--invalidate=1",
@@ -109,7 +110,6 @@ class FioJob(BaseModel):
         return arguments
 
     def _handed_in(self) -> list[str]:
-        """How requests reach the kernel and come back."""
         found = []
         if self.registered and self.engine == "io_uring":
             found += ["--fixedbufs", "--registerfiles", "--nonvectored=1"]
@@ -132,7 +132,7 @@ class FioJob(BaseModel):
 
 @dataclass(frozen=True)
 class Steady:
-    """Whether a job settled: the largest deviation of a second's rate from the mean (a share), and the rates."""
+    """Whether a job became steady, the largest deviation of a second's rate from the mean (a share), and the rates."""
 
     attained: bool
     deviation: float
@@ -141,14 +141,13 @@ class Steady:
 
 @dataclass(frozen=True)
 class FioResult:
-    """What fio measured for one job.
+    """Measurements of fio for one job.
 
     Attributes:
-        iops, bytes_per_s, requests: of reads; of writes where the job only writes.
-        latency_s: completion latency; percentile (50.0, 99.0, …) -> seconds, empty without `exact_latency`.
+        iops, bytes_per_s, requests, bytes_read: reads, or writes where the job only writes.
+        latency_s: percentile (50.0, 99.0, …) -> completion latency in seconds; empty without `exact_latency`.
         cpu: processor time over wall time of one thread, user and system (1.0 = one core).
-        write_iops: writes a second of a mixed job.
-        steady: of a job with a `SteadyRule`.
+        write_iops: writes per second of a mixed job.
     """
 
     job: FioJob
@@ -166,31 +165,28 @@ class FioResult:
 
     @property
     def cpu_seconds_per_request(self) -> float:
-        """Processor time that a request takes on fio's own threads (what interrupts take is not in it)."""
+        """Seconds of processor time per request on fio's own threads, without interrupts."""
         done = (self.iops + self.write_iops) * self.seconds
         return self.cpu * self.seconds * self.job.threads / done if done else 0.0
 
 
 def fio_environment() -> dict[str, str]:
-    """The environment in which fio's buffers lie on huge pages, as ours do.
-
-    A read of 1 MiB into 4 KiB pages is 256 pieces of memory, which the kernel splits over several requests: measured
-    so, a disk seemed half as fast as it is. glibc's malloc asks for huge pages when told to; another libc takes no
-    notice. (Where buffers do not begin at one, those at the front of the memory are on small pages: with four of 1 MiB
-    that is most of them, and of 3.1 GB/s 1.7 were left.)
-    """
+    """Return the environment that puts fio's buffers on huge pages by glibc's tunable; other libcs ignore it. A read of
+    1 MiB into 4 KiB pages is 256 pieces of memory, which the kernel splits over several requests: a disk then seemed
+    half as fast as it is. (Buffers must also begin at a huge page, see `--iomem_align`: otherwise most of four buffers
+    of 1 MiB are on small pages, and of 3.1 GB/s 1.7 remained.)"""
     before = os.environ.get("GLIBC_TUNABLES", "")
     return {**os.environ, "GLIBC_TUNABLES": ":".join(part for part in (before, "glibc.malloc.hugetlb=1") if part)}
 
 
 def fio_path() -> str | None:
-    """Where fio is, None where it is not installed."""
+    """Return the path of fio, None where it is not installed."""
     return shutil.which("fio")
 
 
 @functools.cache
 def fio_version(path: str) -> tuple[int, int] | None:
-    """(3, 33) of the fio at `path`; None where it does not say."""
+    """Return the version of the fio at `path`, like (3, 33); None where it reports none."""
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -201,7 +197,7 @@ def fio_version(path: str) -> tuple[int, int] | None:
 
 @functools.cache
 def best_engine() -> Literal["io_uring", "libaio", "psync"]:
-    """The fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
+    """Return the fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
     for engine in ("io_uring", "libaio"):
         job = [
             "--name=try",
@@ -225,7 +221,7 @@ def best_engine() -> Literal["io_uring", "libaio", "psync"]:
 def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     """Run the jobs one after the other, inside `cap` where one is given, so that its limits hold.
 
-    Where the kernel registers no buffers (a low limit of locked memory), without; each result's job says so.
+    Buffers stay unregistered where the kernel refuses (a low limit of locked memory); each result's job shows it.
 
     Raises:
         HostError: fio is missing, too old, was ended by a signal, or refused a job; its first message is passed on.
@@ -251,7 +247,7 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
 
 
 class _Refused(HostError):
-    """fio ended without results."""
+    """End of fio without results."""
 
 
 def _run(jobs: Sequence[FioJob], cap: Cap | None) -> list[FioResult]:
@@ -289,7 +285,7 @@ def _ending(status: int) -> str:
 
 
 def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
-    """fio's JSON as results, in the order of the jobs; empty where it is none or a job failed."""
+    """Parse fio's JSON into results, in the order of the jobs; empty where it is invalid or a job failed."""
     report = _report(output)
     results = []
     for job, entry in zip(jobs, report.get("jobs", []), strict=False):
@@ -302,8 +298,8 @@ def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
             FioResult(
                 job=job,
                 iops=iops,
-                # Not fio's own `bw`: after a ramp it counts what was in flight at both ends of the window, which at a
-                # low rate and a deep queue is several percent too much. `iops` counts what was issued inside it.
+                # Not fio's own `bw`: after a ramp it counts requests in flight at both ends of the window, which at a
+                # low rate and a deep queue is several percent too much. `iops` counts requests issued inside it.
                 bytes_per_s=iops * job.block_bytes,
                 requests=int(side["total_ios"]),
                 bytes_read=int(side["io_bytes"]),
@@ -320,7 +316,7 @@ def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
 
 
 def _report(output: str) -> dict[str, Any]:
-    """The JSON object with the jobs; fio may print notes before it, with braces in them, and after it."""
+    """Return the JSON object with the jobs; fio may print notes before it, with braces in them, and after it."""
     decoder = json.JSONDecoder()
     for match in re.finditer(r"^\s*\{", output, re.MULTILINE):
         try:

@@ -1,4 +1,4 @@
-"""The points of a profile, quick and full: which reads fio makes of the file, in which order, for how long."""
+"""Points of a quick or full profile: the fio jobs, their order and their duration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_BYTES: dict[Mode, int] = {"quick": 1 << 30, "full": 4 << 30}
 POINT_S: dict[Mode, float] = {"quick": 0.8, "full": 2.5}
 STEADY_S: dict[Mode, float] = {"quick": 8.0, "full": 60.0}
 STEADY_WITHIN = 0.1
-# fio's start and end, and what it takes to begin a job (seconds).
+# Seconds of fio's start and end, and of a job's ramp.
 _SETUP_S = 0.5
 _RAMP_S = 0.2
 PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000", "99.990000")
@@ -27,13 +27,13 @@ _ALL_THREADS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 
 def jobs(mode: Mode, file: Path, least: int, seconds: float, limits: Sequence[IoLimit] = ()) -> list[FioJob]:
-    """The points in order. Mixed ones, which write to the file, come last.
+    """Return the jobs of a profile in order; mixed ones, which write to the file, come last.
 
     Args:
-        least: the smallest block that direct I/O takes; smaller sizes are read so.
-        seconds: of a point.
-        limits: of an emulated class; under low ones a queue is no deeper than they let through in a moment, so that
-            points which would be equal fall together.
+        file: file to read.
+        least: smallest block that direct I/O takes; smaller sizes are raised to it.
+        seconds: duration of a point.
+        limits: limits of an emulated class; low ones reduce the depth (`profile.shallow`), and equal points merge.
     """
     ramp = LIMITED_RAMP_S if limits else _RAMP_S
     shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp}
@@ -59,7 +59,7 @@ def jobs(mode: Mode, file: Path, least: int, seconds: float, limits: Sequence[Io
 
 
 def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
-    """Random reads of 4 KiB until they have settled; shorter where points are shorter than the mode's."""
+    """Return a job of random 4 KiB reads until the rate is steady; shorter where points are shorter than the mode's."""
     longest = max(3.0, STEADY_S[mode] * min(1.0, seconds / POINT_S[mode]))
     rule = SteadyRule(within=STEADY_WITHIN, seconds=max(2, round(longest / 3)), ramp_seconds=1 if longest > 4 else 0)
     return FioJob(
@@ -74,13 +74,13 @@ def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
 
 
 def estimate_s(mode: Mode, seconds: float, file_bytes: int) -> float:
-    """Seconds of a profile where the drive writes 300 MB/s."""
+    """Estimate the seconds of a profile on a drive that writes 300 MB/s."""
     count = len(jobs(mode, Path("/"), 512, seconds))
     return count * (seconds + _RAMP_S + _SETUP_S) + STEADY_S[mode] + 2 + file_bytes / 300e6
 
 
 def key_of(job: FioJob) -> str:
-    """What tells two points of a profile apart."""
+    """Return a key that identifies a point within a profile."""
     return (
         f"{job.pattern}:{job.block_bytes}:{job.depth}:{job.threads}:{'sync' if job.engine == 'psync' else 'async'}"
         f":{'direct' if job.direct else 'buffered'}:{job.write_percent}"
@@ -88,7 +88,7 @@ def key_of(job: FioJob) -> str:
 
 
 def point_of(result: FioResult) -> Point:
-    """A result as it is kept."""
+    """Convert an fio result to a saved point."""
     job = result.job
     kept = {name.rstrip("0").rstrip("."): float(name) for name in PERCENTILES}
     return Point(
@@ -111,7 +111,7 @@ def point_of(result: FioResult) -> Point:
 
 
 def words(job: FioJob) -> str:
-    """A point in words, for progress."""
+    """Describe a point in words, for progress messages."""
     how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
     mixed = f", {job.write_percent} % writes" if job.write_percent else ""
     size = f"{job.block_bytes} B" if job.block_bytes < KIB else f"{job.block_bytes // KIB} KiB"

@@ -1,4 +1,4 @@
-"""Which drive a path lies on: model, firmware, link, queue limits, layers above it; its serial number only if asked."""
+"""Identity of the drive under a path: model, firmware, link, queue limits, layers above it; no serial by default."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TELLTALE = re.compile(r"(\w*dir|\w*uid|\w*gid|\w*user\w*|\w*name|\w*addr|prjquo
 
 
 class Identity(BaseModel):
-    """A drive and how it is attached; empty or None where the kernel does not say.
+    """Drive and its attachment; empty or None where the kernel reports nothing.
 
     Attributes:
-        layers: kernel names from the file system's own device down to the disks, each with its kind
-            (`dm-0 (LVM2)`, `md0 (raid0)`, `nvme0n1p2 (partition)`, `nvme0n1 (disk)`).
-        link: of NVMe `PCIe 16.0 GT/s x4`, of SATA `SATA 6.0 Gbps`.
-        queue: `nr_requests`, `hardware_queues`, `max_request_kib`, `max_segments`, `write_cache`, `discard`.
-        serial: only where it was asked for.
+        layers: kernel names from the file system's own device down to the disks, each with its kind, like `dm-0 (LVM)`,
+            `md0 (raid0)`, `nvme0n1p2 (partition)`, `nvme0n1 (disk)`.
+        link: `PCIe 16.0 GT/s x4` for NVMe, `SATA 6.0 Gbps` for SATA.
+        queue: limits and features of the request queue, by the kernel's names.
+        serial: serial number, only on request.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -46,7 +46,7 @@ class Identity(BaseModel):
     serial: str | None = None
 
     def same_drive(self, other: Identity) -> bool:
-        """Whether the other is a drive of the same kind: model, firmware, capacity, file system."""
+        """Return whether `other` is a drive of the same kind: model, firmware, capacity, disks, file system."""
         keys = ("model", "firmware", "capacity_bytes", "disks", "file_system")
         return all(getattr(self, key) == getattr(other, key) for key in keys)
 
@@ -59,11 +59,11 @@ def identify(
     proc: Path = Path("/proc"),
     device: BlockDevice | None = None,
 ) -> Identity:
-    """The drive under `path`; of an array or volume over several disks, the first disk speaks for all.
+    """Return the drive under `path`; for an array or a volume over several disks, the first disk's identity.
 
     Args:
-        serial: also its serial number.
-        device: what `block_device(path)` gave, where it is known.
+        serial: whether to include the serial number.
+        device: result of `block_device(path)`, where known.
     """
     device = device or block_device(path, sys, proc)
     disk = sys / "block" / device.name
@@ -90,7 +90,7 @@ def identify(
 
 
 def layers(number: str, sys: Path = Path("/sys")) -> list[str]:
-    """Every block device from `major:minor` down to the disks, as `name (kind)`."""
+    """Return every block device from `major:minor` down to the disks, as `name (kind)`."""
     link = sys / "dev/block" / number
     if not link.exists():
         return []
@@ -111,7 +111,7 @@ def _kind(folder: Path) -> str:
     if (folder / "partition").exists():
         return "partition"
     if (folder / "dm").is_dir():
-        # `CRYPT-LUKS2-…` and `LVM-…` begin with their kind; what follows identifies the volume.
+        # `CRYPT-LUKS2-…` and `LVM-…` begin with their kind; the rest identifies the volume.
         return _first(folder, "dm/uuid").partition("-")[0] or "device mapper"
     if (folder / "md").is_dir():
         return _first(folder, "md/level") or "md"
@@ -132,7 +132,7 @@ def _first(folder: Path, *names: str) -> str:
 
 def _vendor(disk: Path) -> str:
     text = _first(disk, "device/vendor")
-    # Of a virtual or PCI device it is a number, which the model already stands for.
+    # A virtual or PCI device has a number here, which its model already covers.
     return "" if text.startswith("0x") else text
 
 

@@ -1,4 +1,4 @@
-"""Measuring a drive, quick or full: one fio job a point, each kept as it is made, so that a stopped profile goes on."""
+"""Quick or full profile of a drive: one fio job per point, each saved at once, so that a stopped profile resumes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from harness.ssd.smart import health
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file
 from workloads.errors import HostError, InputError
 
-# A stopped profile older than this says little of the drive as it is now.
+# A stopped profile older than this says little about the drive's present state.
 RESUME_S = 24 * 3600.0
-# Random writes of preconditioning go over the file so often, and settle or end.
+# Longest preconditioning in seconds; it ends earlier once its rate is steady.
 _PRECONDITION_S: dict[Mode, float] = {"quick": 15.0, "full": 120.0}
 
 Progress = Callable[[str], None]
@@ -48,14 +48,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `ssd profile` was asked for.
+    """Settings of `ssd profile`.
 
     Attributes:
-        folder: on the drive; the file is made there.
-        name: to save under; None: from the model and the class.
-        disk_class: measure inside its limits.
-        file_bytes, seconds: None: by the mode.
-        fresh: do not go on with a stopped profile.
+        folder: folder on the drive, for the test file.
+        name: name to save the profile under; None: from the model and the class.
+        disk_class: class whose limits apply; None for the bare device.
+        file_bytes, seconds: size of the test file and duration of a point; None: by the mode.
+        fresh: whether to ignore a stopped profile.
     """
 
     folder: Path
@@ -70,7 +70,7 @@ class Wanted:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Bytes of the test file."""
         return self.file_bytes or grid.FILE_BYTES[self.mode]
 
     @property
@@ -80,7 +80,7 @@ class Wanted:
 
 
 class _Part(BaseModel):
-    """A profile that is being made: `settings` must agree for it to be gone on with."""
+    """Profile in progress; it is resumed only where `settings` agree."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -93,16 +93,16 @@ class _Part(BaseModel):
 
 
 def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text: None) -> tuple[Drive, Path]:
-    """Profile the drive under a folder and save it; (the profile, its path).
+    """Profile the drive under a folder and save the profile; return it and its path.
 
     Raises:
-        InputError: the folder is none, or cannot be written.
-        HostError: no drive under it, no room, fio missing or failing, the class cannot be enforced, or another profile
-            of the device is going on.
+        InputError: the folder is missing or cannot be written, or the name belongs to another drive's profile.
+        HostError: no drive under the folder, no space, fio missing or failing, the class cannot be enforced, or another
+            profile of the device is in progress.
     """
     device = check_folder(wanted.folder)
     if fio_path() is None:
-        run_fio([])  # says so
+        run_fio([])  # raises
     identity = identify(wanted.folder, serial=wanted.serial, device=device)
     name = wanted.name or default_name(identity, wanted.disk_class)
     _check_free(results_root, name, identity)
@@ -135,7 +135,7 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
 
 
 def default_name(identity: Identity, disk_class: DiskClass | None) -> str:
-    """The class's name, or the model's with the kernel's where a virtual disk has no model of its own."""
+    """Return the class's name, else the model's, with the kernel's name where a virtual disk has no own model."""
     if disk_class is not None:
         return disk_class.name
     model = identity.model or "disk"
@@ -143,7 +143,7 @@ def default_name(identity: Identity, disk_class: DiskClass | None) -> str:
 
 
 def _check_free(results_root: Path, name: str, identity: Identity) -> None:
-    """A profile is replaced by a newer one of the same kind of drive, never by another's."""
+    """Refuse to replace the profile of another kind of drive."""
     path = drive_path(results_root, name)
     if not path.exists():
         return
@@ -163,7 +163,7 @@ def _tool() -> str:
 
 
 def precondition_bytes(wanted: Wanted) -> int:
-    """About how many bytes preconditioning may write beside the file itself: two passes at most are counted on."""
+    """Return the bytes that preconditioning may write beside the file itself, estimated as two passes at most."""
     return 2 * wanted.size
 
 
@@ -177,10 +177,10 @@ def _class_cap(limits: Sequence[IoLimit]) -> Iterator[Cap | None]:
 
 
 def limiting() -> Isolation:
-    """A way to limit a device here; what killed ones left behind goes first.
+    """Return a backend that can limit devices here; remove leftovers of killed processes first.
 
     Raises:
-        HostError: this host has none.
+        HostError: no backend of this host limits devices.
     """
     sweep_all()
     chosen = select()
@@ -199,7 +199,7 @@ def _points(
     limits: Sequence[IoLimit],
     progress: Progress,
 ) -> None:
-    """Measure what the part does not hold yet; each point is kept as it is made."""
+    """Measure the points that the part lacks; save each at once."""
     least = direct_block_bytes(file) or 4096
     jobs = grid.jobs(wanted.mode, file, least, wanted.point_s, limits)
     left = [job for job in jobs if grid.key_of(job) not in part.points]
@@ -243,7 +243,7 @@ def _steady(result: FioResult) -> SteadyState:
 
 
 def precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
-    """Random writes of 4 KiB over the file, until they settle or the time is up; bytes written."""
+    """Write random 4 KiB blocks over the file until the rate is steady or the time is up; return the bytes written."""
     progress("preconditioning: random 4 KiB writes over the file")
     rule = grid.steady_job(wanted.mode, file, wanted.point_s).steady
     longest = _PRECONDITION_S[wanted.mode] * min(1.0, wanted.point_s / grid.POINT_S[wanted.mode])
@@ -291,7 +291,7 @@ def _settings(wanted: Wanted, identity: Identity) -> dict[str, Any]:
 
 
 def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) -> _Part:
-    """What a stopped profile with the same settings has measured already, else an empty one."""
+    """Return the stopped profile with the same settings, else an empty one."""
     settings = _settings(wanted, identity)
     empty = _Part(settings=settings)
     if wanted.fresh:
@@ -302,7 +302,7 @@ def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) ->
         return empty
     if found.settings != settings or not 0 <= time.time() - found.saved_at < RESUME_S:
         return empty
-    # Preconditioning was of the file that is gone now.
+    # The file that was preconditioned no longer exists.
     found.precondition_bytes = 0
     progress(f"going on with a stopped profile: {len(found.points)} points are measured")
     return found

@@ -1,4 +1,4 @@
-"""A comparison as files: one page for whoever chooses or sells drives, as HTML and PDF, and its figures and tables."""
+"""Report of a drive comparison: one page as HTML and PDF, and its figures and tables as files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINES = 118
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text: a title, column heads, rows."""
+    """Table as text: title, column heads, rows."""
 
     title: str
     heads: tuple[str, ...]
@@ -35,7 +35,7 @@ class Table:
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """Drives by fio; systems on drives."""
+    """Return the table of drives by fio and, where epochs exist, the table of systems on drives."""
     found = [Table("Drives, by fio", _DRIVE_HEADS, tuple(_drive_row(side) for side in comparison.sides))]
     if comparison.cells:
         rows = tuple(_cell_row(cell) for cell in comparison.cells)
@@ -44,7 +44,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def matrix(comparison: Comparison) -> Table:
-    """Epoch seconds, a row a system and a column a drive; P: predicted. Last, the slowest drive over the fastest."""
+    """Tabulate epoch seconds by system and drive, the slowest drive over the fastest, and read amplification."""
     growth = {system: ratio for system, ratio, *_ in comparison.growth()}
     rows = []
     for system in comparison.systems:
@@ -59,7 +59,7 @@ def matrix(comparison: Comparison) -> Table:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """What the comparison says, in a sentence a system."""
+    """Return one sentence per system on how its epoch time differs between drives."""
     said = []
     for system, ratio, fastest, slowest in comparison.growth():
         if ratio < 1.05:
@@ -72,10 +72,10 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def write_page(comparison: Comparison, folder: Path) -> list[Path]:
-    """`ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; their paths.
+    """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths.
 
     Raises:
-        DataIOError: the folder cannot be written; no file is half-written.
+        DataIOError: the folder cannot be written; no file is left half-written.
     """
     import matplotlib
 
@@ -207,7 +207,6 @@ def _title(comparison: Comparison) -> str:
 
 
 def _pdf(comparison: Comparison) -> Canvas:
-    """The page in portrait A4: words, tables, panels, notes."""
     import matplotlib.pyplot as plt
 
     page = plt.figure(figsize=_A4)
@@ -250,7 +249,7 @@ def _write(page: Canvas, top: float, lines: Sequence[str], *, size: float, width
 
 
 def _table(page: Canvas, top: float, table: Table) -> float:
-    """A table below `top`; where it ends, in shares of the page's height."""
+    """Draw a table below `top`; return its lower edge as a share of the page's height."""
     from matplotlib.transforms import Bbox
 
     height = 0.0135 * (len(table.rows) + 1)

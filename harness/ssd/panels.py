@@ -1,4 +1,4 @@
-"""Panels of a comparison: rates by size with what systems used, latency tails, epochs, performance for the price."""
+"""Panels of a comparison: rates by size and their use by systems, latency tails, epochs, performance for the price."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BELOW = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncol
 
 
 def panels_of(comparison: Comparison) -> list[tuple[str, Panel]]:
-    """(name, drawing) of what can be drawn of a comparison, in order."""
+    """Return (name, drawing function) of each panel that the comparison has data for, in order."""
     found: list[tuple[str, Panel]] = [("rates", rates)]
     if any(latencies(side.device, DEEP) for side in comparison.sides):
         found.append(("latency", tails))
@@ -34,7 +34,7 @@ def panels_of(comparison: Comparison) -> list[tuple[str, Panel]]:
 
 
 def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
-    """Lines: random reads a second by size, each drive's best. Markers: what each system used of it."""
+    """Draw random reads per second by size: each drive's best as a line, each system's use as a marker."""
     from matplotlib.ticker import FuncFormatter
 
     rows: list[dict[str, Any]] = []
@@ -84,7 +84,7 @@ def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
 
 
 def tails(comparison: Comparison, axes: Any) -> pd.DataFrame:
-    """Latency of direct 4 KiB reads with 64 in flight, by percentile."""
+    """Draw the latency of direct 4 KiB reads with 64 in flight, by percentile."""
     rows = []
     for side in comparison.sides:
         found = latencies(side.device, DEEP)
@@ -109,12 +109,12 @@ def tails(comparison: Comparison, axes: Any) -> pd.DataFrame:
 
 
 def epochs(comparison: Comparison, axes: Any) -> pd.DataFrame:
-    """Epoch time: a group a drive, a bar a system; a predicted one is pale and marked P."""
+    """Draw epoch times, a group per drive and a bar per system; a predicted bar is pale and marked P."""
     return _bars(comparison, axes, lambda cell: cell.epoch_s, "Epoch time (P: predicted)", "epoch (s)", log=True)
 
 
 def per_price(comparison: Comparison, axes: Any) -> pd.DataFrame:
-    """Epochs an hour for each unit of money that 1 TB costs."""
+    """Draw epochs per hour, divided by the price of 1 TB."""
     money = next((side.price.currency for side in comparison.sides if side.price), "$")
     title = "Performance for the price (P: predicted)"
     return _bars(
@@ -175,5 +175,4 @@ def _bars(
 
 
 def _drawn(axes: Any) -> list[Any]:
-    """The bars in the order they were drawn."""
     return [patch for container in axes.containers for patch in getattr(container, "patches", [])]

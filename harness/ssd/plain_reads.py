@@ -1,7 +1,5 @@
-"""Measuring a device without fio: direct reads from threads. A lower bound, since the interpreter takes its share.
-
-Run as a program, so that it can join a cap; it imports nothing but the standard library and prints JSON.
-"""
+"""Measurement of a device without fio: direct reads from threads, a lower bound, since the interpreter takes its share.
+A program, so that it can join a cap; it imports nothing but the standard library and prints JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +13,16 @@ import time
 
 
 def measure(path: str, block_bytes: int, depth: int, seconds: float, sequential: bool) -> dict[str, float]:
-    """Rates of direct reads of `block_bytes` by `depth` threads; `iops`, `bytes_per_s`, `seconds`."""
+    """Measure direct reads of `block_bytes` by `depth` threads; return `iops`, `bytes_per_s` and `seconds`.
+
+    Args:
+        path: file to read, of at least one block.
+        depth: number of threads, each with one read in flight.
+        sequential: whether the threads read consecutive blocks; else random ones.
+
+    Raises:
+        SystemExit: the file is smaller than a block, or a read fails.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     blocks = os.fstat(fd).st_size // block_bytes
     if blocks == 0:
@@ -51,7 +58,7 @@ def measure(path: str, block_bytes: int, depth: int, seconds: float, sequential:
 
 
 def main(arguments: list[str]) -> None:
-    """`PATH SECONDS BLOCK:DEPTH:random|sequential …`, one JSON list on stdout."""
+    """Measure the points of `PATH SECONDS BLOCK:DEPTH:random|sequential …`; print one JSON list."""
     path, seconds, *points = arguments
     results = []
     for point in points:

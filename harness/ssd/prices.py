@@ -1,4 +1,4 @@
-"""What drives cost, from a file of the user's own: YAML or CSV, by the name of a drive or a class."""
+"""Prices of drives from a user's YAML or CSV file, by the name of a drive or a class."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _GB_OF_A_TB = 1000.0
 
 
 class Price(BaseModel):
-    """One drive's price: by the GB, or for the drive with its capacity.
-
-    `source`: where and when it was asked, since prices move.
-    """
+    """Price of one drive, per GB or with its capacity; `source` has place and date, since prices change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,10 +40,10 @@ class Price(BaseModel):
 
 
 def load_prices(path: Path) -> dict[str, Price]:
-    """Name -> price of a `.csv` file (columns `device`, `price_per_gb`, …) or a YAML file (`name: {price_per_gb: …}`).
+    """Read name -> price from a `.csv` file (columns `device`, `price_per_gb`, …) or YAML (`name: {price_per_gb: …}`).
 
     Raises:
-        InputError: the file is missing or no such table; a key is unknown, a value wrong, a drive named twice.
+        InputError: the file is missing or has no such table; a key is unknown, a value invalid, a drive named twice.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -70,7 +67,7 @@ def load_prices(path: Path) -> dict[str, Price]:
 
 
 def price_of(prices: dict[str, Price], *names: str) -> Price | None:
-    """The price under the first of the names that has one; `aws-nvme/16` has that of `aws-nvme`."""
+    """Return the price of the first name that has one; `aws-nvme/16` takes the price of `aws-nvme`."""
     for name in names:
         for key in (name, name.partition("/")[0]):
             if key and key in prices:

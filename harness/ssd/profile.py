@@ -1,4 +1,4 @@
-"""The quick device profile that every series of runs begins with: the roofline of the series (methodology rule 10)."""
+"""Quick device profile at the beginning of every series of runs: the roofline of the series (methodology rule 10)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import HostError
 
 MAX_AGE_S = 3600.0
-# A profile that others disturbed: measuring it anew for every run of a busy machine disturbs those more.
+# Age limit of a disturbed profile: measuring it before every run would disturb a busy machine more.
 DISTURBED_AGE_S = 300.0
-# As deep as any system reads large pieces; disks behind a hypervisor gain by it well past 8.
+# Deepest queue of any system's large reads; disks behind a hypervisor gain well past 8.
 _SEQUENTIAL_DEPTH = 32
 _RAMP_S = 0.2
-# The limiter lets the slice of an idle moment through at once, which must be over.
+# Excludes the slice that the limiter lets through at once after an idle moment.
 LIMITED_RAMP_S = 0.6
-# Under limits, reads in flight stay below this share of what the limits let through while fio counts: it waits for
-# them when its time is up, which made a class of 60 MB/s look 17 % slow at depth 256.
+# Largest share of a job's permitted reads that may be in flight: fio waits for them when its time is up, which made a
+# class of 60 MB/s look 17 % slow at depth 256.
 _IN_FLIGHT = 0.02
 _LEAST_DEPTH = 4
-# No limit makes a device faster; what fio finds of the same device differs by less than this.
+# A limit never makes a device faster, and fio's rates for one device differ by less than this.
 _SLOW = 1.1
-# More threads than this only fight for the interpreter.
+# More threads than this only compete for the interpreter.
 _MAX_THREADS = 32
 _PLAIN_READS = Path(__file__).with_name("plain_reads.py")
 IN_PROCESS = "in-process"
@@ -56,24 +56,22 @@ def quick_profile(
     max_age_s: float = MAX_AGE_S,
     held: DiskProfile | None = None,
 ) -> DiskProfile:
-    """What the device under `path` does: 512 B, 4 KiB and 64 KiB random reads and 1 MiB sequential ones, direct.
+    """Measure direct reads of the device under `path`: random 512 B, 4 KiB (one in flight too), 64 KiB; 1 MiB in order.
 
-    And 4 KiB with one in flight. fio runs at its best: of the ways to read (in flight, handed in at a time, threads)
-    the best of a short search is measured. About 15 seconds. A point is measured again after a pause where others used
-    the disk or the processors meanwhile. A profile under an hour old for the same device, file system, limits and
-    depths is reused from `cache`, one that was not quiet for five minutes; it says so, and a run that beats it has it
-    measured again. Under limits nothing is searched: they decide, and the depth is less than asked where they are low.
-
-    Where blocks are faster when they are read again (a cache below the kernel) the file is read once before, and
-    what first readings did is kept beside, in `first_read`.
+    On the bare device fio uses the best method (in flight, batch, threads) of a short search; about 15 seconds in all.
+    A point is measured again after a pause where others used the disk or the processors. `cache` serves a profile of
+    the same device, file system, limits and depths for an hour, a disturbed one for five minutes (a run that beats it
+    has it measured again). Under limits there is no search, and low limits reduce the depth. Where second reads of a
+    block are faster (a cache below the kernel), the file is read once before; `first_read` keeps the rates of first
+    reads.
 
     Args:
-        path: a file of the dataset (its features), read and never written.
-        limits: measure under these, inside a cap of `isolation`; None for the bare device.
-        depths: reads kept in flight for the random sizes; the best of them counts.
-        cache: folder for profiles.
-        held: a profile that is doubted: the device is measured again whatever the cache has, and of both the better
-            rate of each point is returned and kept.
+        path: file of the dataset (its features), read and never written.
+        limits: limits to measure under, in a cap of `isolation`; None for the bare device.
+        depths: reads in flight to try for the random sizes; the best counts.
+        cache: folder of kept profiles.
+        seconds: duration of each point.
+        held: profile in doubt: measure again, and return and keep the better rate of each point.
 
     Raises:
         HostError: the file cannot be read directly, or fio refuses.
@@ -109,17 +107,20 @@ def quick_profile(
 
 
 def forget(path: Path, cache: Path, depths: Sequence[int] = DEPTHS, limits: Limits | None = None) -> None:
-    """Remove a kept profile that was found wrong, so that the next series measures."""
+    """Remove a kept profile that was found wrong, so that the next series measures.
+
+    Args:
+        path, depths, limits: arguments of the `quick_profile` call that made it.
+        cache: folder of kept profiles.
+    """
     _cache_file(cache, block_device(path.resolve()), limits, depths).unlink(missing_ok=True)
 
 
 def _sizes(path: Path, block: int) -> list[int]:
-    """Sizes of random reads that the file has room for."""
     return [size for size in sorted({max(512, block), _PAGE, _LARGE}) if block <= size <= path.stat().st_size]
 
 
 def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float) -> DiskProfile:
-    """The bare device, by the best way that a search finds."""
     short = 0.3 * seconds
     sizes = _sizes(reads.file, block)
     first: tuple[DiskPoint, ...] = ()
@@ -129,7 +130,7 @@ def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float
         reads = replace(reads, region_bytes=region if _STREAM <= region < reads.file.stat().st_size else 0)
     tried: list[DiskPoint] = []
     ways: dict[int, Way] = {}
-    # Requests up to a page cost a device and a processor alike.
+    # Requests up to a page cost a device and a processor alike, so one search serves 512 B and 4 KiB.
     for size in (min(_PAGE, sizes[-1]), _LARGE):
         if size in sizes and size not in ways:
             found = search(reads, size, depths, short)
@@ -151,7 +152,7 @@ def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float
 
 
 def _or_tried(point: DiskPoint, tried: Sequence[DiskPoint]) -> DiskPoint:
-    """A point that was not measured quietly, or what the search found in a better moment."""
+    """Return a quiet point unchanged, else the fastest of it and the search's points of the same size."""
     same = [
         other
         for other in tried
@@ -163,7 +164,7 @@ def _or_tried(point: DiskPoint, tried: Sequence[DiskPoint]) -> DiskPoint:
 def _under_limits(
     reads: Reads, block: int, depths: Sequence[int], seconds: float, limits: Sequence[IoLimit]
 ) -> DiskProfile:
-    """The device inside a cap with limits, which decide: no search, and few enough in flight."""
+    """Profile the device inside a cap with limits: no search, and few reads in flight."""
     wanted = [(size, min(256, max(depths)), False) for size in _sizes(reads.file, block)]
     wanted += [(_PAGE, 1, False)] if reads.file.stat().st_size >= _PAGE >= block else []
     wanted += [(_STREAM, _SEQUENTIAL_DEPTH, True)] if reads.file.stat().st_size >= _STREAM else []
@@ -180,7 +181,7 @@ def _tool() -> str:
 
 
 def _limited(limits: Sequence[IoLimit]) -> tuple[float, float] | None:
-    """Requests and bytes a second of all disks together; 0 where one of them is not limited."""
+    """Return requests and bytes per second of all disks together; 0 where a disk is not limited."""
     if not limits:
         return None
     counts, rates = [limit.read_iops for limit in limits], [limit.read_bytes_per_s for limit in limits]
@@ -191,7 +192,7 @@ def _limited(limits: Sequence[IoLimit]) -> tuple[float, float] | None:
 
 
 def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
-    """Each size at the higher of two measured rates, deep and one in flight apart; the ways may differ."""
+    """Return each size at the higher of two measured rates, deep and one in flight apart; the methods may differ."""
     best: dict[tuple[int, str, bool], DiskPoint] = {}
     for point in (*first.points, *second.points):
         key = (point.block_bytes, point.pattern, point.depth == 1)
@@ -206,7 +207,7 @@ def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
 
 
 def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
-    """Whether the bare device was profiled in a slow moment: it is faster under limits, of some size and pattern."""
+    """Return whether the bare device was profiled in a slow moment: some size and pattern is faster under limits."""
 
     def best(profile: DiskProfile) -> dict[tuple[int, str], float]:
         found: dict[tuple[int, str], float] = {}
@@ -220,7 +221,13 @@ def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
 
 
 def shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: float) -> int:
-    """A depth whose reads the limits let through in a small part of the time."""
+    """Return a depth whose reads the limits let through in a small part of the time.
+
+    Args:
+        block_bytes, depth: size of a read, and the largest depth to return.
+        limits: limits of all disks under the file.
+        seconds: duration of the job.
+    """
     by_count = sum(limit.read_iops or 0 for limit in limits)
     by_bytes = sum(limit.read_bytes_per_s or 0 for limit in limits) / block_bytes
     rates = [rate for rate in (by_count, by_bytes) if rate]
@@ -230,7 +237,7 @@ def shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: fl
 def _by_threads(
     path: Path, block: int, depths: Sequence[int], seconds: float, limits: Limits | None, cap: Cap | None
 ) -> DiskProfile:
-    """Without fio: direct reads by threads of Python, a lower bound."""
+    """Profile without fio: direct reads by threads of Python, a lower bound."""
     depth = min(_MAX_THREADS, max(depths))
     wanted = [(size, depth, "random") for size in _sizes(path, block)]
     wanted += [(_PAGE, 1, "random")] if depth > 1 and path.stat().st_size >= _PAGE >= block else []
@@ -280,7 +287,7 @@ def _load(where: Path, max_age_s: float) -> DiskProfile | None:
             most = min(most, DISTURBED_AGE_S)
         return found if found.points and 0 <= age < most else None
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # missing, or half of it: measure again
+        return None  # missing or truncated: measure again
 
 
 def _save(where: Path, profile: DiskProfile) -> None:

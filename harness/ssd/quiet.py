@@ -1,4 +1,4 @@
-"""How quiet a machine was while something was measured on it: what others took of the disk and of the processors."""
+"""Disturbance of a measurement: shares of the disk and the processors that other processes took meanwhile."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from systems.readings import DiskPoint, DiskProfile
 
 # Shares of the disk's traffic, and of all processors' time, that others may take beside a measurement.
 QUIET_DISK, QUIET_CPU = 0.05, 0.2
-# Others' traffic below this (requests and bytes a second) is the machine's own breathing.
+# Other traffic below this (requests and bytes a second) is normal background.
 _BREATH_REQUESTS, _BREATH_BYTES = 100.0, 4e6
-# So many bytes cost a disk about what a request does, whatever its kind.
+# Bytes that cost a disk about as much as one request.
 _WORTH_BYTES = 16 << 10
 # The kernel splits longer requests.
 _SPLIT_BYTES = 64 << 10
-# A rate measured beside others is corrected for what they took, at most by this.
+# Largest correction of a disturbed rate for the share that others took.
 _MOST_SLACK = 3.0
 WAITS_S = (1.0, 3.0)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """Counters at one moment: the disks', the children's, the processors'."""
+    """Counters at one moment: disks, the cap or child processes, processors."""
 
     at: float
     requests: int
@@ -40,10 +40,8 @@ class _Reading:
 
 
 class Meter:
-    """A context manager around a child that reads; afterwards `shares` says what others took meanwhile.
-
-    The child is one that has ended and was waited for when the block ends, in `cap` or in none.
-    """
+    """Context manager around a child process that reads; `shares` then returns the shares that others took. The child
+    runs in `cap`, or without one, and must have ended and been waited for when the block ends."""
 
     def __init__(self, disks: Sequence[str], cap: Cap | None = None) -> None:
         self._disks = disks
@@ -57,11 +55,8 @@ class Meter:
         self._after = self._read()
 
     def shares(self, block_bytes: int) -> tuple[float | None, float]:
-        """Shares of the disk's traffic (None: unknown) and of the processors that went to others.
-
-        Args:
-            block_bytes: of the child's requests. Traffic is counted in requests, or in bytes where those cost more.
-        """
+        """Return the shares of the disk's traffic (None: unknown) and of the processors that others took. Traffic
+        counts in requests of `block_bytes`, the child's size, or in bytes where they cost more."""
         before, after = self._before, self._after
         seconds = max(after.at - before.at, 1e-9)
         user = (after.host_user_s - before.host_user_s) - (after.own_user_s - before.own_user_s)
@@ -71,7 +66,7 @@ class Meter:
             return None, processors
         own = after.own_bytes - before.own_bytes
         nbytes = max(0, after.nbytes - before.nbytes - own)
-        # What the kernel splits says nothing of others' requests.
+        # The kernel splits long requests, so a count above the child's own is no sign of other traffic.
         asked = own / block_bytes if block_bytes <= _SPLIT_BYTES else after.requests - before.requests
         requests = max(0.0, after.requests - before.requests - asked)
         if requests < _BREATH_REQUESTS * seconds and nbytes < _BREATH_BYTES * seconds:
@@ -88,7 +83,7 @@ class Meter:
 
 
 def traffic(disks: Sequence[str], sys: Path = Path("/sys")) -> tuple[int, int]:
-    """Requests and bytes of all disks since boot, reads and writes."""
+    """Return requests and bytes of all disks since boot, reads and writes together."""
     requests = sectors = 0
     for number in disks:
         row = read_text(sys / "dev/block" / number / "stat").split()
@@ -99,7 +94,7 @@ def traffic(disks: Sequence[str], sys: Path = Path("/sys")) -> tuple[int, int]:
 
 
 def _processors() -> tuple[float, float]:
-    """Seconds in user mode of all processors since boot, and seconds that a hypervisor gave to others."""
+    """Return seconds since boot of all processors in user mode, and seconds that a hypervisor took away."""
     import psutil
 
     times = psutil.cpu_times()
@@ -107,32 +102,27 @@ def _processors() -> tuple[float, float]:
 
 
 def is_quiet(point: DiskPoint) -> bool:
-    """Whether others took little enough while a point was measured."""
+    """Return whether others took little of the disk and the processors while a point was measured."""
     return (point.others_disk or 0.0) <= QUIET_DISK and (point.others_cpu or 0.0) <= QUIET_CPU
 
 
 def quietly(
     measure: Callable[[], DiskPoint], waits: list[float], pause: Callable[[float], None] = time.sleep
 ) -> DiskPoint:
-    """Measure a point; where others were busy beside it, wait and measure again: the best rate, the quietest moment.
-
-    Args:
-        waits: pauses that are left for a whole profile, in seconds; used up from the front.
-    """
+    """Measure a point; while others were busy and `waits` (seconds, used up from the front) has pauses left, measure
+    again. Return the best rate, marked quiet if the last attempt was."""
     found = [measure()]
     while not is_quiet(found[-1]) and waits:
         pause(waits.pop(0))
         found.append(measure())
-    # Nobody makes a disk faster: a higher rate is its own, whoever was there.
+    # Other load never makes a disk faster, so the highest rate is the disk's own.
     best, last = max(found, key=lambda point: point.iops), found[-1]
     return replace(best, others_disk=last.others_disk, others_cpu=last.others_cpu) if is_quiet(last) else best
 
 
 def busiest(profile: DiskProfile) -> tuple[float, float]:
-    """The largest shares of disk and processors that others took while a point of the profile was measured.
-
-    One read in flight leaves the disk to others, so that their share of it says little.
-    """
+    """Return the largest shares of disk and processors that others took while a point of the profile was measured.
+    Points with one read in flight are left out: they leave the disk to others, so that their share says little."""
     points = [point for point in profile.points if point.depth > 1]
     return (
         max((point.others_disk or 0.0 for point in points), default=0.0),
@@ -141,7 +131,7 @@ def busiest(profile: DiskProfile) -> tuple[float, float]:
 
 
 def slack(profile: DiskProfile) -> float:
-    """How much faster the device may be than a profile says that was measured beside others; 1 for a quiet one."""
+    """Return how many times faster than a disturbed profile the device may be, at most 3; 1 for a quiet profile."""
     if all(is_quiet(point) for point in profile.points):
         return 1.0
     disk, processors = busiest(profile)

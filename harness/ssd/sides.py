@@ -1,4 +1,4 @@
-"""What a comparison of drives consists of: a side for each drive, a cell for each system on it, and what to know."""
+"""Parts of a drive comparison: one side per drive, one cell per system on a drive, and notes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ SHALLOW, DEEP = 1, 64
 
 @dataclass(frozen=True)
 class Side:
-    """One drive: its figures by fio (None where not measured), its price.
-
-    `figures`: `randread_512_iops`, `randread_4k_iops`, `randread_64k_iops`, `seqread_bytes_per_s`, and of 4 KiB reads
-    `latency_1_p50_s`, `latency_1_p99_s` (one in flight), `latency_64_p50_s`, `latency_64_p99_s`, `latency_64_p999_s`
-    (64 in flight), `cpu_s_per_read`.
-    """
+    """One drive: price, and figures by fio (None where not measured): `randread_512_iops`, `randread_4k_iops`,
+    `randread_64k_iops`, `seqread_bytes_per_s`, and for 4 KiB reads `latency_1_p50_s`, `latency_1_p99_s` (one in
+    flight), `latency_64_p50_s`, `latency_64_p99_s`, `latency_64_p999_s` (64 in flight), `cpu_s_per_read`."""
 
     device: Device
     figures: dict[str, float | None]
@@ -30,11 +27,11 @@ class Cell:
     """One system on one drive.
 
     Attributes:
-        predicted: by the model, not measured.
-        reads_per_s, bytes_per_s: of the device over the epoch, as the kernel counted; None where predicted.
-        request_bytes: their mean size.
-        device_share: share of the device's own rate at that size that was used.
-        per_price: epochs an hour for each unit of money that 1 TB of the drive costs.
+        predicted: whether the epoch is predicted by the model, not measured.
+        reads_per_s, bytes_per_s: device rates over the epoch, counted by the kernel; None where predicted.
+        request_bytes: mean size of a device read.
+        device_share: used share of the device's own rate at the mean read size.
+        per_price: epochs per hour, divided by the price of 1 TB of the drive.
     """
 
     device: str
@@ -56,13 +53,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All of it, of one workload.
-
-    Attributes:
-        workload: in words; empty where no run was there to compare by.
-        systems: in drawing order.
-        notes: what a reader must know.
-    """
+    """Comparison of drives on one `workload` (in words; empty without a usable run); `systems` are in drawing order."""
 
     sides: tuple[Side, ...]
     cells: tuple[Cell, ...]
@@ -71,11 +62,11 @@ class Comparison:
     notes: tuple[str, ...]
 
     def cell(self, device: str, system: str) -> Cell | None:
-        """The cell of a drive and a system."""
+        """Return the cell of a drive and a system; None without one."""
         return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
 
     def growth(self) -> list[tuple[str, float, str, str]]:
-        """Each system's slowest over its fastest drive: (system, ratio, fastest, slowest), the steadiest first."""
+        """Return each system's (name, slowest / fastest epoch, fastest drive, slowest drive), smallest ratio first."""
         found = []
         for system in self.systems:
             mine = sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.epoch_s)
@@ -85,10 +76,8 @@ class Comparison:
 
 
 def latencies(device: Device, depth: int) -> dict[str, float]:
-    """Percentile -> seconds of direct 4 KiB reads with `depth` in flight; empty where not measured.
-
-    Of a class with few IOPS the deepest point below stands for it: its queue would only wait for the limiter.
-    """
+    """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight; empty where not measured. The
+    deepest point up to `depth` is used: on a class with few IOPS a deeper queue would only wait for the limiter."""
     if device.drive is None:
         return {}
     points = [
@@ -103,7 +92,7 @@ def latencies(device: Device, depth: int) -> dict[str, float]:
 
 
 def as_dict(comparison: Comparison) -> dict[str, Any]:
-    """Plain data for `--json` and files."""
+    """Return plain data for `--json` and files."""
     return {
         "workload": comparison.workload,
         "drives": [

@@ -1,4 +1,4 @@
-"""What a drive says of its own health, by nvme-cli or smartctl where one is installed and allowed; never its serial."""
+"""Health of a drive by nvme-cli or smartctl, where one is installed and permitted; never its serial number."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Any
 Plain = dict[str, Any]
 _TIMEOUT_S = 15
 _ZERO_CELSIUS = 273
-# SATA attributes by number -> our name.
+# SATA attributes by number.
 _ATTRIBUTES = {231: "life_left", 241: "written_lbas", 242: "read_lbas"}
 
 
 def health(disk: str) -> tuple[Plain, str]:
-    """(health of a disk by its kernel name, why there is none).
-
-    Keys, as far as the drive tells: `tool`, `temperature_c`, `percentage_used`, `available_spare_percent`,
-    `data_read_bytes`, `data_written_bytes`, `power_on_hours`, `media_errors`, `passed`.
-    """
+    """Return (health of the disk with this kernel name, reason where there is none). Keys, where the drive reports
+    them: `tool`, `temperature_c`, `percentage_used`, `available_spare_percent`, `data_read_bytes`,
+    `data_written_bytes`, `power_on_hours`, `media_errors`, `passed`."""
     tried = []
     for tool, command, parse in (
         ("nvme-cli", ["nvme", "smart-log", f"/dev/{disk}", "-o", "json"], parse_nvme),
@@ -43,7 +41,7 @@ def health(disk: str) -> tuple[Plain, str]:
 
 
 def parse_nvme(text: str) -> Plain:
-    """`nvme smart-log -o json`."""
+    """Parse the output of `nvme smart-log -o json`; empty where it is no health log."""
     log = _object(text)
     if "data_units_read" not in log:
         return {}
@@ -61,7 +59,7 @@ def parse_nvme(text: str) -> Plain:
 
 
 def parse_smartctl(text: str) -> Plain:
-    """`smartctl -j -a`, of NVMe and SATA drives."""
+    """Parse the output of `smartctl -j -a` for an NVMe or SATA drive."""
     report = _object(text)
     found: Plain = {
         "passed": (report.get("smart_status") or {}).get("passed"),

@@ -1,4 +1,4 @@
-"""The file that a profile reads: made in the folder asked, of bytes nothing can squeeze, removed afterwards."""
+"""File that a profile reads: made in the requested folder, of incompressible bytes, removed afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workloads.units import format_bytes
 
 _PREFIX = ".outcore-ssd-"
 _CHUNK = 8 << 20
-# What a file system keeps for itself must not run out because of a test.
+# Space left free, so that a test does not fill the file system.
 _SPARE = 64 << 20
 _MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _NETWORK = tuple(
@@ -28,11 +28,11 @@ _NETWORK = tuple(
 
 
 def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
-    """The device under a folder that can be profiled.
+    """Return the device under a folder, checked to be one that can be profiled.
 
     Raises:
-        InputError: no such folder, or it cannot be written.
-        HostError: it lies in memory, on the network, or on something that has no block device.
+        InputError: the folder is missing or cannot be written.
+        HostError: the folder is in memory, on a network file system, or on no block device.
     """
     if not folder.is_dir():
         fix = "give the folder, not the device" if folder.is_block_device() else "give an existing folder on the drive"
@@ -60,12 +60,12 @@ def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
 
 @contextmanager
 def one_at_a_time(device: BlockDevice) -> Iterator[None]:
-    """Holds a device: two profiles would measure each other.
+    """Hold a device, since two concurrent profiles would measure each other.
 
     Raises:
-        HostError: somebody measures it now.
+        HostError: another process measures the device.
     """
-    # A name in the kernel, not a file: it goes with its owner, however that ends.
+    # An abstract socket, not a file: the kernel removes it when its process ends, for any reason.
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         try:
@@ -81,16 +81,15 @@ def one_at_a_time(device: BlockDevice) -> Iterator[None]:
 def own_file(
     folder: Path, size: int, *, smaller: str = "--file-size", progress: Callable[[str], None] = lambda text: None
 ) -> Iterator[Path]:
-    """A file of `size` bytes on the disk and out of the page cache; it goes at the end, come what may.
-
-    What a killed profile left in the folder goes first.
+    """Yield a file of `size` bytes on the disk and out of the page cache; remove it at the end, leftovers before.
 
     Args:
-        smaller: the option that would need less room, for the message.
+        folder: folder for the file; files of killed profiles in it are removed.
+        smaller: option that would need less space, for the error message.
 
     Raises:
-        HostError: not enough free space, or no direct I/O there.
-        DataIOError: writing failed.
+        HostError: not enough free space, or the file system refuses direct I/O.
+        DataIOError: the file cannot be written.
     """
     sweep(folder)
     free = shutil.disk_usage(folder).free
@@ -114,7 +113,7 @@ def own_file(
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove files whose profile was killed; their names."""
+    """Remove files of killed profiles; return their names."""
     gone = []
     for file in folder.glob(f"{_PREFIX}*.bin"):
         if is_left_over(file.name.removeprefix(_PREFIX).removesuffix(".bin")):
@@ -125,10 +124,10 @@ def sweep(folder: Path) -> list[str]:
 
 
 def write_file(file: Path, size: int, fix: str = "free some space, or give another folder") -> None:
-    """`size` bytes that no layer below can squeeze, in a new file on the disk and out of the page cache.
+    """Write a new file of `size` incompressible bytes, on the disk and out of the page cache.
 
     Raises:
-        DataIOError: it cannot be written; `fix` says what to do.
+        DataIOError: the file cannot be written; the error carries `fix`.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""How fio reads fastest: in flight, handed in at a time, threads. A short search, whose best way is then measured."""
+"""Search for fio's fastest method of reading: reads in flight, batch size and threads."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from harness.ssd.quiet import Meter
 from systems.interface import DiskPoint
 
 DEPTHS = (32, 128, 256, 512)
-# More in flight than this fills no queue further, and is memory.
+# More bytes in flight fill no queue further and only take memory.
 _IN_FLIGHT_BYTES = 8 << 20
 SEARCH_S = 0.3
 _SEARCH_RAMP_S = 0.05
 _LEAST_EACH = 8
 _SMALL = 16 << 10
-# Threads of read calls that wait, where the kernel has no asynchronous reads.
+# Threads of blocking reads, where the kernel has no asynchronous reads.
 _SYNC_THREADS = (8, 32, 64)
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way of reading: `depth` in flight over all `jobs` threads; `batch` handed in at a time, 0: one by one."""
+    """Method of reading: `depth` in flight over all `jobs` threads, submitted `batch` at a time (0: one by one)."""
 
     depth: int
     batch: int = 0
@@ -34,12 +34,8 @@ class Way:
 
 @dataclass(frozen=True)
 class Reads:
-    """fio on one file: measures points.
-
-    Attributes:
-        disks: `major:minor` of the disks under it, whose other traffic is noted; none under a limiter.
-        region_bytes: of the file's beginning; 0: all.
-    """
+    """fio on one file, as a source of measured points: reads `region_bytes` from the file's beginning (0: all), and
+    counts other traffic on `disks` (`major:minor` of the disks under the file; none under a limiter)."""
 
     file: Path
     disks: tuple[str, ...] = ()
@@ -49,7 +45,13 @@ class Reads:
     def measure(
         self, block_bytes: int, way: Way, seconds: float, ramp_seconds: float = 0.2, *, sequential: bool = False
     ) -> DiskPoint:
-        """One point."""
+        """Measure one point.
+
+        Args:
+            block_bytes, way: size and method of the reads.
+            seconds, ramp_seconds: counted time, and uncounted time before it.
+            sequential: whether reads follow each other; else random ones.
+        """
         job = FioJob(
             file=self.file,
             block_bytes=block_bytes,
@@ -80,12 +82,12 @@ class Reads:
 
 
 def way_of(point: DiskPoint) -> Way:
-    """How a point was read."""
+    """Return the method by which a point was read."""
     return Way(point.depth, point.batch, point.jobs)
 
 
 def first_ways(block_bytes: int, depths: Sequence[int] = DEPTHS) -> list[Way]:
-    """Ways of one thread: each depth in batches of a quarter, and one depth one by one."""
+    """Return methods with one thread: each depth in batches of a quarter, and one depth one by one."""
     most = max(1, _IN_FLIGHT_BYTES // block_bytes)
     fitting = sorted({min(depth, most) for depth in depths})
     if best_engine() == "psync":
@@ -95,7 +97,7 @@ def first_ways(block_bytes: int, depths: Sequence[int] = DEPTHS) -> list[Way]:
 
 
 def shared_ways(best: Way) -> list[Way]:
-    """The best of one thread, shared by as many threads as there are processors."""
+    """Return the best method of one thread, shared by as many threads as there are processors."""
     threads = len(os.sched_getaffinity(0))
     if threads < 2 or best.jobs > 1 or best.depth < 2:
         return []
@@ -106,7 +108,11 @@ def shared_ways(best: Way) -> list[Way]:
 def search(
     reads: Reads, block_bytes: int, depths: Sequence[int] = DEPTHS, seconds: float = SEARCH_S
 ) -> list[DiskPoint]:
-    """Rates of every way of random reads, the best first. About 0.6 s a way: fio takes 0.3 s to begin and end."""
+    """Measure random reads by every method for `seconds` and fio's own 0.3 s; return the points, best first.
+
+    Args:
+        depths: reads in flight to try.
+    """
 
     def rate(way: Way) -> DiskPoint:
         return reads.measure(block_bytes, way, seconds, _SEARCH_RAMP_S)

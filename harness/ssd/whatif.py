@@ -1,4 +1,4 @@
-"""What an epoch would take on a drive that one does not have: counters of runs made elsewhere, the drive's profile."""
+"""Prediction of epochs on any drive from the counters of runs made elsewhere and the drive's profile."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from harness.ssd.profile import better_of
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError, OutcoreError
 
-# Where limits alone are known, a class is a device that keeps them at any depth.
+# A class known by its limits alone is a device that reaches them at any depth.
 _CLASS_DEPTH = 256
 _CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
-# Not part of what a system has to read: the device, and how its limits are kept.
+# Settings that do not change a system's reads, such as the device and the enforcement of its limits.
 _ELSEWHERE = (*LABELS, "disk_class", "isolation", "epochs", "warmup", "timeout_s", "verify", "test_nodes")
 
 
 @dataclass(frozen=True)
 class Device:
-    """A drive as predictions know it.
+    """Drive as predictions use it.
 
     Attributes:
-        source: how its rates are known: `profile` (fio), `limits` (of a class, so without latency), `limits, runs` (of
-            a class; few reads in flight as on the device that runs were made on, see `behind`).
-        drive: the profile behind it, None for limits.
+        source: origin of the rates: `profile` (fio), `limits` (of a class, so without latency), `limits, runs` (of a
+            class; few reads in flight as on the device of the runs, see `behind`).
+        drive: saved profile of the drive, None for limits.
     """
 
     name: str
@@ -45,15 +45,14 @@ class Device:
 
 @dataclass(frozen=True)
 class Forecast:
-    """One system's epoch on a device.
+    """Predicted epoch of one system on a device.
 
     Attributes:
-        seconds: predicted; the median over the epochs whose counters it rests on.
-        device_s, train_s: of these, the device's time and that of training alone.
-        bound: what the epoch waits for.
-        runs: the runs whose counters these are.
-        counted_on: the disk classes that they ran under.
-        measured_s: the median of runs on this very class, None where there is none.
+        seconds: predicted epoch time, the median over the epochs with counters.
+        device_s, train_s: seconds of the device and of training alone, in the epoch nearest to the median.
+        bound: resource that the epoch waits for.
+        runs, counted_on: ids and disk classes of the runs whose counters were used.
+        measured_s: median epoch time of runs on this very class, None without any.
     """
 
     system: str
@@ -75,10 +74,10 @@ class Forecast:
 
 
 def device_of(text: str, results_root: Path) -> Device:
-    """A device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`.
+    """Return a device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`.
 
     Raises:
-        InputError: it is none of these.
+        InputError: `text` is none of these.
     """
     path = Path(text)
     if path.suffix == ".json" and path.is_file():
@@ -98,11 +97,8 @@ def device_of(text: str, results_root: Path) -> Device:
 
 
 def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> DiskProfile:
-    """A class as a profile: what its limits allow at each size.
-
-    Args:
-        bare: the device that is limited to the class, where it is known: few reads in flight wait for it alone.
-    """
+    """Return a class as a profile: the rates that its limits allow at each block size. `bare`, the device that is
+    limited to the class, bounds the rates with few reads in flight where it is known."""
     bandwidth, points = disk_class.read_bytes_per_s, []
 
     def limits(size: int) -> list[float]:
@@ -122,10 +118,8 @@ def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> Dis
 
 
 def bare_of(records: Iterable[Record]) -> DiskProfile | None:
-    """The device without limits: each point at the best rate that any of the records' profiles has.
-
-    A virtual device has its slow moments, and a run's profile may have been taken in one.
-    """
+    """Return the device without limits, each point at its best rate over the records' profiles; None without any. A
+    virtual device has slow moments, and a run's profile may have been taken in one."""
     found = None
     for record in records:
         if points := (record.disk.get("bare") or {}).get("points", []):
@@ -135,11 +129,9 @@ def bare_of(records: Iterable[Record]) -> DiskProfile | None:
 
 
 def behind(device: Device, records: Iterable[Record]) -> Device:
-    """A class known by its limits alone, with few reads in flight as slow as on the device that runs were made on.
-
-    A class is emulated by limiting that device, so its latency stays. Of runs on several kinds of host those of the
-    kind with most of them count. A device known by its own profile stays as it is, as does one without such runs.
-    """
+    """Return a class known by its limits alone, with few reads in flight as slow as on the device of the runs. A class
+    is emulated by limiting that device, so its latency stays. Runs of the most frequent kind of host count. A device
+    with a profile of its own, or without such runs, is returned unchanged."""
     if device.source != "limits":
         return device
     hosts: dict[str, list[Record]] = {}
@@ -158,13 +150,13 @@ def behind(device: Device, records: Iterable[Record]) -> Device:
 
 
 def workload_key(record: Record) -> str:
-    """What two runs share that have the same to read: everything of their configuration but the device."""
+    """Return a key that is equal for runs with the same reads: the configuration without the settings of the device."""
     content = record.config.model_dump(mode="json", exclude=set(_ELSEWHERE))
     return json.dumps(content, sort_keys=True)
 
 
 def workload_name(record: Record) -> str:
-    """A workload in words, whatever the system."""
+    """Return a workload in words, without the system."""
     config = record.config
     batches = f" x {config.max_batches}" if config.max_batches else ""
     return (
@@ -185,42 +177,42 @@ def usable(record: Record) -> bool:
 
 
 def reads_by_device(system: str) -> bool:
-    """Whether the system's counters hold only for the device that it ran on (`SystemInfo.reads_by_device`)."""
+    """Return whether the system's counters hold only for the device that it ran on (`SystemInfo.reads_by_device`)."""
     from systems.registry import load
 
     try:
         return load(system).info.reads_by_device
     except OutcoreError:
-        return False  # somebody's own, which is not here
+        return False  # a user's own system that is not installed
 
 
 def counts_for(record: Record, device: Device) -> bool:
-    """Whether the run's counters say what the system reads on that device."""
+    """Return whether the run's counters hold for the system's reads on that device."""
     return not reads_by_device(record.system) or (
         device.disk_class not in ("", "none") and record.config.disk_class == device.disk_class
     )
 
 
 def left_out(records: Iterable[Record], device: Device) -> list[str]:
-    """Systems that `forecasts` says nothing of, though they were run: what they read there nobody has counted."""
+    """Return the systems that `forecasts` omits although they were run: none of their counters hold for the device."""
     runs = [record for record in records if usable(record)]
     found = {record.system for record in runs if counts_for(record, device)}
     return sorted({record.system for record in runs} - found)
 
 
 def epochs_of(record: Record) -> list[EpochRecord]:
-    """The epochs that count."""
+    """Return the measured epochs."""
     return record.measured
 
 
 def train_seconds(record: Record, epoch: int) -> float | None:
-    """Seconds of an epoch's training steps alone, as the record has them."""
+    """Return the recorded seconds of an epoch's training steps alone; None without a record."""
     value = (record.compute.get("train_s") or {}).get(str(epoch))
     return float(value) if value is not None else None
 
 
 def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
-    """A prediction for each measured epoch of a run, on a device of that profile."""
+    """Predict each measured epoch of a run on a device with that profile."""
     found: list[Prediction] = []
     first = record.notes.get("reads_in") == "data_prep"
     faults = usable_processors(record)
@@ -235,7 +227,7 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
 
 
 def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
-    """One forecast for each system and workload that was ever run and counted, fastest first within a workload."""
+    """Return one forecast per system and workload with usable runs, fastest first within a workload."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if usable(record) and counts_for(record, device):
@@ -272,12 +264,12 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
 
 
 def device_from(drive: Drive) -> Device:
-    """A measured drive as a device."""
+    """Return a measured drive as a device."""
     return Device(drive.name, drive.disk_profile(), "profile", drive, drive.disk_class or "none")
 
 
 def read_records(roots: Sequence[Path]) -> list[Record]:
-    """The run records of some results roots that are of one code (`harness.code.of_one_code`)."""
+    """Read the run records of some results roots that were made by one code (`harness.code.of_one_code`)."""
     from harness.code import Made, of_one_code
     from harness.results import scan
 

@@ -1,4 +1,4 @@
-"""Samples the host, the cap, the disk and the GPU, from outside the cap."""
+"""Telemetry of the host, the cap, the disk and the GPU, sampled from outside the cap."""
 
 from harness.telemetry.frame import COLUMNS, align, at_peak, with_busy_lanes
 from harness.telemetry.recorder import Recorder, Sample

@@ -1,9 +1,9 @@
 """Telemetry as a table: differences of counters, the run's zero and epochs, and the busy share of emulated lanes.
 
-A row says what happened in the interval that ends at its `t` (percentages, counts, bytes) or stood there (memory).
-What is not known is NaN, never 0. `psi_*` are the cap's own stalls under cgroup v2 and the whole host's elsewhere, as
-`ctx_switches`, the processors and the disk are the host's always. `progress` is the share of an epoch's
-mini-batches that are trained, or of the part of preparation that is under way.
+A row covers the interval that ends at its `t` (percentages, counts, bytes), or the state at `t` (memory). Unknown
+values are NaN, never 0. `psi_*` are the cap's own stalls under cgroup v2 and the whole host's elsewhere;
+`ctx_switches`, the processors and the disk are always the host's. `progress` is the share of an epoch's mini-batches
+that are trained, or of the present part of preparation.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ _SECTOR = 512
 
 
 def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
-    """Samples as rows. `t` counts from the first sample and `epoch` is -1 until `align` is called.
-
-    The first row's differences are NaN. `psi_*` are percent of the interval; `disk_queue` is the mean number of
-    requests in flight; `disk_latency_s` the mean time of a read that ended in the interval.
-    """
+    """Return samples as rows; `t` counts from the first sample and `epoch` is -1 until `align` is called. The first
+    row's differences are NaN. `psi_*` are percent of the interval; `disk_queue` is the mean number of requests in
+    flight; `disk_latency_s` is the mean time of a read that ended in the interval."""
     if not samples:
         return pd.DataFrame({column: pd.Series(dtype="float64") for column in COLUMNS})
     when = np.array([sample.monotonic for sample in samples])
@@ -77,7 +75,7 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
 
 
 def align(frame: pd.DataFrame, zero: float, epochs: Iterable[tuple[int, float, float]] = ()) -> pd.DataFrame:
-    """The frame with `t` counted from `zero`, and `epoch` set in each (epoch, start, end); monotonic seconds."""
+    """Return the frame with `t` counted from `zero`, and `epoch` set in each (epoch, start, end); monotonic seconds."""
     moved = frame.copy()
     moved["t"] = moved["monotonic"] - zero
     when = moved["monotonic"].to_numpy(dtype=np.float64)
@@ -91,9 +89,8 @@ def align(frame: pd.DataFrame, zero: float, epochs: Iterable[tuple[int, float, f
 def with_busy_lanes(
     frame: pd.DataFrame, spans: Sequence[tuple[float, float]], memory_bytes: int | None = None
 ) -> pd.DataFrame:
-    """The frame with `gpu_percent` as the share of each interval in which at least one span was open.
-
-    For emulated accelerators, whose lanes are known only afterwards (methodology rule 20).
+    """Return the frame with `gpu_percent` as the share of each interval in which at least one span was open, for
+    emulated accelerators, whose lanes are known only afterwards (methodology rule 20).
 
     Args:
         spans: (start, end) of every busy span of every lane, monotonic seconds, in any order.
@@ -109,7 +106,7 @@ def with_busy_lanes(
 
 
 def at_peak(frame: pd.DataFrame) -> dict[str, float]:
-    """The memory columns of the row with the highest usage: the sample nearest to the peak, which it may miss."""
+    """Return the memory columns of the row with the highest usage: the sample nearest to the true peak."""
     known = frame["mem_usage"].dropna()
     if known.empty:
         return {}
@@ -118,7 +115,7 @@ def at_peak(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def _covered(spans: Sequence[tuple[float, float]], moments: np.ndarray) -> np.ndarray:
-    """Seconds before each moment in which at least one span was open."""
+    """Return seconds before each moment in which at least one span was open."""
     starts: list[float] = []
     ends: list[float] = []
     for start, end in sorted(spans):
@@ -132,19 +129,19 @@ def _covered(spans: Sequence[tuple[float, float]], moments: np.ndarray) -> np.nd
     first, last = np.array(starts), np.array(ends)
     before = np.concatenate([[0.0], np.cumsum(last - first)])
     index = np.searchsorted(first, moments, side="right")
-    # Of the span that began last, only what lies before the moment counts.
+    # Of the span that began last, only the part before the moment counts.
     overshoot = np.where(index > 0, np.maximum(0.0, last[index - 1] - moments), 0.0)
     return np.asarray(before[index] - overshoot)
 
 
 def _step(values: np.ndarray) -> np.ndarray:
-    """Difference to the row before; NaN in the first."""
+    """Return differences to the row before; NaN in the first."""
     out = np.full(values.shape, np.nan)
     out[1:] = values[1:] - values[:-1]
     return out
 
 
 def _column(parts: Sequence[object], name: str) -> np.ndarray:
-    """One attribute of each part, NaN where the part or its attribute is None."""
+    """Return one attribute of each part, NaN where the part or its attribute is None."""
     values = (None if part is None else getattr(part, name) for part in parts)
     return np.array([np.nan if value is None else float(value) for value in values])

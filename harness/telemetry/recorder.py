@@ -1,4 +1,4 @@
-"""Sampling the host, the cap, the disk and the GPU at 10 Hz from outside the cap (methodology rule 3)."""
+"""Sampling of the host, the cap, the disk and the GPU at 10 Hz from outside the cap (methodology rule 3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.telemetry.sources import CpuSource, DiskSample, DiskSource, GpuSour
 
 @dataclass(frozen=True)
 class Sample:
-    """Raw counters at one moment; rates are taken from the difference of two, after the run."""
+    """Raw counters at one moment; rates are differences of two samples, taken after the run."""
 
     monotonic: float
     cpu: np.ndarray
@@ -32,17 +32,16 @@ class Sample:
 
 
 class Recorder:
-    """Samples in its own thread until stopped. Costs under 1 % of one core (`benchmarks/telemetry_cost.py`).
-
-    Lives through the death of the cap: its last memory reading is then repeated.
+    """Sampler in its own thread until stopped. Costs under 1 % of one core (`benchmarks/telemetry_cost.py`). Survives
+    the end of the cap, whose last memory reading is then repeated.
 
     Args:
-        cap: the run's cap, None for the host alone.
-        device: the disk under the dataset, `major:minor` or kernel name; several for an array; None for none.
-        hz: samples a second.
+        cap: cap of the run, None for the host alone.
+        device: disk under the dataset, `major:minor` or kernel name; several for an array; None for none.
+        hz: samples per second.
         gpu: index of the GPU to watch through NVML, None for none.
-        look: called with each sample's memory of the cap.
-        share: how much of the run's phase is done (0 to 1), None where nobody knows.
+        look: function called with each sample's memory of the cap.
+        share: function that returns the completed share of the run's phase (0 to 1), None where unknown.
     """
 
     def __init__(
@@ -65,16 +64,16 @@ class Recorder:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.cpu_seconds = 0.0
-        """Processor time that sampling itself took so far."""
+        """Seconds of processor time that sampling took so far."""
 
     def start(self) -> Recorder:
-        """Begin sampling."""
+        """Start sampling."""
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> pd.DataFrame:
-        """End sampling and give everything as a frame; the columns are those of `frame.COLUMNS` and one per core."""
+        """Stop sampling; return all samples as a frame with the columns of `frame.COLUMNS` and one per core."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -85,7 +84,7 @@ class Recorder:
         return to_frame(self._samples)
 
     def latest(self) -> Sample | None:
-        """The sample taken last, for watching a run while it goes."""
+        """Return the last sample, for watching a run in progress; None before the first."""
         return self._samples[-1] if self._samples else None
 
     def __enter__(self) -> Recorder:
@@ -99,7 +98,7 @@ class Recorder:
         while True:
             self._samples.append(self._sample())
             self.cpu_seconds = time.thread_time()
-            # A fixed grid, so that a late sample does not push all that follow.
+            # A fixed grid, so that a late sample does not delay all later ones.
             due += self._period
             late = time.monotonic() - due
             if late > 0:

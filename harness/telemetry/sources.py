@@ -1,4 +1,4 @@
-"""Counters of the kernel that telemetry samples, each parsed with as little work as possible."""
+"""Kernel counters that telemetry samples, each parsed with as little work as possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CpuSource:
         self._file = KernelFile(proc / "stat")
 
     def read(self) -> tuple[np.ndarray, int]:
-        """Clock ticks as int64 [1 + processors, 3] (busy, iowait, total; row 0 is all of them), and switches so far."""
+        """Read clock ticks as int64 [1 + processors, 3] (busy, iowait, total; row 0: all processors), and switches."""
         return parse_cpu(self._file.read())
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class CpuSource:
 
 
 def parse_cpu(data: bytes) -> tuple[np.ndarray, int]:
-    """/proc/stat as `CpuSource.read` gives it."""
+    """Parse /proc/stat into the result of `CpuSource.read`."""
     end = data.find(b"intr")
     lines = data[: end if end >= 0 else len(data)].splitlines()
     times = np.array([line.split()[1:9] for line in lines if line.startswith(b"cpu")], dtype=np.int64)
@@ -60,7 +60,7 @@ class DiskSource:
         self._files = [KernelFile(_stat_file(device, sys)) for device in devices]
 
     def read(self) -> DiskSample | None:
-        """The counters now; None where no disk is known."""
+        """Read the counters; None where no disk is known."""
         rows = [row for file in self._files if len(row := file.read().split()) >= 11]
         if not rows:
             return None
@@ -73,7 +73,7 @@ class DiskSource:
 
 
 def _stat_file(device: str, sys: Path) -> Path:
-    """`device` is `major:minor`, or a kernel name such as `nvme0n1`."""
+    """Return the counter file of `device`, which is `major:minor` or a kernel name such as `nvme0n1`."""
     return sys / ("dev/block" if ":" in device else "class/block") / device / "stat"
 
 
@@ -84,7 +84,7 @@ class PressureSource:
         self._io, self._memory = KernelFile(proc / "pressure/io"), KernelFile(proc / "pressure/memory")
 
     def read(self) -> tuple[int | None, int | None]:
-        """Microseconds so far (I/O, memory); None where the kernel was built without PSI."""
+        """Read microseconds so far of (I/O, memory); None where the kernel was built without PSI."""
         return psi_some_total(self._io.read()), psi_some_total(self._memory.read())
 
     def close(self) -> None:
@@ -109,11 +109,11 @@ class GpuSource:
             self.name = name.decode() if isinstance(name, bytes) else str(name)
             self.present = True
         except Exception:
-            # NVML fails in a different way on every host without a GPU; all of them mean the same.
+            # NVML fails differently on every host without a GPU; all failures mean the same.
             return
 
     def read(self) -> tuple[float | None, int | None]:
-        """Utilisation in percent and memory in use in bytes; None for what the GPU does not tell (MIG slices)."""
+        """Read utilisation in percent and memory in use in bytes; None for a value that the GPU hides (MIG slices)."""
         if not self.present:
             return None, None
         percent: float | None
@@ -129,13 +129,13 @@ class GpuSource:
         return percent, used
 
     def close(self) -> None:
-        """Let the driver go."""
+        """Shut down NVML."""
         if self.present:
             self.present = False
             self._nvml.nvmlShutdown()
 
 
 def _visible(index: int) -> int:
-    """The physical index of the process's device `index`, as CUDA_VISIBLE_DEVICES orders them by number."""
+    """Return the physical index of the process's device `index`, from the numbers in CUDA_VISIBLE_DEVICES."""
     visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip().isdigit()]
     return int(visible[index]) if index < len(visible) else index

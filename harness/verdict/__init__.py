@@ -1,6 +1,6 @@
-"""Whether a run's number counts: named rules over its record and evidence, and one verdict (methodology rule 24)."""
+"""Verdict on a run (methodology rule 24), by named rules over its record and evidence."""
 
-# Importing a module of rules is what registers them.
+# Importing a module registers its rules.
 from harness.verdict import clock, compute, features, io, memory, provenance, quiet  # noqa: F401
 from harness.verdict.registry import Finding, Rule, judge, judged_anew, rule, rules, spoilt
 

@@ -1,4 +1,4 @@
-"""Rule 29: seconds are what the orchestrator's own clock says, and the record is what was written."""
+"""Rules 15 and 29: seconds agree with the orchestrator's clock, and no work is hidden from the clock."""
 
 from __future__ import annotations
 
@@ -6,39 +6,41 @@ from harness.context import RunContext
 from harness.record import EpochRecord, Record, spread
 from harness.verdict.registry import Finding, rule, unknown
 
-# What passes between a worker's own clock and the orchestrator's hearing of it: a pipe, a process woken up, on a busy
-# machine for some time.
+# Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a busy machine.
 AGREES_S, AGREES_SHARE = 0.1, 0.05
 NEAR_S, NEAR_SHARE = 0.02, 0.02
-# Tables are sent, counters asked for.
+# Time to send tables and to ask for counters.
 BETWEEN_S, BETWEEN_SHARE = 0.25, 0.10
 PREPARING_S, PREPARING_SHARE = 0.5, 0.10
-# Off the clock, a system's own threads go on.
+# A system's own threads continue while the clock is stopped.
 CHECKING_SHARE = 0.02
 
 
 @rule("29", "clock_agrees_with_the_gates")
 def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding | None:
-    """A worker's clock that runs slower, or another one, makes any system faster.
+    """A slow or replaced clock in the worker makes any system look faster.
 
-    Each epoch's seconds against the time from the opening of its first gate to the arrival at its last by the
-    orchestrator's clock: at most 0.1 s or a twentieth apart.
+    Compares each epoch's seconds with the time from the opening of its first gate to the arrival at its last by the
+    orchestrator's clock: at most 0.1 s or a twentieth apart, whichever is more.
     """
     return _clock(record, AGREES_S, AGREES_SHARE)
 
 
 @rule("29", "clock_is_close_to_the_gates", "CAVEATS")
 def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding | None:
-    """Beyond 0.02 s or a fiftieth something kept the orchestrator from hearing of an epoch's end: a busy machine."""
+    """A busy machine delays an epoch's message to the orchestrator.
+
+    Compares each epoch's seconds with its gates by the orchestrator's clock: at most 0.02 s or a fiftieth apart.
+    """
     return _clock(record, NEAR_S, NEAR_SHARE)
 
 
 @rule("29", "nothing_was_done_between_epochs")
 def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Finding | None:
-    """Work that a system does while the harness asks for its counters is missing from the epoch that it is for.
+    """Work of a system while the harness asks for its counters is missing from the epoch that benefits from it.
 
-    Seconds from the opening of an epoch's last gate to the arrival at the next one's first: at most a quarter of a
-    second and a tenth of the epoch.
+    Measures the seconds from the opening of an epoch's last gate to the arrival at the next epoch's first gate: at most
+    a quarter of a second plus a tenth of the next epoch.
     """
     evidence = record.evidence
     if record.status != "ok" or evidence is None or len(record.epochs) < 2:
@@ -56,10 +58,10 @@ def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Find
 
 @rule("29", "preparation_took_what_it_says")
 def preparation_took_what_it_says(record: Record, context: RunContext) -> Finding | None:
-    """What is prepared while the harness asks for names of files is missing from the preparation.
+    """Work of a system while the harness asks for names of files is missing from the preparation.
 
-    The preparation's seconds behind the plan against those from the plan's arrival to the gate behind it, by the
-    orchestrator's clock: at most a half second and a tenth apart.
+    Compares the preparation's seconds after the plan with the time from the plan's arrival to the gate after the
+    preparation, by the orchestrator's clock, which may be longer by at most half a second plus a tenth of itself.
     """
     if record.status != "ok" or record.evidence is None:
         return None
@@ -75,9 +77,9 @@ def preparation_took_what_it_says(record: Record, context: RunContext) -> Findin
 
 @rule("29", "numbers_follow_from_their_parts")
 def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Finding | None:
-    """A median that is not that of the epochs beside it was written by a hand.
+    """A median that differs from the median of the record's epochs was edited.
 
-    The summary's median epoch against that of the measured epochs beside it.
+    Compares the summary's median epoch time with the median of the measured epochs.
     """
     if record.status != "ok" or record.evidence is None or not record.measured:
         return None
@@ -89,9 +91,9 @@ def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Find
 
 @rule("15", "checks_took_little", "CAVEATS")
 def checks_took_little(record: Record, context: RunContext) -> Finding | None:
-    """The digests of `--verify` are off the clock, but the system's own threads go on meanwhile, for nothing.
+    """The digests of `--verify` are computed off the clock, and the system's own threads continue meanwhile, uncounted.
 
-    Seconds of digests over the epoch's: at most a fiftieth.
+    Divides the seconds spent on digests by the epoch's seconds: at most a fiftieth.
     """
     if record.status != "ok" or not record.measured:
         return None

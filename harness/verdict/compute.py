@@ -1,4 +1,4 @@
-"""Rules 15 to 20: enough epochs, the same batches for everyone, and what emulation may be used for."""
+"""Rules 14, 15, 18, 19 and 20: a successful run, enough epochs, equal mini-batches, limits of emulation."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from harness.context import RunContext
 from harness.record import Record
 from harness.verdict.registry import Finding, rule, unknown
 
-# Of a calibrated training time and of an epoch.
+# Relative noise of a calibrated training time and of an epoch.
 NOISE = 0.10
 
 
 @rule("14", "run_ended_well")
 def run_ended_well(record: Record, context: RunContext) -> Finding | None:
-    """A run that failed measured nothing. Out of memory, out of time and unsupported are results."""
+    """A failed run measured nothing. Out of memory, timeout and unsupported are results."""
     return Finding(record.status != "failed", record.reason or record.status)
 
 
 @rule("15", "warmed_up", "CAVEATS")
 def warmed_up(record: Record, context: RunContext) -> Finding | None:
-    """A first epoch pays for what later ones find done; it is recorded and left out."""
+    """The first epoch has one-time costs: a run needs a warm-up epoch, recorded and left out, and a measured one."""
     if record.status != "ok":
         return None
     return Finding(
@@ -29,9 +29,9 @@ def warmed_up(record: Record, context: RunContext) -> Finding | None:
 
 @rule("18", "every_batch_once")
 def every_batch_once(record: Record, context: RunContext) -> Finding | None:
-    """A system that drops batches looks faster for it.
+    """A system that drops mini-batches looks faster.
 
-    Batches of every epoch against the seed plan's count, which is the same each epoch.
+    Compares the number of mini-batches of every epoch with the seed plan's, which is the same for each epoch.
     """
     if record.status != "ok" or record.evidence is None:
         return None
@@ -46,9 +46,9 @@ def every_batch_once(record: Record, context: RunContext) -> Finding | None:
 
 @rule("18", "digests_equal_the_workload")
 def digests_equal_the_workload(record: Record, context: RunContext) -> Finding | None:
-    """Two faithful systems on one workload have equal digests; one that differs is wrong, not noisy.
+    """Faithful systems on one workload have equal digests; a different digest is an error, not noise.
 
-    Each epoch's structure digest against the same epoch sampled outside the cap.
+    Compares each epoch's structure digest with that of the same epoch sampled outside the cap.
     """
     if record.status != "ok" or record.evidence is None or not context.faithful or not record.epochs:
         return None
@@ -70,9 +70,9 @@ def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | N
 
 @rule("20", "training_alone_is_shorter", "CAVEATS")
 def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | None:
-    """An accelerator cannot be busy for longer than the epoch: training alone was then timed in a slow moment.
+    """An accelerator cannot be busy for longer than the epoch; if it seems so, training alone was timed too slow.
 
-    Accelerator utilisation, with a tenth for the noise of both times.
+    Compares accelerator utilisation with 1, plus a tenth for the noise of both times.
     """
     used = record.summary.accelerator_utilisation
     if record.status != "ok" or record.config.stages != "all":
@@ -84,9 +84,9 @@ def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | 
 
 @rule("20", "device_memory_is_not_free", "CAVEATS")
 def device_memory_is_not_free(record: Record, context: RunContext) -> Finding | None:
-    """Where a copy takes no time, rows that stay on the device are in memory that no budget counts.
+    """If copies take no time, rows that stay on the device are in memory that no budget counts.
 
-    Looks at the emulated device: one that takes no time must lose its rows between epochs, as `null` does.
+    An emulated device whose copies take no time must lose its rows between epochs, as `null` does.
     """
     if record.evidence is None or not record.config.device.startswith("emulated:"):
         return None

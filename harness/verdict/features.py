@@ -1,4 +1,4 @@
-"""Rule 26: what was trained on were the dataset's rows."""
+"""Rule 26: training used the dataset's feature rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from harness.verdict.registry import Finding, rule, unknown
 
 @rule("26", "features_equal_the_dataset")
 def features_equal_the_dataset(record: Record, context: RunContext) -> Finding | None:
-    """A system that reads no row, or the wrong ones, is the fastest of all.
+    """A system that reads no feature rows, or wrong ones, is the fastest of all.
 
-    Rows as training met them: a digest over all of the first warm-up epoch, and in every epoch 128 rows of each of four
-    mini-batches, drawn when the epoch began, against the dataset read by direct reads.
+    Compares feature rows at training with the dataset read by direct reads: a digest over the whole first warm-up
+    epoch, and in every epoch 128 rows of each of four mini-batches, drawn when the epoch began.
     """
     if record.status != "ok" or record.config.stages == "sample":
         return None
@@ -35,7 +35,7 @@ def features_equal_the_dataset(record: Record, context: RunContext) -> Finding |
 
 @rule("26", "features_were_checked", "CAVEATS")
 def features_were_checked(record: Record, context: RunContext) -> Finding | None:
-    """An epoch of which no row was compared may have been trained on anything."""
+    """An epoch without a compared feature row may have been trained on arbitrary data."""
     if record.status != "ok" or record.config.stages == "sample" or record.evidence is None:
         return None
     checked = {check.epoch for check in record.evidence.features}

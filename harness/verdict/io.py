@@ -1,4 +1,4 @@
-"""Rules 8 to 11: what was read was really read, no faster than the device can, and no less than any system must."""
+"""Rules 9 to 11: reads came from the device, no faster than it can, and no fewer than any system needs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from harness.verdict.registry import Finding, rule, unknown
 from workloads.units import format_bytes
 
 RATE_TOLERANCE = 1.10
-# What the kernel's limiter saves up for an idle device and lets pass at once: one slice of blk-throttle.
+# Idle time that the kernel's limiter saves up and lets pass as a burst: one slice of blk-throttle.
 SLICE_S = 0.1
-# Reads in flight when the last mini-batch is trained, and pages of code.
+# Reads allowed between epochs: those in flight when the last mini-batch is trained, and pages of code.
 BETWEEN_SHARE, BETWEEN_BYTES = 0.02, 1 << 20
-# Rules that a run breaks which is faster than its profile: that is measured once more before they are the verdict.
+# Rules that a run faster than the device profile breaks: the profile is measured again before they give the verdict.
 BEATEN = frozenset({"no_faster_than_the_device", "distance_is_below_one"})
 
 
@@ -26,9 +26,9 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
 
 @rule("9", "device_reads_cover_own_count")
 def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding | None:
-    """A system whose count of bytes read exceeds what the device delivered read from a cache nobody charged.
+    """A system that counts more read bytes than the device delivered used a cache that was charged to no cap.
 
-    Each epoch's device bytes (the cap's counters, else the disk's) against the system's own `bytes_read`.
+    Compares each epoch's device bytes (the cap's counters, else the disk's) with the system's own `bytes_read`.
     """
     if record.status != "ok":
         return None
@@ -46,10 +46,10 @@ def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding
 
 @rule("9", "device_reads_cover_working_set")
 def device_reads_cover_working_set(record: Record, context: RunContext) -> Finding | None:
-    """What is neither in memory nor read from the device came from a cache that nobody charged.
+    """Rows that are neither in memory nor read from the device came from a cache that was charged to no cap.
 
-    Each epoch's device bytes against what even the best choice of resident rows leaves to be read, whatever the system
-    counts itself (docs/frontier.md). Of runs under a cap, on the workload's own mini-batches.
+    Compares each epoch's device bytes, regardless of the system's counters, with the bytes that even the best choice of
+    resident rows leaves to read (docs/frontier.md). Applies to runs under a cap on the workload's own mini-batches.
     """
     evidence = record.evidence
     if record.status != "ok" or record.config.stages == "sample" or evidence is None or not context.faithful:
@@ -72,10 +72,10 @@ def device_reads_cover_working_set(record: Record, context: RunContext) -> Findi
 
 @rule("9", "nothing_was_read_between_epochs")
 def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Finding | None:
-    """What is fetched while no clock runs is missing from the epoch that uses it.
+    """Data that is read while no clock runs is missing from the epoch that uses it.
 
-    Device bytes of the cap from an epoch's last gate to the next one's first: at most a fiftieth of what the next epoch
-    reads, at least 1 MiB.
+    Counts the cap's device bytes from the gate before a measured epoch (the end of the previous epoch or of the
+    preparation) to its first gate: at most a fiftieth of the epoch's device bytes or 1 MiB, whichever is more.
     """
     evidence = record.evidence
     if record.status != "ok" or evidence is None or record.memory.cap_bytes is None or not context.proves_memory:
@@ -96,13 +96,13 @@ def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Find
 
 @rule("9", "no_faster_than_the_device")
 def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | None:
-    """A rate above what fio reaches on the same files comes from a cache behind the kernel's back.
+    """A rate above fio's on the same files comes from a cache below the kernel.
 
-    The time fio would need for the run's requests may exceed the time taken by at most 10 %. Under an SSD class the
-    kernel's limiter saves up what an idle moment leaves and lets it pass as a burst, so there the class is held over
-    the whole epoch and the slice saved up before it, and the bare device over the extract time. A profile that was
-    beaten is measured again, three times with pauses, before this is the verdict: virtual disks have slow moments.
-    Where others took a share of the disk or of the processors even so, the device may be faster by as much.
+    The time that fio needs for the run's requests may exceed the time taken by at most 10 %. Under an SSD class the
+    kernel's limiter saves up idle time and lets it pass as a burst, so the limits of the class apply to the whole epoch
+    plus the slice saved up before it, and the bare device's rates to the extract time. A beaten profile is measured
+    again, three times with pauses, before this rule gives the verdict, since virtual disks have slow moments. If other
+    programs still took a share of the disk or of the processors, the device may be faster by that share.
     """
     efficiency = record.summary.engine_efficiency
     if record.status != "ok" or not any(epoch.device_bytes for epoch in record.measured):
@@ -129,9 +129,9 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
 
 @rule("9", "within_the_class_at_every_moment", "CAVEATS")
 def within_the_class_at_every_moment(record: Record, context: RunContext) -> Finding | None:
-    """Bursts that the limiter lets pass make extraction look faster than the class; epochs are too short to even out.
+    """Bursts that the limiter lets pass make extraction look faster than the class if epochs are short.
 
-    Engine efficiency under an SSD class above 1.1.
+    Checks that engine efficiency under an SSD class is at most 1.1.
     """
     efficiency = record.summary.engine_efficiency
     if record.status != "ok" or efficiency is None or not (context.io_limited and context.limits):
@@ -141,7 +141,7 @@ def within_the_class_at_every_moment(record: Record, context: RunContext) -> Fin
 
 @rule("10", "device_profile_by_fio", "CAVEATS")
 def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None:
-    """Without a profile of the series there is no roofline, and with another tool than fio a weaker one."""
+    """The roofline needs a device profile of the series, measured by fio: other tools give a weaker one."""
     if record.status not in ("ok", "oom"):
         return None
     if context.profile is None or not context.profile.points:
@@ -151,10 +151,10 @@ def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None
 
 @rule("10", "device_profile_was_quiet", "CAVEATS")
 def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | None:
-    """A profile taken beside others' work is slower than the device, and everything told against it looks better.
+    """A profile measured beside other programs is slower than the device, so systems look better in comparison.
 
-    Others' shares of the disk's traffic (at most a twentieth) and of the processors (at most a fifth) while each point
-    of the bare device's profile was measured. Such a profile was measured again after pauses, and is kept for minutes.
+    Checks other programs' shares of the disk's traffic (at most a twentieth) and of the processors (at most a fifth) at
+    each point of the bare device's profile. Such a profile was measured again after pauses, and is kept for minutes.
     """
     profile = context.bare_profile or context.profile
     if profile is None or all(point.others_cpu is None for point in profile.points):
@@ -168,10 +168,10 @@ def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | N
 
 @rule("10", "no_cache_below_the_kernel", "CAVEATS")
 def no_cache_below_the_kernel(record: Record, context: RunContext) -> Finding | None:
-    """A hypervisor's or an array's cache serves blocks that were read before: rates then are not the drive's.
+    """A hypervisor's or an array's cache serves blocks that were read before, at rates that are not the drive's.
 
-    Reads of blocks that had not been read since long, against reads of the same file once it was: at most 1.3 times as
-    fast. The profile is then of blocks read before, as a measured epoch's are, so that like is held to like.
+    Compares reads of blocks that were read before with reads of the same file's blocks not read for long: at most 1.3
+    times as fast. Behind such a cache the profile is of blocks read before, like those of a measured epoch.
     """
     profile = context.bare_profile or context.profile
     if profile is None or not profile.first_read:
@@ -188,9 +188,9 @@ def no_cache_below_the_kernel(record: Record, context: RunContext) -> Finding | 
 
 @rule("9", "disk_is_behind_no_page_cache")
 def disk_is_behind_no_page_cache(record: Record, context: RunContext) -> Finding | None:
-    """A loop device that reads its file through the host's page cache serves direct reads from memory of no cap.
+    """A loop device that reads its file through the host's page cache serves direct reads from memory outside the cap.
 
-    Every layer between the dataset's file system and its disk; `losetup --direct-io=on` mends it.
+    Checks every layer between the dataset's file system and its disk; `losetup --direct-io=on` fixes it.
     """
     cached = ((record.environment or {}).get("disk") or {}).get("page_cached")
     if cached is None:
@@ -209,10 +209,10 @@ def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | No
 
 @rule("10", "within_the_shared_budget", "CAVEATS")
 def within_the_shared_budget(record: Record, context: RunContext) -> Finding | None:
-    """Where a drive has one budget for reads and writes, an emulation that limits each by itself is too kind.
+    """If a drive has one budget for reads and writes, an emulation with a limit for each is too fast.
 
-    What the epoch read and wrote, counted against the one budget of its SSD class, over the epoch and the limiter's
-    slice. Does not apply where nothing was written, or the class has a budget for each.
+    Compares the time of an epoch's reads and writes under the one budget of its SSD class with the epoch plus the
+    limiter's slice: at most 1.1 times. Does not apply without writes, or if the class has separate budgets.
     """
     profile = context.profile
     if record.status != "ok" or not (context.io_limited and context.limits) or profile is None:
@@ -230,9 +230,9 @@ def within_the_shared_budget(record: Record, context: RunContext) -> Finding | N
 
 @rule("10", "reads_are_asynchronous", "CAVEATS")
 def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | None:
-    """A reader that fell back from io_uring, or to buffered reads, is not the system its paper describes.
+    """A reader that fell back from io_uring, or to buffered reads, is not the system that its paper describes.
 
-    Looks at what the system noted of its reader.
+    Checks the system's note on its reader, unless the option `io_mode` asked for `pread`.
     """
     mode = record.notes.get("io")
     if mode is None:
@@ -244,11 +244,11 @@ def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | Non
 
 @rule("11", "distance_is_below_one")
 def distance_is_below_one(record: Record, context: RunContext) -> Finding | None:
-    """No system can be quicker than the least that its mini-batches cost; one that is had rows from elsewhere.
+    """No system can be faster than the least time of its mini-batches' reads; a faster one got rows from elsewhere.
 
-    What even the best choice of resident rows leaves to be read in an epoch (proven in docs/frontier.md), at the best
-    rate that fio saw of the device in the series, over the epoch's seconds. A tenth is left to the profile, as in rule
-    9, and under an SSD class the slice that the limiter saved up.
+    Divides the least time of an epoch by the epoch's seconds: at most 1.1, as in rule 9. The least time reads the bytes
+    that even the best choice of resident rows leaves (proven in docs/frontier.md) at the best rate that fio measured on
+    the device in the series. Under an SSD class the slice that the limiter saved up is added to the epoch.
     """
     if record.status != "ok" or not record.epochs or record.config.stages == "sample" or not context.faithful:
         return None

@@ -1,4 +1,4 @@
-"""Rules 1 to 7: the cap is the kernel's, the start is cold, and the run held what it asked for."""
+"""Rules 1 to 7 and 27: the kernel enforces the cap, the start is cold, and memory stays within the plan."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from harness.verdict.registry import Finding, rule, unknown
 from workloads.units import format_bytes
 
 RESIDENT_SHARE = 0.01
-# Of the dataset's features, and at least: pages of a file's end, or read while the counters were.
+# Allowed share of the features and least bytes: pages at a file's end, or read while the counters were read.
 WARM_SHARE, WARM_BYTES = 0.005, 1 << 20
 SLACK_SHARE = 0.10
 SLACK_BYTES = 16 * 2**20
-# v1 lets so much be swapped that the kernel meets the memory limit first.
+# cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
 
 
 @rule("1", "cap_is_a_kernel_cap", "CAVEATS")
 def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
-    """Only a memory cgroup charges page cache and anonymous memory together; without one the cap is a wish.
+    """Only a memory cgroup charges page cache and anonymous memory together; without one the cap is not enforced.
 
-    Looks at whether the isolation backend proves memory. Does not apply to runs without a cap.
+    Checks whether the isolation backend proves memory. Does not apply to runs without a cap.
     """
     if record.memory.cap_bytes is None:
         return None
@@ -29,9 +29,9 @@ def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
 
 @rule("1", "peak_within_cap")
 def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
-    """A peak above the cap means that the kernel did not keep it.
+    """A peak above the cap means that the kernel did not enforce it.
 
-    Compares the kernel's own peak with the cap; one page group of batching per core is the kernel's tolerance.
+    Compares the kernel's own peak with the cap plus 1 MiB, since the kernel charges pages in batches per core.
     """
     cap = record.memory.cap_bytes
     if cap is None or not context.proves_memory:
@@ -47,9 +47,9 @@ def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
 
 @rule("1", "nothing_was_swapped")
 def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
-    """Swapped pages are memory beyond the cap; on a disk in memory (zram) they even are as fast.
+    """Swapped pages are memory beyond the cap; on a disk in memory (zram) they are as fast, too.
 
-    What of the cap was swapped out, at every gate.
+    Checks the swapped bytes of the cap at every gate: at most 2 MiB.
     """
     if record.memory.cap_bytes is None or not context.proves_memory or record.evidence is None:
         return None
@@ -59,9 +59,9 @@ def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
 
 @rule("2", "started_cold")
 def started_cold(record: Record, context: RunContext) -> Finding | None:
-    """Pages cached by somebody else are read without being charged, so a warm start is free memory.
+    """Pages cached by another program are read without being charged, so a warm start is free memory.
 
-    Looks at the resident share of the run's files after each eviction (before the run, after preparing).
+    Checks the resident share of the run's files after each eviction (before the run, after preparing): below 1 %.
     """
     if record.evidence is None or record.status not in ("ok", "oom", "timeout"):
         return None
@@ -77,11 +77,11 @@ def started_cold(record: Record, context: RunContext) -> Finding | None:
 
 @rule("2", "files_stayed_cold")
 def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
-    """Pages that another program reads while a run goes on are as free as those of a warm start.
+    """Pages that another program reads during a run are as free as those of a warm start.
 
-    At each gate what is resident of the dataset's files, of the system's and of all that the worker has open, against
-    the page cache charged to the cap: more than that was read by somebody else. A half per cent of the features is
-    left, at least 1 MiB.
+    Compares, at each gate, the resident pages of the dataset's files, the system's files and all files open in the
+    worker with the page cache charged to the cap: the excess was read by other programs. At most 0.5 % of the features
+    or 1 MiB, whichever is more.
     """
     if record.evidence is None or record.status != "ok" or not context.proves_memory:
         return None
@@ -97,10 +97,10 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
 
 @rule("4", "memory_as_asked")
 def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
-    """A system that holds more than it planned competes unfairly, even where the cap lets it.
+    """A system that holds more memory than it planned competes unfairly, even within the cap.
 
-    Anonymous, shared and kernel memory at its highest against floor + training working set + plan, with slack of a
-    tenth, at least 16 MiB. The plan counts host buffers.
+    Compares the peak of anonymous, shared and kernel memory with floor + training working set + plan (host buffers),
+    with slack of a tenth, at least 16 MiB.
     """
     memory = record.memory
     if memory.cap_bytes is None or record.status != "ok":
@@ -118,9 +118,9 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
 
 @rule("4", "plan_was_kept")
 def plan_was_kept(record: Record, context: RunContext) -> Finding | None:
-    """A plan is a promise: a system that the kernel ends within it is at fault; nothing was measured but that.
+    """A system that runs out of memory although its plan fits the budget is at fault, and nothing was measured.
 
-    Looks at how runs ended that had sent a plan which fits the budget. What a plan refuses is a result.
+    Checks the end of runs whose plan fits the budget. A plan that refuses the budget is a result.
     """
     if not record.memory.plan or record.memory.budget_bytes is None:
         return None
@@ -133,9 +133,9 @@ def plan_was_kept(record: Record, context: RunContext) -> Finding | None:
 
 @rule("6", "cap_was_proven", "CAVEATS")
 def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
-    """Kernels and hypervisors differ in what they charge; a cap counts once a probe was charged and stopped by it.
+    """Kernels and hypervisors charge different memory, so a cap counts only if a probe was charged and stopped by it.
 
-    Looks at the probe of the series and names what escaped.
+    Checks the probe of the series and names the kinds of memory that escaped.
     """
     if record.memory.cap_bytes is None:
         return None
@@ -149,7 +149,7 @@ def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
 
 @rule("7", "class_is_known", "CAVEATS")
 def class_is_known(record: Record, context: RunContext) -> Finding | None:
-    """Without the working set nobody can tell whether storage or memory was measured."""
+    """Without the size of the working set it is unknown whether storage or memory was measured."""
     if record.status not in ("ok", "oom"):
         return None
     ratio = record.summary.working_set_over_budget
@@ -159,9 +159,9 @@ def class_is_known(record: Record, context: RunContext) -> Finding | None:
 
 @rule("27", "worker_is_in_its_cap")
 def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
-    """A worker that moves itself, a thread or a helper to another group is neither capped nor counted.
+    """A worker that moves itself, a thread or a helper to another cgroup is neither capped nor counted.
 
-    The worker, its threads, all that they started and what those left behind, at every gate and ten times a second.
+    Checks the worker, its threads, all its descendants and orphans at every gate and ten times a second.
     """
     evidence = record.evidence
     if record.memory.cap_bytes is None or not context.proves_memory or record.status != "ok" or evidence is None:
@@ -176,9 +176,9 @@ def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
 
 @rule("27", "limit_is_what_was_asked_for")
 def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
-    """A cap that somebody raised while the run went on held nothing.
+    """A cap that was raised during the run limited nothing.
 
-    The limit in force at every gate and ten times a second, to the page.
+    Checks the limit in force at every gate and ten times a second: not above the cap, at most 64 KiB (a page) below.
     """
     cap, evidence = record.memory.cap_bytes, record.evidence
     if cap is None or not context.proves_memory or record.status != "ok" or evidence is None:
@@ -194,10 +194,10 @@ def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding 
 
 @rule("7", "topology_is_told", "CAVEATS")
 def topology_is_told(record: Record, context: RunContext) -> Finding | None:
-    """The papers' settings hold the topology and not the features; one that holds neither is another experiment.
+    """The papers' settings hold the topology, not the features, in memory; a budget for neither is another experiment.
 
-    That is no fault of a run, so it bends nothing: it is named, here and beside the class in every table. What would is
-    a budget without anybody knowing how the graph compares with it.
+    Both are valid: the rule names the setting, here and beside the class in every table. It is broken only if the size
+    of the graph relative to the budget is unknown.
     """
     if record.status not in ("ok", "oom") or not record.memory.budget_bytes:
         return None

@@ -1,4 +1,4 @@
-"""The page of rules, from the rules themselves: `python -m harness.verdict.page > docs/methodology.md`."""
+"""The page of rules, generated from their docstrings: `python -m harness.verdict.page > docs/methodology.md`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ caught. This page is made from the rules (`harness/verdict/`): `python -m harnes
 
 
 def page() -> str:
-    """The page as Markdown: each rule by number: its name, what breaking it means, why it is there, how it looks."""
+    """Return the page as Markdown: the rules by number, each with its name, severity, reason and method."""
     parts = [_HEAD]
     number = ""
     for entry in rules():

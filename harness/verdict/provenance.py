@@ -1,4 +1,4 @@
-"""Rules 23, 28 and 29: a record holds what is needed to run it again, and is what was written."""
+"""Rules 23, 28 and 29: a record suffices to repeat the run, and is unchanged since it was written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", 
 
 @rule("23", "provenance_is_complete", "CAVEATS")
 def provenance_is_complete(record: Record, context: RunContext) -> Finding | None:
-    """A number nobody can make again is hearsay.
+    """A number that cannot be reproduced is no evidence.
 
-    Looks for commit, versions of Python and torch, kernel and file system in the environment.
+    Checks that the environment has commit, versions of Python and torch, kernel and file system.
     """
     missing = [name for name in NEEDED if _at(record.environment, name) in (None, "")]
     return Finding(not missing, "missing: " + ", ".join(missing) if missing else "complete")
@@ -21,7 +21,7 @@ def provenance_is_complete(record: Record, context: RunContext) -> Finding | Non
 
 @rule("23", "code_is_committed", "CAVEATS")
 def code_is_committed(record: Record, context: RunContext) -> Finding | None:
-    """The commit in a record names the code that ran only where nothing was changed on top of it."""
+    """The commit in a record identifies the code that ran only if there were no uncommitted changes."""
     dirty = _at(record.environment, "code.dirty")
     if dirty is None:
         return unknown("this is no git checkout")
@@ -30,9 +30,9 @@ def code_is_committed(record: Record, context: RunContext) -> Finding | None:
 
 @rule("23", "nothing_was_slowed_on_purpose")
 def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Finding | None:
-    """The regression gate is tested with runs that wait on purpose: they are no measurement of a system.
+    """Runs that are slowed on purpose, to test the regression gate, are no measurement of a system.
 
-    Looks for the note that a worker leaves when it was told to spin in extract.
+    Checks for the note of a worker that spins in extract.
     """
     wait = record.notes.get(SLOWED)
     return Finding(wait is None, f"{wait} s added to every mini-batch" if wait else "")
@@ -40,16 +40,16 @@ def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Findin
 
 @rule("23", "host_keeps_its_promises", "CAVEATS")
 def host_keeps_its_promises(record: Record, context: RunContext) -> Finding | None:
-    """What the isolation backend cannot do on this host bends some rule; it is named."""
+    """Each limitation of the isolation backend on this host weakens a rule, so it is a caveat."""
     caveats = context.isolation_caveats
     return Finding(not caveats, "; ".join(caveats))
 
 
 @rule("28", "code_is_known", "CAVEATS")
 def code_is_known(record: Record, context: RunContext) -> Finding | None:
-    """Runs of different code are never averaged; one that does not say which code it is of stands alone.
+    """Runs of different code are never averaged; a run of unknown code is averaged with no other.
 
-    Looks for the fingerprints of the system's sources and of the measuring harness.
+    Checks for the fingerprints of the system's sources and of the measuring harness.
     """
     known = bool(record.code.system and record.code.harness)
     return Finding(known, f"system {record.code.system}, harness {record.code.harness}" if known else "no fingerprint")
@@ -57,7 +57,7 @@ def code_is_known(record: Record, context: RunContext) -> Finding | None:
 
 @rule("29", "evidence_is_kept", "CAVEATS")
 def evidence_is_kept(record: Record, context: RunContext) -> Finding | None:
-    """A verdict that cannot be found again from the record's parts is a word, not a judgement.
+    """A verdict that cannot be derived again from the record's parts cannot be verified.
 
     Records of older versions hold no readings of gates, no checked rows and no seal.
     """
@@ -66,9 +66,9 @@ def evidence_is_kept(record: Record, context: RunContext) -> Finding | None:
 
 @rule("29", "record_is_sealed")
 def record_is_sealed(record: Record, context: RunContext) -> Finding | None:
-    """A number that was changed after it was written is nobody's measurement.
+    """A number that was changed after it was written is no measurement.
 
-    Digests over `record.json` and the run's tables, written last.
+    Checks the seal: digests over `record.json` and the run's tables, written last.
     """
     return None if record.evidence is None else Finding(not context.unsealed, context.unsealed or "as it was written")
 

@@ -1,4 +1,4 @@
-"""Rule 16: what is compared had the host to itself; work of others beside a run is not the system's doing."""
+"""Rule 16: a run had the host to itself, since work of other programs is not the system's."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from harness.verdict.registry import Finding, rule, unknown
 from systems.readings import DiskProfile
 from workloads.units import format_bytes
 
-# Shares of an epoch that the disk spends on others' reads.
+# Shares of an epoch that the disk spends on other programs' reads.
 QUIET, SHARED = 0.05, 0.25
-# Share of all processors' time that others compute for.
+# Share of all processors' time that other programs use.
 BUSY = 0.2
-# Shorter epochs end before what the kernel counts in ticks, and what it reads ahead for others, evens out.
+# Shorter epochs do not average out counters in ticks, nor the read-ahead for other programs.
 LEAST_S = 0.5
 
 
 @rule("16", "disk_was_quiet", "CAVEATS")
 def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
-    """Reads of others on the same disk take their time from the run's, even below the limits of an SSD class.
+    """Other programs' reads on the same disk slow the run's reads, even below the limits of an SSD class.
 
-    What the disk read beyond what the cap did, at the bare device's rates for requests of that size: at most a
-    twentieth of each epoch, the warm-up's too, and of the time from the first gate to the last as a whole.
+    Estimates the time of the disk's reads beyond the cap's, at the bare device's rates for requests of that size: at
+    most a twentieth of each epoch from 0.5 s on, warm-ups included, and of the time from the first gate to the last.
     """
     return _disk(record, context, QUIET)
 
 
 @rule("16", "disk_was_not_shared", "SPOILT")
 def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
-    """Where others' reads keep the disk busy for a quarter of an epoch its time says nothing of the system.
+    """If other programs' reads keep the disk busy for more than a quarter of an epoch, its time is not the system's.
 
-    Such a run is not used, which is no word against its system, and is made again when the bench is called again.
+    Such a run is not used, without blame on its system, and is repeated when the bench is called again.
     """
     return _disk(record, context, SHARED)
 
 
 @rule("16", "processors_were_quiet", "CAVEATS")
 def processors_were_quiet(record: Record, context: RunContext) -> Finding | None:
-    """Programs beside the run take processors, their caches and the memory's bandwidth from it.
+    """Other programs take processors, their caches and memory bandwidth from the run.
 
-    User time of the host beyond the worker's own, over the epoch's seconds times the processors: at most a fifth. Time
-    in the kernel is left out, since that of the run's own requests is counted for nobody.
+    Divides the host's user time beyond the worker's by the epoch's seconds (0.5 or more) times the processors: at most
+    a fifth. Time in the kernel is left out, since that of the run's own requests is charged to no process.
     """
     if record.status != "ok":
         return None
@@ -60,7 +60,7 @@ def processors_were_quiet(record: Record, context: RunContext) -> Finding | None
 
 @dataclass(frozen=True)
 class _Span:
-    """Reads of the cap and of the whole disk in some seconds; None where they are not known."""
+    """Reads of the cap and of the whole disk within `seconds`; None if unknown."""
 
     seconds: float
     io_bytes: int | None
@@ -87,7 +87,7 @@ def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
 
 
 def _spans(record: Record) -> list[_Span]:
-    """Every epoch, and all from the first gate on; without the gates between, where others have their turn there."""
+    """Return one span per epoch, and one from the first to the last gate unless other sweeps ran between epochs."""
     found = [
         _Span(epoch.wall_s, epoch.device_bytes, epoch.device_requests, epoch.diskstats_bytes, epoch.diskstats_requests)
         for epoch in (record.epochs if record.evidence else record.measured)
@@ -108,14 +108,14 @@ def _between(first: GateReading, last: GateReading) -> _Span:
 
 
 def _others(span: _Span, profile: DiskProfile) -> tuple[float, int] | None:
-    """(share of the time, bytes) of the disk's reads for others; None where the cap's own are not known."""
+    """Return (share of the time, bytes) of other programs' reads; None if a count is unknown."""
     if span.io_bytes is None or span.io_requests is None or span.disk_bytes is None or span.disk_requests is None:
         return None
     nbytes = max(0, span.disk_bytes - span.io_bytes)
     requests = max(0, span.disk_requests - span.io_requests)
     if not nbytes:
         return 0.0, 0
-    # Both the requests and the bytes bound it from below; the kernel may have merged or split on the way to the disk.
+    # Requests and bytes are both lower bounds, since the kernel may merge or split requests.
     seconds = nbytes / max(profile.sequential_bytes_per_s(), 1.0) if profile.sequential_bytes_per_s() else 0.0
     if requests:
         seconds = max(seconds, requests * profile.request_seconds(max(1, nbytes // requests)))

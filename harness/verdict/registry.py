@@ -1,4 +1,4 @@
-"""The registry of verdict rules, and the verdict that follows from what they say."""
+"""The registry of verdict rules, and the verdict that follows from their findings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from harness.context import RunContext, context_of
 from harness.record import COUNTED, Record, RuleOutcome, Verdict
 
 Severity = Literal["INVALID", "SPOILT", "CAVEATS"]
-# Of the rules that are broken, the one that weighs most gives the verdict.
+# In ascending order: the worst severity of a broken rule gives the verdict.
 _WEIGHT: tuple[Verdict, ...] = ("VALID", "CAVEATS", "SPOILT", "INVALID")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found: whether it held, and one phrase with the numbers; `known`: whether it could be judged."""
+    """Result of a rule: whether it held, one phrase with the numbers, and (`known`) whether it could be judged."""
 
     ok: bool
     detail: str = ""
@@ -24,7 +24,7 @@ class Finding:
 
 
 def unknown(why: str) -> Finding:
-    """A rule that applies and cannot be judged: a caveat by its name, whatever breaking it means (rule 30)."""
+    """Return the finding of a rule that applies but cannot be judged: a caveat, whatever the severity (rule 30)."""
     return Finding(False, f"could not be judged: {why}", known=False)
 
 
@@ -33,11 +33,10 @@ Check = Callable[[Record, RunContext], Finding | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: its number in the methodology, its name, what breaking it means, and the check.
+    """One rule: its number in the methodology, its name, the severity of breaking it, and the check.
 
-    A check returns None where it does not apply to the run, and `unknown` where it does and the evidence is missing; it
-    looks at the record alone, so that it says the same whenever the record is read. Its docstring says why the rule is
-    there and how it looks.
+    A check returns None if it does not apply to the run, and `unknown` if its evidence is missing. It uses the record
+    alone, so that every reading of the record has the same result. Its docstring gives the rule's reason and method.
     """
 
     number: str
@@ -52,7 +51,7 @@ class Rule:
 
 
 _RULES: list[Rule] = []
-# Rules that a run breaks because of what else went on at that moment: the same run may keep them the next time.
+# Rules that other activity on the host can break: the same run may keep them when it is repeated.
 OF_THE_MOMENT = frozenset(
     {
         "started_cold",
@@ -76,19 +75,19 @@ def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Ch
 
 
 def rules() -> list[Rule]:
-    """Every rule, in the methodology's order."""
+    """Return every rule, in the methodology's order."""
     return sorted(_RULES, key=lambda entry: (int("".join(filter(str.isdigit, entry.number))), entry.name))
 
 
 def spoilt(record: Record) -> bool:
-    """Return whether a finished run does not count for nothing but its moment, so that it is worth making again."""
+    """Return whether a finished run is excluded only by rules in `OF_THE_MOMENT`, so that repeating it may help."""
     broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok and outcome.known}
     weighty = {entry.name for entry in _RULES if entry.severity not in COUNTED}
     return record.status == "ok" and record.verdict not in COUNTED and broken & weighty <= OF_THE_MOMENT
 
 
 def judged_anew(record: Record, unsealed: str) -> Record:
-    """The record as its own evidence judges it today; `unsealed` says why it is not what was written, if it is not.
+    """Judge a record again by its own evidence; `unsealed` is the reason why its seal is broken, empty if intact.
 
     A record of an older version has no evidence: its verdict stays, and is CAVEATS at best.
     """
@@ -107,11 +106,10 @@ def judged_anew(record: Record, unsealed: str) -> Record:
 
 
 def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, list[RuleOutcome]]:
-    """The verdict and what each rule that applies said, from the record's own evidence.
+    """Return the verdict and the outcome of each rule that applies, from the record's own evidence.
 
-    `INVALID` where a rule that invalidates is broken or the run failed; else `SPOILT` where other programs took so much
-    of the machine that the run's times say nothing; else `CAVEATS` where another rule is broken or one could not be
-    judged; else `VALID`.
+    `INVALID` if an invalidating rule is broken or the run failed; else `SPOILT` if other programs took so much of the
+    machine that the times are meaningless; else `CAVEATS` if another rule is broken or cannot be judged; else `VALID`.
     """
     context = context or context_of(record)
     outcomes: list[RuleOutcome] = []

@@ -1,4 +1,4 @@
-"""Sizes of `ali+pg`'s buffers: what sampling and extraction need first, the page cache's share, the caches the rest."""
+"""Sizes of `ali+pg`'s buffers: first sampling and extraction, then the page cache's share; the caches get the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 
 NAME = "ali+pg"
-_UNLIMITED_SHARE = 4  # without a budget the caches hold one part in so many
+_UNLIMITED_SHARE = 4  # without a budget the caches hold a fourth of graph and features
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Shares:
     """One split of the caches' memory.
 
     Attributes:
-        split: per cent for the neighbour cache.
+        split: per cent of the memory for the neighbour cache.
         neighbours: plan of the neighbour cache.
-        rows: of the feature cache.
+        rows: rows of the feature cache.
     """
 
     split: int
@@ -38,13 +38,13 @@ class Shares:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the planner decided.
+    """Sizes of a run's buffers.
 
     Attributes:
-        extractors: mini-batches read beside each other.
-        tables: for mini-batches, on host and device.
-        cache_bytes: memory of both caches together.
-        page_cache_bytes: what is left for pages of `indices` and labels.
+        extractors: mini-batches read at the same time.
+        tables: feature tables of mini-batches, on host and device.
+        cache_bytes: bytes of both caches together.
+        page_cache_bytes: bytes left for pages of `indices` and labels.
         plan: all buffers.
     """
 
@@ -56,7 +56,7 @@ class Sizes:
 
 
 def shares(workload: Workload, cache_bytes: int, split: int, *, sampling_only: bool = False) -> Shares:
-    """`cache_bytes` parted: `split` per cent for neighbour lists, the rest for rows (none where only sampling runs)."""
+    """Split `cache_bytes`: `split` per cent for neighbour lists, the rest for rows (none where only sampling runs)."""
     neighbours = NeighbourCache.plan(workload, cache_bytes * split // 100)
     rows = 0 if sampling_only else StaticCache.capacity_of(workload, cache_bytes - cache_bytes * split // 100)
     return Shares(split, neighbours, rows)
@@ -66,7 +66,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     """Size every buffer.
 
     Raises:
-        BudgetError: a part does not fit, or the size asked for the caches.
+        BudgetError: a buffer does not fit, or the size asked for the caches.
     """
     bounds = batch_bounds(workload)
     workers = sampling_workers(runtime, options)
@@ -115,7 +115,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
 
 
 def sampling_workers(runtime: Runtime, options: AliPlusPgOptions) -> int:
-    """Mini-batches sampled beside each other."""
+    """Return the number of mini-batches sampled at the same time."""
     return options.sampling_workers or runtime.cores
 
 
@@ -147,13 +147,13 @@ def _tables_bytes(tables: Tables) -> int:
 
 
 def _scratch(workload: Workload) -> int:
-    """Peak of the preparation beside `indptr`: degrees and a copy to rank them by, or what fills a cache."""
+    """Return the peak bytes of preparation beside `indptr`: ranking degrees, tuning the split or filling a cache."""
     ranking = 12 * workload.dataset.num_nodes + (4 << 20)
     tuning = split_tuner.scratch_bytes(workload, 0)
     return max(ranking, tuning, NeighbourCache.scratch_bytes(workload), StaticCache.scratch_bytes(workload))
 
 
 def _page_cache(workload: Workload, budget: MemoryBudget) -> PlanItem:
-    """What the caches must leave for uncached lists, which sampling reads through the page cache."""
+    """Return the memory that the caches leave for uncached lists, which sampling reads through the page cache."""
     share = workload.dataset.topology_bytes if budget.host is None else budget.host // 8
     return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))

@@ -1,7 +1,8 @@
 """PyG+ with two static caches, at its strongest: the best split of their memory, direct reads that never pause.
 
-Sampling finds important nodes' lists in the neighbour cache and the others' through the mapped `indices`; extraction
-finds rows of high out-degree in the feature cache and reads the others with O_DIRECT, several mini-batches at a time.
+Sampling finds important nodes' neighbour lists in the neighbour cache and the other lists in the mapped `indices`.
+Extraction finds rows of high out-degree in the feature cache and reads the others with O_DIRECT, several mini-batches
+at a time.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ class AliPlusPg(System):
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
 
     def plan(self) -> Plan:
-        """All buffers; see `planner.py`."""
+        """Return all buffers; see `planner.py`."""
         return self._sizes.plan
 
     def prepare(self) -> None:
-        """Choose the split, fill both caches, open the readers."""
+        """Choose the split, fill both caches and open the readers."""
         dataset, sizes = self.workload.dataset, self._sizes
         self._topology = DatasetFiles(self.workload, ["indices", "labels"])
         self._topology.check()
@@ -129,7 +130,7 @@ class AliPlusPg(System):
             self._mode = self._all_readers[0].mode
 
     def _split(self, indptr: npt.NDArray[np.int64]) -> int:
-        """Per cent for the neighbour cache: as asked, or the tuner's choice for this setting, kept as an artefact."""
+        """Return the neighbour cache's per cent: the option's, or the tuner's choice, kept as an artefact."""
         if self.options.split != "auto":
             return int(self.options.split)
         if self.runtime.stages == "sample":
@@ -209,7 +210,7 @@ class AliPlusPg(System):
         return sampled
 
     def _fill(self, sampled: SampledBatch, table: HostTable) -> torch.Tensor:
-        """Misses are read into the table; hits stay where they are (processor) or are copied in front of the misses."""
+        """Read misses into the table; hits stay in the cache (processor) or are copied in front of the misses."""
         assert self._cache is not None and self._rows is not None
         on_device = table.whole is table.rows and bool(self._sizes.tables.device)
         copied = 0
@@ -240,14 +241,14 @@ class AliPlusPg(System):
             self._readers.append(reader)
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, in the seed plan's order."""
+        """Return the mini-batches of epoch `k`, in the seed plan's order."""
         if self._loader is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._clear()
         return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
 
     def counters(self) -> Counters:
-        """What the feature cache served and what was read; neighbour lists by the way."""
+        """Return the feature cache's hits, the misses and the reads; `observed` counts neighbour lists."""
         with self._lock:
             return Counters(
                 rows=self._asked,
@@ -262,11 +263,11 @@ class AliPlusPg(System):
             )
 
     def files(self) -> list[Path]:
-        """The kept neighbour cache and choice of the split."""
+        """Return the files of the neighbour cache and of the split's choice."""
         return [path for folder, _ in self._prepared for path in sorted(folder.rglob("*")) if path.is_file()]
 
     def notes(self) -> dict[str, str]:
-        """The split and how it was found, what is cached, how misses are read."""
+        """Return the split and its origin, the contents of both caches, and the read mode."""
         if self._shares is None:
             return {}
         nodes, entries = self._cached
@@ -279,7 +280,7 @@ class AliPlusPg(System):
         }
 
     def close(self) -> None:
-        """End the threads, close the files, free the caches."""
+        """End the threads, close the files and free the caches."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()

@@ -1,7 +1,7 @@
-"""Data tiering: rows are ranked by how often sampling is expected to ask for them; hot ones live on the device.
+"""Data tiering: rows are ranked by their expected accesses in sampling; hot rows lie in device memory.
 
 Graph and rows are reordered by score, so that an id below a bound is a hot row's and no map is needed (Section 3.2).
-Mini-batches stay the workload's: the sampler draws by the original ids, which it keeps.
+Mini-batches equal the workload's: the sampler keeps the original ids and draws by them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
-# Two deep: a dataset's writer locks the folder above it, and the artefact's own is locked while it is made.
+# Two deep: a dataset's writer locks the folder above it, and an artefact's own folder is locked while it is made.
 _FOLDER = Path("reordered") / "dataset"
 
 
@@ -89,7 +89,7 @@ class DataTiering(ZeroCopySystem):
         )
 
     def _prepare_rows(self) -> None:
-        """Reorder, out of core within the host budget, unless an earlier run did."""
+        """Reorder graph and rows, out of core within the host budget, unless an earlier run did."""
         self._reordered = self._order = None
         if not self._reorders:
             return
@@ -120,7 +120,7 @@ class DataTiering(ZeroCopySystem):
         return np.arange(k, dtype=np.int64) if self._order is not None else super()._cached_rows(order, k)
 
     def _sample_of(self, indptr: Ids, indices: npt.NDArray[Any], labels: Ids) -> Sample:
-        """Mini-batches of the reordered graph, with original ids for the draws and `local` ones for the rows."""
+        """Return a sampler of the reordered graph, with original ids for the draws and local ids for the rows."""
         if self._order is None or self._reordered is None:
             return super()._sample_of(indptr, indices, labels)
         sampler = make_sampler(self.workload, indptr=indptr, indices=indices, labels=labels, names=self._order)
@@ -132,18 +132,18 @@ class DataTiering(ZeroCopySystem):
         return sample
 
     def notes(self) -> dict[str, str]:
-        """How long reordering took, whichever run did it (Section 3.2)."""
+        """Return the base's notes and the seconds of reordering, in this run or an earlier one (Section 3.2)."""
         own = {} if self._reorder_s is None else {"reorder_s": f"{self._reorder_s:.3f}"}
         return {**super().notes(), **own}
 
     def close(self) -> None:
-        """As the base; and let go of the order."""
+        """Close the base system and free the order."""
         super().close()
         self._order = None
 
 
 class _Epochs:
-    """Seed nodes of a workload's mini-batches, an epoch at a time; any thread asks."""
+    """Seed nodes of a workload's mini-batches, held for one epoch at a time; for any thread."""
 
     def __init__(self, workload: Workload) -> None:
         self._plan = make_seed_plan(workload)
@@ -151,7 +151,7 @@ class _Epochs:
         self._epoch, self._seeds = -1, list[Ids]()
 
     def of(self, epoch: int, index: int) -> Ids:
-        """int64 [n], in the reordered graph's ids."""
+        """Return a mini-batch's seed nodes, int64 [n], in the reordered graph's ids."""
         with self._lock:
             if epoch != self._epoch:
                 self._epoch, self._seeds = epoch, self._plan.batches(epoch)

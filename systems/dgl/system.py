@@ -1,4 +1,4 @@
-"""DGL as its users run it: sampled ahead, then gathered by its DataLoader and copied, while training waits."""
+"""DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gathers and copies while training waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DglOptions(LoaderOptions, SamplerOption):
 
 
 class Dgl(DglSystem):
-    """All rows gathered by DGL on the host and copied to the device (PaGraph, Sections 2.3 and 5)."""
+    """DGL, which gathers all rows on the host and copies them to the device (PaGraph, Sections 2.3 and 5)."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="dgl",

@@ -1,4 +1,4 @@
-"""DGL whose feature storage is a file: every row of every mini-batch is one read of its own (DiskGNN, Section 5.1)."""
+"""DGL with a file as feature storage: each row of a mini-batch is read by itself (DiskGNN, Section 5.1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DglOnDiskOptions(SamplingOptions, SamplerOption):
 
 
 class ReaderArguments(TypedDict):
-    """What decides how rows are read: in the order asked for, none together with another."""
+    """Arguments of the row reader: rows are read in the order requested, without merging."""
 
     data_offset: int
     num_rows: int
@@ -38,7 +38,7 @@ class ReaderArguments(TypedDict):
 
 
 def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArguments:
-    """Arguments of the row reader."""
+    """Return the arguments of the row reader."""
     return {
         "data_offset": source.offset,
         "num_rows": source.num_rows,
@@ -50,28 +50,28 @@ def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArgume
 
 
 class DiskRows:
-    """Rows of a file, each read by itself, at most `most` at a time."""
+    """Rows of a file, each read by itself, at most `most` in one call."""
 
     def __init__(self, source: RowFile, options: DglOnDiskOptions, most: int) -> None:
         dtype = torch_dtype(source.dtype)
-        # One is enough, since loading waits for training; a new one each time leaves holes of all sizes in the heap.
+        # One table suffices, since loading waits for training; a new one for each mini-batch would fragment the heap.
         self._table = aligned_host_tensor(most * source.row_bytes).view(dtype).view(most, source.dim)
         self._reader = RowReader(source.path, **reader_arguments(source, options))
         self._stats = ReadStats()
         self.mode = self._reader.mode
 
     def fetch(self, ids: torch.Tensor) -> torch.Tensor:
-        """Rows `ids` (int64 [n]) as [n, dim] on the host, there until the next call."""
+        """Read rows `ids` (int64 [n]) as [n, dim] on the host, valid until the next call."""
         rows = self._table[: len(ids)]
         self._stats.add(self._reader.read(ids, rows))
         return rows
 
     def begin(self) -> None:
-        """Counts restart."""
+        """Reset the counts."""
         self._stats = ReadStats()
 
     def counts(self, counters: Counters) -> None:
-        """Reads of the epoch."""
+        """Set the epoch's reads in `counters`."""
         stats = self._stats
         counters.io_requests = stats.requests
         counters.bytes_read = stats.bytes_read
@@ -80,13 +80,13 @@ class DiskRows:
         counters.queue_depth = self._reader.depth
 
     def close(self) -> None:
-        """Close the file, free the rows."""
+        """Close the file and free the rows."""
         self._reader.close()
         self._table = torch.empty(0)
 
 
 class DglOnDisk(DglSystem):
-    """DGL over a graph that is memory-mapped and rows that are on disk."""
+    """DGL over a memory-mapped graph and rows on disk."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="dgl-ondisk",
@@ -116,5 +116,5 @@ class DglOnDisk(DglSystem):
         return rows
 
     def notes(self) -> dict[str, str]:
-        """How it reads."""
+        """Return the base's notes and the read mode."""
         return {**super().notes(), "features": "each row read from disk", "io": self._mode}

@@ -1,4 +1,4 @@
-"""What PaGraph's paper compares with to show partitioning alone: DGL gathers only the rows that miss the cache."""
+"""PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the rows that miss the cache."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from systems.interface import SystemInfo
 
 
 class DglPPOptions(LoaderOptions):
-    """Options of `dgl+pp`; its oracle is of our sampler's draws."""
+    """Options of `dgl+pp`; its oracle uses our sampler's draws."""
 
 
 class DglPP(FirstLayerSystem, DglSystem):
-    """`dgl` whose rows are first-layer aggregates."""
+    """DGL whose rows are first-layer aggregates."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="dgl+pp",

@@ -1,8 +1,8 @@
-"""The memory that training reads and how rows get there: one table of cached rows and buffers.
+"""Memory that training reads, and the copies into it: one table of cached rows and buffers.
 
-On the processor the table is host memory, and disks read into its buffers; for a device of its own they read into
-staging buffers, from which one copy brings a mini-batch's rows over, and the host cache is a part of the table that the
-device reads itself.
+On the processor the table is host memory, and the disk reads into its buffers. For a device with its own memory the
+disk reads into staging buffers, one copy brings a mini-batch's rows to the device, and the device reads the host cache,
+a part of the table, itself.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ _PAGE = 4096
 
 @dataclass
 class Landing:
-    """Where the disk's rows of one mini-batch land, in host memory.
+    """Host memory into which one mini-batch's rows are read from disk.
 
     Attributes:
-        first, count: what was taken of the ring it is from.
+        first, count: begin and length of its piece of the ring.
         memory: uint8, whole pages.
-        row_bytes: of a feature row.
     """
 
     first: int
@@ -47,15 +46,15 @@ class Landing:
     row_bytes: int
 
     def single_start(self, packed: int) -> int:
-        """Row of the first row that is read by itself: behind the last page of the packed ones."""
+        """Return the row at which single rows begin: after the last page of the packed rows."""
         return -(-(-(-packed * self.row_bytes // _PAGE) * _PAGE) // self.row_bytes)
 
     def features(self, nbytes: int) -> Rows:
-        """Room for the packed rows, in whole pages."""
+        """Return the memory for the packed rows, in whole pages."""
         return self.memory[:nbytes]
 
     def single(self, packed: int, count: int) -> Rows:
-        """Room for rows that are read one by one: uint8 [count, row_bytes]."""
+        """Return the memory for rows that are read one by one: uint8 [count, row_bytes]."""
         start = self.single_start(packed)
         return self.memory[start * self.row_bytes : (start + count) * self.row_bytes].reshape(count, self.row_bytes)
 
@@ -65,9 +64,9 @@ class Assembled:
     """A mini-batch's rows in the table.
 
     Attributes:
-        rows: int64 [num_nodes], row of each node.
-        first, count: what was taken of the ring of its buffer.
-        events: copies that may be under way; afterwards the landing may be used again.
+        rows: int64 [num_nodes], row of the table for each node.
+        first, count: begin and length of its piece of the ring of buffers.
+        events: copies that may be under way; the landing may be reused after them.
     """
 
     rows: torch.Tensor
@@ -77,57 +76,57 @@ class Assembled:
 
 
 class Memory(ABC):
-    """Allocates everything for one episode; see the two kinds below.
+    """Caches, buffers and landings of one episode.
 
-    Landings and buffers are pieces of rings, each as long as its mini-batch needs: of the largest one's size they would
-    stand half empty. Where rows may be read one by one, how many is known too late, and each has the largest's size.
+    Landings and buffers are pieces of rings, each as long as its mini-batch needs: pieces of the largest size would be
+    half empty. Where rows may be read one by one, their number is known too late, and each piece has the largest size.
 
     Attributes:
-        table: [rows, dim], on the accelerator's device, or there and in host memory that it reads.
+        table: [rows, dim], on the accelerator's device, or there and in host memory that the device reads.
     """
 
     table: Table
 
     @abstractmethod
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
-        """Fill a cache (`device_cache`, `host_cache`) from its first rows and rows."""
+        """Fill a cache (`device_cache`, `host_cache`) from pieces: position of the first row, and rows."""
 
     @abstractmethod
     def begin(self, pipe: Pipeline) -> None:
-        """An epoch begins: all landings and buffers are free, and nobody waits for one once `pipe` stops."""
+        """Begin an epoch: all landings and buffers are free, and every wait for one ends when `pipe` stops."""
 
     @abstractmethod
     def land(self, packed: int) -> Landing:
-        """Room for the rows of the next mini-batch, `packed` of them packed, waiting for it. Raises `Stopped`."""
+        """Return a landing for the next mini-batch with `packed` packed rows, once one is free. Raises `Stopped`."""
 
     @abstractmethod
     def take(self, rows: int) -> int:
-        """Room in the table for the next mini-batch's rows that come from disk, waiting for it. Raises `Stopped`."""
+        """Return the begin of a buffer for the next mini-batch's `rows` from disk, once free. Raises `Stopped`."""
 
     @abstractmethod
     def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
-        """Bring the mini-batch's rows into the table, without waiting for the copies. Any thread may.
+        """Copy the mini-batch's rows into the table, without waiting for the copies. Any thread may call it.
 
         Args:
-            room: of `take`.
-            packed: packed rows in the landing.
+            room: result of `take`.
+            packed: number of packed rows in the landing.
         """
 
     @abstractmethod
     def copied(self, landing: Landing) -> None:
-        """The mini-batch's copies are done: the disk may read into its landing again."""
+        """Free the landing, from which all copies are complete."""
 
     @abstractmethod
     def give_back(self, assembled: Assembled) -> None:
-        """The mini-batch was trained."""
+        """Free the buffer of a trained mini-batch."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free it all."""
+        """Free all memory."""
 
 
 class HostMemory(Memory):
-    """The table is host memory and its buffers are the landings: nothing is copied."""
+    """Table in host memory whose buffers are the landings: nothing is copied."""
 
     def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator, *, singles: bool) -> None:
         self._accelerator = accelerator
@@ -145,28 +144,28 @@ class HostMemory(Memory):
         self._ring = RowRing(self._buffered)
 
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
-        """Into the front of the table."""
+        """Copy the rows to the front of the table."""
         for first, rows in pieces:
             self._bytes[first : first + len(rows)] = rows
 
     def begin(self, pipe: Pipeline) -> None:
-        """A ring of rows; pieces are multiples of as many as fill whole pages."""
+        """Reset the ring of rows; a piece is a multiple of the rows that fill whole pages."""
         self._ring = RowRing(self._buffered)
         pipe.on_stop(self._ring.stop)
 
     def land(self, packed: int) -> Landing:
-        """A buffer of the table."""
+        """Take a buffer of the table."""
         count = self._largest if self._singles else rounded_up(packed, self._align)
         first = self._ring.take(count)
         start = self._start + first
         return Landing(first, count, self._bytes[start : start + count].reshape(-1), self._row_bytes)
 
     def take(self, rows: int) -> int:
-        """Nothing: the landing is the room."""
+        """Return 0: the landing is the buffer."""
         return 0
 
     def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
-        """Only the alias list has to be made."""
+        """Compute the alias list; the rows are in place."""
         base = self._start + landing.first
         rows = addresses.place.astype(np.int64)
         gap = landing.single_start(packed) - packed
@@ -175,10 +174,10 @@ class HostMemory(Memory):
         return Assembled(torch.from_numpy(rows), landing.first, landing.count)
 
     def copied(self, landing: Landing) -> None:
-        """It is the buffer that is trained on, so it is not free yet."""
+        """Do nothing: the landing is the buffer, which training still reads."""
 
     def give_back(self, assembled: Assembled) -> None:
-        """The buffer is a landing again."""
+        """Free the buffer, which is a landing again."""
         self._ring.give_back(assembled.first, assembled.count)
 
     def close(self) -> None:
@@ -189,8 +188,8 @@ class HostMemory(Memory):
 class DeviceMemory(Memory):
     """Buffers and hottest rows on the device, the host cache and the landings in host memory.
 
-    The device reads the host cache's rows itself (UVA, Sections 4.1 and 6), so only what came from disk is copied. In
-    the table buffers come first, so that a cached row's place in it is its rank and one offset, whichever part has it.
+    The device reads the host cache's rows itself (UVA, Sections 4.1 and 6), so only rows from disk are copied. The
+    table begins with the buffers, so that a cached row's place is its rank plus one offset in either part.
     """
 
     def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator, *, singles: bool) -> None:
@@ -202,10 +201,10 @@ class DeviceMemory(Memory):
         self._dtype = torch_dtype(dataset.feature_dtype)
         self._dim = dataset.dim
         self._device = accelerator.allocate(self._buffered + fit.levels.direct, dataset.dim, self._dtype)
-        # Whole pages are read into a landing; what its rows leave of the last one is part of it all the same.
+        # Landings are read in whole pages, so the rest of the last page belongs to them.
         self._largest = -(-fit.staging_rows * row // _PAGE)
         self._pages = max(self._largest, fit.staging * fit.staging_rows * row // _PAGE)
-        # In one allocation, landings first: huge pages carry whole ones only, and the disk should meet no others.
+        # One allocation, landings first: a huge page has to fit whole, and the disk should read into huge pages only.
         landings, cached = self._pages * _PAGE, fit.levels.host * row
         self._host = accelerator.host_buffer(rounded_up(landings + cached, _PAGE))
         self._bytes = as_rows(self._host[:landings], 1).reshape(-1)
@@ -217,7 +216,7 @@ class DeviceMemory(Memory):
         return memory.view(self._dtype).view(-1, self._dim)
 
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
-        """The host cache as it is, the device cache by a copy of each piece."""
+        """Store the host cache's rows, or copy each piece of the device cache to the device."""
         for first, rows in pieces:
             if name == "host_cache":
                 as_rows(self._cache, self._row_bytes)[first : first + len(rows)] = rows
@@ -227,23 +226,23 @@ class DeviceMemory(Memory):
                 self._accelerator.copy(self._device[start : start + len(rows)], source).wait()
 
     def begin(self, pipe: Pipeline) -> None:
-        """A ring of pages to land in and one of rows on the device."""
+        """Reset the ring of the landings' pages and the ring of the device's rows."""
         self._landings, self._buffers = RowRing(self._pages), RowRing(self._buffered)
         pipe.on_stop(self._landings.stop)
         pipe.on_stop(self._buffers.stop)
 
     def land(self, packed: int) -> Landing:
-        """Pages of host memory."""
+        """Take pages of host memory."""
         count = self._largest if self._singles else -(-packed * self._row_bytes // _PAGE)
         first = self._landings.take(count)
         return Landing(first, count, self._bytes[first * _PAGE : (first + count) * _PAGE], self._row_bytes)
 
     def take(self, rows: int) -> int:
-        """Rows of the device."""
+        """Take rows of the device."""
         return self._buffers.take(rows)
 
     def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
-        """Copy what came from disk; the device finds the rest where it is."""
+        """Copy the rows from disk to the device; cached rows are in place."""
         single, row, cached = len(addresses.single), self._row_bytes, self._levels.cached
         rows = addresses.place.astype(np.int64)
         rows += np.where(addresses.place < cached, self._buffered, room - cached)
@@ -256,20 +255,20 @@ class DeviceMemory(Memory):
         return Assembled(torch.from_numpy(rows), room, packed + single, events)
 
     def copied(self, landing: Landing) -> None:
-        """Its pages are free."""
+        """Free the landing's pages."""
         self._landings.give_back(landing.first, landing.count)
 
     def give_back(self, assembled: Assembled) -> None:
-        """Its rows on the device are free."""
+        """Free the mini-batch's rows on the device."""
         self._buffers.give_back(assembled.first, assembled.count)
 
     def close(self) -> None:
-        """Free the table; host memory goes with its last use."""
+        """Free the table; host memory is freed with its last reference."""
         self._accelerator.free(self._device)
 
 
 def graph_memory(count: int, nbytes: int) -> list[Rows]:
-    """Page-aligned room for chunks' graphs, beside each other, so that huge pages carry them."""
+    """Allocate page-aligned memory for `count` chunks' graphs, adjacent so that huge pages cover them."""
     each = rounded_up(nbytes, _PAGE)
     memory = aligned_empty(count * each)
     return [memory[number * each : number * each + nbytes] for number in range(count)]

@@ -1,4 +1,4 @@
-"""Preparing an episode: sample its epochs, rank rows, search a layout, pack it; kept as an artefact (Sections 4, 5.2).
+"""Preparation of an episode: sample epochs, rank rows, search a layout, pack it; kept as artefact (Sections 4, 5.2).
 
 All mini-batches of an episode are prepared together: one ranking, one set of caches, one pass over the feature table.
 """
@@ -36,7 +36,7 @@ from workloads.sampling.make import make_seed_plan
 from workloads.workload import Workload
 
 DEVICE, HOST, DISK = "device_cache", "host_cache", "disk_cache"
-# Of address tables: name, shape and padding of each array of a chunk; and of the index, the seal and the folder.
+# Bytes on disk of the names, shapes and padding of a chunk's arrays, and of an episode's index, seal and folder.
 _PER_CHUNK = 768
 _PER_EPISODE = 16384
 Simulated = dict[str, Any]
@@ -47,11 +47,11 @@ class Ready:
     """A prepared episode.
 
     Attributes:
-        folder: its files (`packed_store`).
-        epochs: the epochs that were sampled, in order; `num_batches` chunks of each.
-        fit: rows in memory, and buffers.
-        facts: what is told of it.
-        reused: an earlier run made it.
+        folder: folder of its files (`packed_store`).
+        epochs: sampled epochs, in order, with `num_batches` chunks each.
+        fit: rows held in memory, and buffers.
+        facts: facts recorded when the episode was made.
+        reused: whether an earlier run made it.
     """
 
     folder: Path
@@ -62,22 +62,23 @@ class Ready:
     reused: bool
 
     def single_reads(self, epoch: int) -> ReadStats:
-        """What reading single rows for sampled epoch `epoch` will count."""
+        """Return the predicted counts of reading single rows for sampled epoch `epoch`."""
         content = self.facts["single_reads"][str(epoch)]
         by_size = {int(size): count for size, count in content["requests_by_size"].items()}
         return ReadStats(**{**content, "requests_by_size": by_size})
 
     def chunk(self, epoch: int, batch: int) -> int:
-        """Number of the chunk of mini-batch `batch` of sampled epoch `epoch`."""
+        """Return the chunk number of mini-batch `batch` of sampled epoch `epoch`."""
         return self.epochs.index(epoch) * self.num_batches + batch
 
 
 class Episodes:
-    """Makes episodes, or finds those made before.
+    """Maker of episodes, which reuses the episodes of earlier runs.
 
     Args:
         sizes: bounds of memory.
-        block_bytes: what single-row reads are rounded to.
+        limit: most bytes of an episode on disk; None: no limit.
+        block_bytes: block size to which single-row reads are rounded up.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Episodes:
         self.stop: Callable[[], None] = lambda: None
 
     def get(self, epochs: tuple[int, ...]) -> Ready:
-        """The episode of these sampled epochs.
+        """Make the episode of these sampled epochs, or find it made.
 
         Raises:
             BudgetError: it does not fit memory or the disk-space limit.
@@ -181,7 +182,7 @@ class Episodes:
         )
 
     def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, BatchIndex]:
-        """Sample all mini-batches onto the disk, counting accesses on the way; bytes of each graph, and the index."""
+        """Sample all mini-batches to disk, counting accesses; return the bytes of each graph, and the index."""
         workload = self._workload
         sampler, plan = mapped_sampler(workload), make_seed_plan(workload)
         jobs = [(epoch, batch, nodes) for epoch in epochs for batch, nodes in enumerate(plan.batches(epoch))]
@@ -209,7 +210,7 @@ class Episodes:
             raise
 
     def _rank(self, samples: BatchReader, counts: AccessCounts) -> tuple[Slots, Fit]:
-        """Slots of the rows that are held in memory, hottest first, and how many of them on which level."""
+        """Return the slots of the rows held in memory, hottest first, and the exact sizes of the levels."""
         sizes, nodes = self._sizes, self._workload.dataset.num_nodes
         if self._runtime.stages == "sample":
             return by_node(nodes), Fit(Levels(0, 0), 0, 0, 0, 0)
@@ -221,7 +222,7 @@ class Episodes:
         return slots, found
 
     def simulate(self, rows: Ids, num_rows: int = 1 << 40) -> ReadStats:
-        """What reading these single rows will count."""
+        """Return the predicted counts of reading these single rows."""
         from_table = self._options.packing == "off"
         dataset = self._workload.dataset
         start = dataset.data_offset("features") if from_table else 0
@@ -237,7 +238,7 @@ class Episodes:
 
 
 class _Layout:
-    """The search for a layout and its writing, over the samples of one episode."""
+    """Layout of one episode's samples: searched, then written."""
 
     def __init__(
         self, episodes: Episodes, cold: ColdSamples, slots: Slots, levels: Levels, graph_bytes: Ids, index: BatchIndex
@@ -261,7 +262,7 @@ class _Layout:
         return self._options.packing == "off" or self._sampling_only
 
     def search(self) -> Prediction:
-        """The shape of the disk caches; segments of one mini-batch where there are none."""
+        """Find the shape of the disk caches; segments of one mini-batch where there are none."""
         options, episodes = self._options, self._episodes
         if self._unpacked:
             return Prediction(Shape(1, 2), 0)
@@ -310,7 +311,7 @@ class _Layout:
                 yield segment.order, segment.placements()
 
     def write(self, writer: PackedWriter, samples: BatchReader, prediction: Prediction) -> Simulated:
-        """Hand every chunk and the disk caches to the packer; what reading them will come to."""
+        """Append every chunk and the disk caches to the packer, and return the predicted reads."""
         orders: list[Ids] = []
         disk = rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row)
         read = useful = 0

@@ -1,4 +1,4 @@
-"""Exact sizes of DiskGNN's levels and buffers, once rows are ranked: as many rows cached as leave room for others."""
+"""Exact sizes of DiskGNN's levels and buffers once rows are ranked: the most cached rows beside the buffers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Fit:
     """Exact sizes of an episode.
 
     Attributes:
-        levels: rows in memory.
+        levels: rows held in memory.
         buffers: mini-batches' buffers in the table.
-        buffer_rows: rows of each.
+        buffer_rows: rows of each buffer.
         staging: staging buffers.
-        staging_rows: rows of each.
+        staging_rows: rows of each staging buffer.
     """
 
     levels: Levels
@@ -32,22 +32,22 @@ class Fit:
     staging_rows: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self)
 
     @classmethod
     def parse(cls, content: dict[str, Any]) -> Fit:
-        """From plain data."""
+        """Build from plain data."""
         return cls(**{**content, "levels": Levels(**content["levels"])})
 
 
 def fit(sizes: Sizes, curve: MissCurve) -> Fit:
-    """Exact sizes once it is known how many rows each mini-batch still needs: the most rows cached that leave room.
+    """Compute exact sizes: the most cached rows that leave space for the buffers of the neediest mini-batch.
 
     More buffers are taken only where they leave half of the rows to the cache.
 
     Raises:
-        BudgetError: not even one mini-batch fits (an epoch larger than any that was looked at before).
+        BudgetError: not even one mini-batch fits (an epoch larger than all that the bounds come from).
     """
     if not sizes.on_device:
         direct, buffers = _best(
@@ -66,17 +66,17 @@ def fit(sizes: Sizes, curve: MissCurve) -> Fit:
         rows = rounded_up(max(1, curve.at(direct) + sizes.padding), sizes.align)
         return Fit(Levels(direct, 0), buffers, rows, 0, 0)
     found = _fit_beside(sizes, curve, 0)
-    # Rows that the host caches need no room in the device's buffers; what that leaves caches more rows, and so on.
+    # Rows in the host cache need no space in the device's buffers, and the space saved caches more rows: iterate.
     for _ in range(_ROUNDS):
         better = _fit_beside(sizes, curve, found.levels.host)
         if better.levels.host < found.levels.host:
-            break  # its buffers on the device count on what the host held before
+            break  # its device buffers rely on the larger host cache of the last round
         found = better
     return found
 
 
 def _fit_beside(sizes: Sizes, curve: MissCurve, held: int) -> Fit:
-    """Exact sizes on a device and beside it, where the host holds at least `held` rows in the end."""
+    """Compute exact sizes on a device and beside it, where the host caches at least `held` rows in the end."""
     direct, buffers = _best(curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, 0, 1, held, 0, sizes.graphs)
     if direct < 0:
         raise _no_room("table", sizes.table_rows, curve)
@@ -101,10 +101,10 @@ def _best(
     ahead_rows: int,
     most: int,
 ) -> tuple[int, int]:
-    """Rows cached and buffers; (-1, 1) where there is no room.
+    """Return the number of cached rows and of buffers; (-1, 1) where not even one buffer fits.
 
-    Half of the rows may go to the usual number of buffers. Where mini-batches are small more of them have to be asked
-    for at a time to keep the disk busy: up to `ahead_rows` in all, with a sixth of the rows.
+    Half of the rows may go to the usual number of buffers. Where mini-batches are small, more of them are requested at
+    a time to keep the disk busy: up to `ahead_rows` rows in all, within a sixth of the rows.
     """
     for buffers in range(max(usual, most), 0, -1):
         found = curve.largest_cache(rows, buffers, padding, align, offset)
@@ -115,7 +115,7 @@ def _best(
         cached = found if wanted is None else min(found, wanted)
         taken = buffers * rounded_up(max(1, curve.at(offset + cached) + padding), align)
         if rounded_up(cached, align) + taken > rows and buffers > 1:
-            continue  # fewer rows are wanted in the cache, which leaves more to the buffers
+            continue  # a smaller cache than fits misses more, so its buffers need more rows
         if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):
             continue
         if buffers == 1 or 2 * taken <= rows or cached == wanted:

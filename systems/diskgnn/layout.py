@@ -1,4 +1,4 @@
-"""Where a mini-batch's rows lie on disk: in its own packed chunk or in its segment's disk cache (Section 5.1)."""
+"""Placement of a mini-batch's rows on disk: in its own packed chunk or in its segment's disk cache (Section 5.1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the disk caches: mini-batches of a segment, and accesses within it from which on a row is cached."""
+    """Shape of the disk caches: mini-batches of a segment, and the least accesses within it of a cached row."""
 
     segment: int
     threshold: int = 2
@@ -28,10 +28,10 @@ class Placement:
     """The rows that one mini-batch reads from disk.
 
     Attributes:
-        batch: its number among the samples.
-        packed: int64, ids in its own chunk, ascending.
-        single: int64, ids read one by one from a shared file, in the order of `rows`.
-        rows: int64, their rows in that file, ascending.
+        batch: number of the mini-batch among the samples.
+        packed: int64, ids of the rows in its own chunk, ascending.
+        single: int64, ids of the rows read one by one from a shared file, in the order of `rows`.
+        rows: int64, positions of `single` in that file, ascending.
     """
 
     batch: int
@@ -41,17 +41,17 @@ class Placement:
 
 
 class Samples(Protocol):
-    """Sampled mini-batches: those of a file (`BatchReader`), or of memory."""
+    """Sampled mini-batches, in a file (`BatchReader`) or in memory."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of mini-batches."""
 
     def nodes(self, i: int, /) -> Ids:
-        """int64, the unique node ids of mini-batch `i`."""
+        """Return the unique node ids of mini-batch `i`, int64."""
 
 
 class ColdSamples:
-    """The sampled mini-batches without the rows that are held in memory.
+    """Sampled mini-batches without the rows held in memory.
 
     Args:
         slots: int32 [N], -1 for a node whose row is not in memory.
@@ -65,7 +65,7 @@ class ColdSamples:
         return len(self._samples)
 
     def nodes(self, batch: int) -> Ids:
-        """int64, ids of the rows that mini-batch `batch` reads from disk, ascending."""
+        """Return the ids of the rows that mini-batch `batch` reads from disk, int64, ascending."""
         nodes = self._samples.nodes(batch)
         cold = nodes[self._slots[nodes] < 0]
         cold.sort()
@@ -87,7 +87,7 @@ class Segment:
         self._where = where
 
     def placements(self) -> Iterator[Placement]:
-        """Of its mini-batches, in order; to be walked before the next segment is asked for."""
+        """Yield the placements of its mini-batches, in order; invalid once the next segment is requested."""
         for number, cold in enumerate(self._cold):
             place = self._where[cold]
             shared = place > 0
@@ -99,7 +99,7 @@ class Segment:
 def segments(
     samples: ColdSamples, shape: Shape, where: npt.NDArray[np.int32], *, hashes: int, seed: int
 ) -> Iterator[Segment]:
-    """All segments of the samples, one after the other.
+    """Yield all segments of the samples, in order.
 
     Args:
         where: int32 [N] of zeros, working memory; zeros again at the end.
@@ -124,12 +124,12 @@ def segments(
 
 
 def segment_bytes(segment: int, max_cold: int) -> int:
-    """Working memory of ordering one segment: its mini-batches' ids, those that are shared, and their hashes."""
+    """Return the bytes for ordering one segment: its mini-batches' ids, the shared ids, and their hashes."""
     return 3 * 8 * segment * max_cold
 
 
 def unpacked(samples: ColdSamples) -> Iterator[Placement]:
-    """Without packing: every row is read one by one from the feature table."""
+    """Yield placements without packing: every row is read one by one from the feature table."""
     for batch in range(len(samples)):
         cold = samples.nodes(batch)
         yield Placement(batch, _NONE, cold, cold)

@@ -1,4 +1,4 @@
-"""DiskGNN's options; defaults are the paper's, and each mechanism of it can be switched off for the ablation."""
+"""DiskGNN's options; defaults are the paper's, and each mechanism can be switched off for the ablation."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class DiskGnnOptions(Options):
         return _checked(value, "none, or 3x the feature table")
 
     def limit_bytes(self, feature_bytes: int, budget: int | None) -> int | None:
-        """Bytes that an episode may take on disk: the lower of this option and the disk budget; None: no limit."""
+        """Return the bytes that an episode may take on disk, the lower of option and disk budget; None: no limit."""
         own: int | None = None
         if self.disk_limit.endswith("x"):
             own = int(float(self.disk_limit[:-1]) * feature_bytes)

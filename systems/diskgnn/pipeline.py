@@ -1,7 +1,7 @@
-"""The training pipeline (Section 5.3): graphs loaded, features loaded, assembled and trained at the same time.
+"""Training pipeline (Section 5.3): graphs and features are loaded, assembled and trained at the same time.
 
-Reads of the chunks of later mini-batches are in flight while earlier ones are assembled and trained: as soon as a
-landing is free the next chunk is asked for, so the disk's queue runs empty only when there is no memory to read into.
+Chunks of later mini-batches are read while earlier ones are assembled and trained: the next chunk is requested as soon
+as a landing is free, so the disk's queue runs empty only when there is no memory to read into.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from systems.engine.reader import RowReader
 from systems.interface import Batch, StageClock
 from workloads.sampling.batch import SampledBatch
 
-# Two mini-batches are checked and copied at a time: of one alone, the disk would wait for its landing.
+# Two mini-batches are checked and copied at a time: with one, the disk would wait for its landing.
 _ASSEMBLERS = 2
 _NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32))
 
@@ -48,11 +48,11 @@ class _Work:
 
 
 class Trainer:
-    """What a pipeline hands mini-batches through: the files of one episode and the memory they are read into.
+    """Training pipeline over the files of one episode and the memory they are read into.
 
     Args:
-        memory: None where only graphs are wanted.
-        singles: readers of single rows, one for each thread that reads them; none where no row is read so.
+        memory: table and landings; None where only graphs are wanted.
+        singles: readers of single rows, one for each thread that reads them; empty where all rows are packed.
         graphs: chunks' graphs held at a time.
     """
 
@@ -83,7 +83,7 @@ class Trainer:
         self._pipeline: Pipeline | None = None
 
     def epoch(self, k: int, drawn: int, tally: Tally) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, with the samples of epoch `drawn`, in the seed plan's order."""
+        """Yield the mini-batches of epoch `k`, with the samples of epoch `drawn`, in the seed plan's order."""
         chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
         try:
             with Pipeline("diskgnn") as pipe:
@@ -112,7 +112,7 @@ class Trainer:
             for work in pipe.results(graphs):
                 yield self._structure(work, free)
             return
-        # Who has checked a mini-batch's rows copies them, too: they are in its caches, and nobody has to be woken.
+        # The thread that checks a mini-batch's rows copies them too: its caches hold them, and no thread has to wake.
         complete: Channel[Batch] = pipe.channel(self._queue, ordered=True)
         turns = pipe.turnstile()
 
@@ -123,7 +123,7 @@ class Trainer:
         yield from pipe.results(complete)
 
     def _ask(self, index: int, chunk: int, free: Channel[int]) -> _Work:
-        """Start the reads of a chunk as soon as there is memory for its graph, and for its features."""
+        """Start the reads of a chunk as soon as there is memory for its graph and its features."""
         _, graph = free.get()
         work = _Work(index, chunk, graph, self._start(chunk, None, self._graphs[graph]), time.monotonic())
         if self._memory is not None:
@@ -146,7 +146,7 @@ class Trainer:
         return work
 
     def _extract(self, work: _Work, tally: Tally) -> _Work:
-        """The packed rows, which are under way, and meanwhile the single ones."""
+        """Read the single rows, then wait for the packed rows, which are under way."""
         assert work.landing is not None
         start = work.features_asked_at or time.monotonic()
         end = start
@@ -160,7 +160,7 @@ class Trainer:
                 self._singles.append(reader)
             end = time.monotonic()
         if work.features_read is not None:
-            # Until its bytes were there, not until somebody looked: an early read waits for no device.
+            # Count until the bytes arrived, not until this wait ended: an early read waits for no device.
             end = max(end, self._finish(work.features_read).arrived_s)
         if len(wanted) or work.features_read is not None:
             self._clock.add("extract", work.index, start, end)
@@ -169,7 +169,7 @@ class Trainer:
     def _assemble(
         self, work: _Work, free: Channel[int], turn: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> Batch:
-        """Its rows in the table; room there is taken at its `turn`, since it comes free in order."""
+        """Copy the rows into the table; the buffer is taken at the mini-batch's `turn`, since it is freed in order."""
         memory, landing, sampled = self._memory, work.landing, work.sampled
         assert memory is not None and landing is not None and sampled is not None
         packed = int(self._reader.num_rows[work.chunk])
@@ -207,7 +207,7 @@ class Trainer:
                 self._outstanding.pop(id(pending), None)
 
     def _drain(self) -> None:
-        """An epoch that is left early has reads under way into memory that the next one uses."""
+        """Wait for the reads of an epoch left early: the next epoch uses their memory."""
         while True:
             with self._lock:
                 if not self._outstanding:
@@ -216,10 +216,10 @@ class Trainer:
             try:
                 pending.result()
             except Exception:
-                continue  # nobody wants these bytes
+                continue  # these bytes are not used
 
     def close(self) -> None:
-        """End the threads; nothing is in flight afterwards."""
+        """End the threads and wait for the reads in flight."""
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
             pipeline.close()
@@ -244,4 +244,4 @@ def _give_back(free: Channel[int], number: int) -> None:
     try:
         free.put(number, number)
     except Stopped:
-        pass  # the epoch was left; the next one starts with all of them
+        pass  # the epoch was left early; the next one starts with all graphs' memory

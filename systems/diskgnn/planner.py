@@ -1,7 +1,7 @@
-"""Bounds of DiskGNN's levels and buffers from workload and budget; `fit.py` has them exactly, once rows are ranked.
+"""Bounds of DiskGNN's levels and buffers from workload and budget; `fit.py` has exact sizes once rows are ranked.
 
-While it trains DiskGNN needs no graph in memory, only its caches and the mini-batches under way; while it prepares it
-needs the graph and no caches. The plan is the larger of the two.
+Training needs no graph in memory, only the caches and the mini-batches under way; preparation needs the graph and no
+caches. The plan is the larger of the two.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class Sizes:
     """Bounds before any row is ranked.
 
     Attributes:
-        on_device: the table that training reads lies on a device with memory of its own.
-        table_rows: of that table: cached rows and buffers.
-        direct_rows: of them cached, as the user wants it; None: as many as there is room for.
+        on_device: whether the table that training reads lies in device memory.
+        table_rows: rows of the table: cached rows and buffers.
+        direct_rows: cached rows of the table that the user asks for; None: as many as fit.
         host_rows: host rows beside the table (host cache and staging buffers); 0 on the processor.
-        host_cache_rows: of them cached, as the user wants it; None: as many as there is room for.
-        buffers: mini-batches' buffers in the table, at most.
-        staging: staging buffers, at most; 0 on the processor.
-        ahead_rows: rows of mini-batches asked for at a time, for the disk's sake.
+        host_cache_rows: rows of the host cache that the user asks for; None: as many as fit.
+        buffers: most mini-batches' buffers in the table.
+        staging: most staging buffers; 0 on the processor.
+        ahead_rows: rows of mini-batches requested at a time to keep the disk busy.
         graphs: chunks' graphs held at a time.
-        graph_bytes: room for one.
+        graph_bytes: bytes for one graph.
         padding: rows that a buffer needs beside those of its mini-batch, since packed rows arrive in whole pages.
-        align: a buffer of a host table begins at a multiple of so many rows.
-        packing_bytes: host memory for packing.
+        align: multiple of rows at which each buffer of a host table begins.
+        packing_bytes: bytes of host memory for packing.
         single_rows: whether rows may be read one by one.
     """
 
@@ -73,7 +73,7 @@ class Sizes:
     plan: Plan
 
     def key(self) -> dict[str, Any]:
-        """What decides the levels of an episode, for its artefact's identity."""
+        """Return the fields that decide the levels of an episode, for its artefact's identity."""
         names = (
             "on_device",
             "table_rows",
@@ -97,7 +97,7 @@ def plan_sizes(
         drawn: sampled epochs that are prepared together.
 
     Raises:
-        BudgetError: a part does not fit; names it.
+        BudgetError: a buffer does not fit; names it.
     """
     bounds = batch_bounds(workload)
     row, nodes = row_bytes(workload), workload.dataset.num_nodes
@@ -135,7 +135,7 @@ def plan_sizes(
         table_rows, direct = _device_rows(runtime, budget, options, bounds, row, nodes, buffers)
         items += [
             PlanItem("device table", table_rows * row, "device"),
-            # Rows of a table in two places are gathered by way of copies wherever the processor looks at them.
+            # The processor gathers rows of a table in two places through copies.
             PlanItem("gathered rows", min(_GATHERED, (budget.host or 0) // 8)),
         ]
         host_rows, host_cache = _host_rows(options, budget, items, row, nodes, bounds.max_nodes + padding, staging, 1)
@@ -169,7 +169,7 @@ def plan_sizes(
 
 
 def _graphs(usual: int, most: int, graph_bytes: int, host: int | None) -> int:
-    """The usual number of graphs where a quarter of the budget holds them, the most where an eighth does, or one."""
+    """Return the usual number of graphs if a quarter of the budget holds them, `most` if an eighth does, at least 1."""
     if host is None:
         return most
     return max(1, min(usual, host // 4 // graph_bytes), min(most, host // 8 // graph_bytes))
@@ -178,7 +178,7 @@ def _graphs(usual: int, most: int, graph_bytes: int, host: int | None) -> int:
 def _device_rows(
     runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, bounds: Bounds, row: int, nodes: int, buffers: int
 ) -> tuple[int, int | None]:
-    """Rows of the device table and those of them that the user wants cached."""
+    """Return the rows of the device table, and the cached rows that the user asks for."""
     limits = [limit for limit in (budget.device, runtime.accelerator.memory_bytes) if limit is not None]
     limit = min(limits) if limits else 0
     if runtime.accelerator.kind == "cuda" and budget.device is None:
@@ -215,7 +215,7 @@ def _host_rows(
     buffers: int,
     align: int,
 ) -> tuple[int, int | None]:
-    """Rows of host cache and buffers together, and those that the user wants cached."""
+    """Return the rows of host cache and buffers together, and the cached rows that the user asks for."""
     buffer = rounded_up(largest, align)
     left: int | None = None
     if budget.host is not None:
@@ -253,7 +253,7 @@ def _disk_item(
 def _preparing(
     workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, bounds: Bounds, drawn: int
 ) -> tuple[int, int]:
-    """Host memory of the preparation's largest phase, and of packing alone; the phases come one after the other."""
+    """Return the bytes of host memory of preparation's largest phase, and of packing alone; phases do not overlap."""
     nodes, row = workload.dataset.num_nodes, row_bytes(workload)
     samplers = options.samplers or runtime.cores
     waiting = (samplers + 1) * bounds.sampled_bytes + BatchWriter.bound_bytes(bounds.sampled_bytes, 8)
@@ -288,5 +288,5 @@ def _preparing(
 
 
 def rounded_up(value: int, align: int) -> int:
-    """The least multiple of `align` from `value` on."""
+    """Return the least multiple of `align` that is not below `value`."""
     return -(-value // align) * align

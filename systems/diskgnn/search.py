@@ -1,7 +1,7 @@
-"""How much of the disk goes to packed chunks and how much to disk caches: the search of Section 5.1.
+"""Search for the split of the disk between packed chunks and disk caches (Section 5.1).
 
-Eq. 2 of the paper: the least reading that the disk-space limit allows. The heuristic fixes the threshold at 2 and takes
-the least segment length that fits, from one pass that counts rows; brute-force builds and measures every candidate.
+Eq. 2 of the paper: the fewest bytes read that the disk-space limit allows. The heuristic fixes the threshold at 2 and
+takes the least segment length that fits, from one pass that counts rows; brute-force measures every candidate.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from workloads.errors import BudgetError
 from workloads.units import format_bytes
 
 Where = npt.NDArray[np.int32]
-#: Reads of single rows, in order of their rows, without reading: what the reader will count.
+#: Counts the reads of single rows, ascending, without reading them.
 Simulate = Callable[[Ids], ReadStats]
 _PAGE = 4096
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a shape costs.
+    """Predicted cost of a shape.
 
     Attributes:
-        disk_bytes: of everything packed, at most.
-        read_bytes: of feature rows, over all mini-batches once.
-        useful_bytes: of the rows that were wanted.
+        disk_bytes: most bytes on disk of everything packed.
+        read_bytes: bytes read for feature rows, over all mini-batches once.
+        useful_bytes: bytes of the wanted rows.
     """
 
     shape: Shape
@@ -47,7 +47,7 @@ class Prediction:
         return self.read_bytes / self.useful_bytes if self.useful_bytes else 1.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {**asdict(self), "read_amplification": self.read_amplification}
 
 
@@ -56,9 +56,9 @@ class BatchReads:
     """Bytes of feature rows that one mini-batch reads from disk.
 
     Attributes:
-        read_bytes: of packed rows and of those of the disk cache.
-        useful_bytes: of the rows that were wanted.
-        cache_read_bytes, cache_useful_bytes: of them, from the disk cache.
+        read_bytes: bytes read for packed rows and for rows of the disk cache.
+        useful_bytes: bytes of the wanted rows.
+        cache_read_bytes, cache_useful_bytes: parts of `read_bytes` and `useful_bytes` from the disk cache.
     """
 
     read_bytes: int
@@ -69,12 +69,11 @@ class BatchReads:
 
 @dataclass(frozen=True)
 class Space:
-    """What the disk is needed for.
+    """Disk space of an episode.
 
     Attributes:
-        row_bytes: of one feature row.
-        fixed_bytes: what any shape takes: samples, address tables, memory caches, padding.
-        limit: bytes that all may take; None: no limit.
+        fixed_bytes: bytes that every shape takes: samples, address tables, memory caches, padding.
+        limit: most bytes in all; None: no limit.
     """
 
     row_bytes: int
@@ -82,19 +81,19 @@ class Space:
     limit: int | None
 
     def of(self, rows: int) -> int:
-        """Bytes with `rows` rows in chunks and disk caches together."""
+        """Return the bytes with `rows` rows in chunks and disk caches together."""
         return self.fixed_bytes + rows * self.row_bytes
 
     def fits(self, rows: int) -> bool:
-        """Whether that is within the limit."""
+        """Return whether `rows` rows in chunks and disk caches are within the limit."""
         return self.limit is None or self.of(rows) <= self.limit
 
 
 def rows_by_segment(samples: ColdSamples, last: Where) -> Ids:
-    """Rows on disk for every segment length at threshold 2, from one pass: int64 [batches + 1], entry 0 unused.
+    """Count the rows on disk for every segment length at threshold 2 in one pass: int64 [batches + 1], entry 0 unused.
 
-    A row is stored once more for each mini-batch that asks for it, unless the mini-batch before that asked for it is in
-    the same segment.
+    A row is stored once more for each mini-batch that uses it, unless the last mini-batch that used it is in the same
+    segment.
 
     Args:
         last: int32 [N] of zeros, working memory; not zeros afterwards.
@@ -112,7 +111,7 @@ def rows_by_segment(samples: ColdSamples, last: Where) -> Ids:
 
 
 def rows_of(samples: ColdSamples, shape: Shape, where: Where) -> int:
-    """Rows on disk for any shape, from one pass; `where` as in `layout.segments`."""
+    """Count the rows on disk for any shape in one pass; `where` as in `layout.segments`."""
     total = 0
     for first in range(0, len(samples), shape.segment):
         members = range(first, min(first + shape.segment, len(samples)))
@@ -127,11 +126,11 @@ def rows_of(samples: ColdSamples, shape: Shape, where: Where) -> int:
 
 
 class Search:
-    """Finds a shape for some samples.
+    """Search for the shape of the disk caches of some samples.
 
     Args:
         where: int32 [N] of zeros, working memory.
-        simulate: of reads from the disk cache.
+        simulate: counts reads from the disk cache.
         max_segment: longest segment that memory can order.
     """
 
@@ -156,10 +155,10 @@ class Search:
         self.seconds = 0.0
 
     def heuristic(self, threshold: int = 2) -> Prediction:
-        """The least segment length that fits the limit.
+        """Return the prediction for the least segment length that fits the limit.
 
         Raises:
-            BudgetError: none does; names the least limit that would do.
+            BudgetError: no length fits; names the least limit that would suffice.
         """
         start = time.perf_counter()
         by_length = self._rows(threshold)
@@ -178,7 +177,7 @@ class Search:
         return {length: rows_of(self._samples, Shape(length, threshold), self._where) for length in lengths}
 
     def fixed(self, shape: Shape) -> Prediction:
-        """The shape that the user wants.
+        """Return the prediction for a shape that the user chose.
 
         Raises:
             BudgetError: it does not fit the limit.
@@ -189,7 +188,7 @@ class Search:
         return Prediction(shape, self._space.of(rows))
 
     def brute_force(self, points: int) -> Prediction:
-        """The shape that reads least of `points` segment lengths x thresholds and the heuristic's own."""
+        """Return the prediction that reads least, of `points` segment lengths x thresholds and the heuristic's."""
         best = self.measure(self.heuristic())
         start = time.perf_counter()
         step = max(1, self._max_segment // points)
@@ -203,14 +202,14 @@ class Search:
         return best
 
     def measure(self, prediction: Prediction) -> Prediction:
-        """The same with what its reads come to, found by building its disk caches."""
+        """Return the prediction with its bytes read, measured by building its disk caches."""
         read = useful = 0
         for batch in self.reads(prediction.shape):
             read, useful = read + batch.read_bytes, useful + batch.useful_bytes
         return Prediction(prediction.shape, prediction.disk_bytes, read, useful)
 
     def reads(self, shape: Shape) -> Iterator[BatchReads]:
-        """What each mini-batch reads with these disk caches, in order."""
+        """Yield the bytes that each mini-batch reads with the disk caches of `shape`, in order."""
         for segment in segments(self._samples, shape, self._where, hashes=self._hashes, seed=self._seed):
             for placement in segment.placements():
                 single = self._simulate(placement.rows) if len(placement.rows) else ReadStats()
@@ -227,7 +226,7 @@ class Search:
 
 
 def feature_reads(placement: Placement, row_bytes: int, single: ReadStats) -> tuple[int, int]:
-    """Bytes of feature rows that a mini-batch reads, `single` of them one by one, and those that it wants."""
+    """Return the bytes read for a mini-batch's rows, with `single` the reads one by one, and the bytes wanted."""
     packed = -(-len(placement.packed) * row_bytes // _PAGE) * _PAGE
     return packed + single.bytes_read, (len(placement.packed) + len(placement.rows)) * row_bytes
 

@@ -1,7 +1,7 @@
-"""What a packed chunk holds beside feature rows: the mini-batch's graph and its address table (Section 6).
+"""Contents of a packed chunk beside feature rows: the mini-batch's graph and its address table (Section 6).
 
-The address table says for each node where its row will be, so nothing is looked up while training: a row that memory
-caches, or a place in the mini-batch's buffer, where packed rows come first, then rows read one by one.
+The address table has the place of each node's row, so nothing is looked up while training: a row cached in memory, or a
+row of the mini-batch's buffer, where packed rows come first, then rows read one by one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from systems.diskgnn.ranking import Ids, Slots
 from workloads.sampling.batch import Block, SampledBatch
 
 Arrays = dict[str, npt.NDArray[Any]]
-#: Version of the address table: chunks with another are not read.
+#: Version of the address table; chunks of another version are not read.
 ADDRESSES = 2
 
 
 @dataclass(frozen=True)
 class Levels:
-    """Rows held in memory: of the ranking the first `direct` in the table that training reads, then `host` beside it.
+    """Rows held in memory: the `direct` hottest in the table that training reads, the next `host` beside it.
 
     `direct` is the device cache on an accelerator and the host cache on the processor, where the table is host memory.
     """
@@ -34,7 +34,7 @@ class Levels:
 
     @property
     def cached(self) -> int:
-        """Rows in memory."""
+        """Number of rows held in memory."""
         return self.direct + self.host
 
 
@@ -43,8 +43,8 @@ class Addresses:
     """A mini-batch's address table.
 
     Attributes:
-        place: int32 [num_nodes]: below `Levels.cached` a row in memory, from there on `cached` + place in the buffer.
-        single: int32 or int64, rows of the shared file to read, ascending.
+        place: int32 [num_nodes], below `Levels.cached` a row in memory, from there on `cached` + row of the buffer.
+        single: int32 or int64, rows of the shared file to read one by one, ascending.
     """
 
     place: npt.NDArray[np.int32]
@@ -52,7 +52,7 @@ class Addresses:
 
 
 def graph_arrays(batch: SampledBatch) -> Arrays:
-    """The graph of a mini-batch."""
+    """Return the arrays of a mini-batch's graph."""
     shapes = [
         batch.epoch,
         batch.index,
@@ -70,13 +70,13 @@ def graph_arrays(batch: SampledBatch) -> Arrays:
 
 
 def address_arrays(nodes: Ids, placement: Placement, slots: Slots, levels: Levels) -> Arrays:
-    """The address table of a mini-batch.
+    """Return the arrays of a mini-batch's address table.
 
     Args:
-        slots: int32 [N], a node's row in memory, -1 for none.
+        slots: int32 [N], row in memory of each node, -1 for none.
     """
     place = slots[nodes]
-    # The buffer's order: packed rows, then single rows; found by looking the ids up among the mini-batch's.
+    # The buffer has packed rows, then single rows; their ids are looked up among the mini-batch's nodes.
     cold = np.flatnonzero(place < 0)
     order = np.argsort(nodes[cold], kind="stable")
     by_id = cold[order]
@@ -89,12 +89,12 @@ def address_arrays(nodes: Ids, placement: Placement, slots: Slots, levels: Level
 
 
 def read_addresses(arrays: Mapping[str, npt.NDArray[Any]]) -> Addresses:
-    """The address table in a chunk; views of its memory."""
+    """Return the address table in a chunk, as views of its memory."""
     return Addresses(arrays["place"], arrays["single"])
 
 
 def read_graph(arrays: Mapping[str, npt.NDArray[Any]], epoch: int) -> SampledBatch:
-    """The graph in a chunk, as a mini-batch of `epoch` (another than it was drawn in where samples are replayed)."""
+    """Return the graph in a chunk as a mini-batch of `epoch`; a replayed sample was drawn in another epoch."""
     shapes = arrays["shapes"].tolist()
     _, index, seeds, edge_reads, list_reads, list_hits = shapes[:6]
     blocks = tuple(

@@ -22,7 +22,7 @@ from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
 
 
 class DiskGnn(System):
-    """DiskGNN on the processor, where the device cache and the host cache are one, and on devices of their own."""
+    """DiskGNN on the processor, where device cache and host cache are one, and on devices with their own memory."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="diskgnn",
@@ -45,7 +45,7 @@ class DiskGnn(System):
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Epochs that replay another's samples do not train on the workload's mini-batches."""
+        """Return False where epochs replay another epoch's samples instead of the workload's mini-batches."""
         assert isinstance(options, DiskGnnOptions)
         return options.resample_every == 1
 
@@ -55,11 +55,11 @@ class DiskGnn(System):
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, drawn))
 
     def plan(self) -> Plan:
-        """All buffers; see `planner.py`."""
+        """Return all buffers; see `planner.py`."""
         return self._sizes.plan
 
     def prepare(self) -> None:
-        """Prepare the first episode, which is all epochs of a run whose number is known, and load its caches."""
+        """Prepare the first episode (all epochs where their number is known) and load its caches."""
         DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
         self._episodes = Episodes(
             self.workload,
@@ -75,16 +75,16 @@ class DiskGnn(System):
         self._reused = self._ready.reused
 
     def _block_bytes(self) -> int:
-        # Files of the results folder lie on another device than the dataset's, maybe.
+        # Of the dataset's device: the results folder may lie on another one.
         return _native.block_bytes(str(self.workload.dataset.file("features")))
 
     def _drawn(self, epoch: int) -> int:
-        """The epoch whose samples epoch `epoch` trains on."""
+        """Return the epoch whose samples epoch `epoch` trains on."""
         every = self.options.resample_every
         return epoch // every * every if every else 0
 
     def _episode_of(self, epoch: int) -> tuple[int, ...]:
-        """The sampled epochs that are prepared together with that of `epoch`."""
+        """Return the sampled epochs that are prepared together with that of `epoch`."""
         every, known = self.options.resample_every, self.runtime.epochs
         if every == 0:
             return (0,)
@@ -97,7 +97,7 @@ class DiskGnn(System):
         """Prepare or find an episode and load its caches."""
         self._shut()
         ready = self._ready = self._episodes.get(epochs)
-        # Planning's arrays are freed, but stay on the heap where training's memory is to be.
+        # Preparation's freed arrays stay on the heap, and training needs their memory.
         give_back_free_memory()
         options, sizes, dataset = self.options, self._sizes, self.workload.dataset
         with self.clock.stage("switch"):
@@ -140,7 +140,7 @@ class DiskGnn(System):
         )
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k` in the seed plan's order; an episode is prepared first if need be."""
+        """Return the mini-batches of epoch `k` in the seed plan's order; an episode is prepared first if need be."""
         if self._trainer is None:
             raise RuntimeError("prepare() comes before epoch()")
         return self._run(k)
@@ -163,13 +163,13 @@ class DiskGnn(System):
         yield from trainer.epoch(k, self._drawn(k), self._tally)
 
     def counters(self) -> Counters:
-        """What the last epoch's mini-batches found on each level and read."""
+        """Return the last epoch's hits on each level, misses and reads."""
         if self._tally is None or self._reader is None:
             return Counters()
         return self._tally.counters(self._reader.counters())
 
     def simulated(self, epoch: int) -> ReadStats:
-        """What the reads of `epoch` will count, from its plan alone; for epochs of the episode in use."""
+        """Return the predicted reads of `epoch`, from its plan alone; for epochs of the current episode."""
         assert self._ready is not None and self._reader is not None
         drawn = self._drawn(epoch)
         parts: tuple[Literal["features", "structure"], ...] = ("features", "structure")
@@ -181,13 +181,13 @@ class DiskGnn(System):
         return total
 
     def files(self) -> list[Path]:
-        """Files of the episode that is in use."""
+        """Return the files of the current episode."""
         if self._ready is None:
             return []
         return sorted(path for path in self._ready.folder.rglob("*") if path.is_file())
 
     def notes(self) -> dict[str, str]:
-        """How it reads, what lies where, what the search predicted."""
+        """Return the read mode, the rows on each level, and the search's prediction."""
         if self._ready is None:
             return {}
         fit, facts = self._ready.fit, self._ready.facts
@@ -221,7 +221,7 @@ class DiskGnn(System):
             memory.close()
 
     def close(self) -> None:
-        """End the threads, close the files, free the table."""
+        """End the threads, close the files and free the table."""
         if hasattr(self, "_episodes"):
             self._episodes.stop()
         self._shut()

@@ -1,4 +1,4 @@
-"""What the workers of an epoch asked for, found and read."""
+"""Counters of one epoch: rows used, hits on each level, and reads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from workloads.sampling.batch import SampledBatch
 
 
 class Tally:
-    """Counters of one epoch.
+    """Counters of one epoch; any thread may add to them.
 
     Args:
-        levels: rows in memory.
-        on_device: the table's cached rows are the device's, else the host's.
-        cached_singles: single rows come from a disk cache, else from the feature table.
-        row_bytes: of one feature row.
+        levels: rows held in memory.
+        on_device: whether the table's cached rows are in device memory, else in host memory.
+        cached_singles: whether single rows come from a disk cache, else from the feature table.
         depth: reads kept in flight.
     """
 
@@ -34,7 +33,7 @@ class Tally:
         self._reads = ReadStats()
 
     def asked(self, sampled: SampledBatch, addresses: Addresses, packed: int) -> None:
-        """A mini-batch's graph and address table are here; `packed` rows of it are in its chunk."""
+        """Count a mini-batch's graph and its rows by level; `packed` rows are in its chunk."""
         with self._lock:
             self._graph_bytes += sampled.nbytes
             self._packed += packed
@@ -45,15 +44,15 @@ class Tally:
             self._single += len(addresses.single)
 
     def read(self, stats: ReadStats) -> None:
-        """Single rows were read."""
+        """Count reads of single rows."""
         with self._lock:
             self._reads.add(stats)
 
     def counters(self, chunks: ReadStats) -> Counters:
-        """As the harness wants them; `chunks` is what reading packed chunks came to.
+        """Return the harness's counters; `chunks` counts the reads of packed chunks.
 
-        Rows of a disk cache are hits of that tier, and read from the disk all the same: they count as useful bytes like
-        the rows of packed chunks, and so do the graphs, which are read with them.
+        Rows of a disk cache are hits of that tier although they are read from disk: they count as useful bytes like the
+        rows of packed chunks, and so do the graphs, which are read with them.
         """
         with self._lock:
             reads = ReadStats()

@@ -1,4 +1,4 @@
-"""Parts that the systems share: direct-I/O reader, parallel gather, page cache, GNNDrive's feature buffer."""
+"""Components that systems share: direct-I/O reader, parallel gather, page cache, GNNDrive's feature buffer."""
 
 from systems.engine.feature_buffer import (
     Acquired,

@@ -1,14 +1,14 @@
-"""The first layer's aggregate of every node over all its in-neighbours, computed out of core into a table (`+pp`).
+"""First-layer aggregate of every node over all its in-neighbours, computed out of core into a table (`+pp`).
 
-What a first layer does to raw features never changes, so PaGraph's baselines do it once, offline (Section 5.1). Neither
-features nor result need fit in memory: targets are taken in rounds whose sums and edges fit the budget. A round reads
-its edges twice, sorts them by the piece of the feature table that their source is in, and then reads the table once,
-adding rows to sums as pieces come; pieces that no edge wants are passed over.
+A first layer transforms raw features the same in every epoch, so PaGraph's baselines compute it once, offline (Section
+5.1). Neither features nor result need fit in memory: targets are processed in rounds whose sums and edges fit the
+budget. A round reads its edges twice, sorts them by the piece of the feature table that holds their source, and then
+reads the table once, adding rows to sums piece by piece; pieces without edges are skipped.
 
-The bytes read and written decide against other ways. With D columns of float32 and e in-edges a node, and a budget of
-B bytes a node, this one reads the table (4D + 8e) / B times; blocks of columns read table and edges 4D / B times and
-write the result twice; partitions of sources read the edges, and read and write the result, 4D / B times. At D of 100
-or more and e of 10 to 30 the first is the least or near it, and it alone needs no file but the result.
+The bytes read and written decide the method. With D columns of float32, e in-edges a node, and a budget of B bytes a
+node, it reads the table (4D + 8e) / B times; blocks of columns would read table and edges 4D / B times and write the
+result twice; partitions of sources would read the edges, and read and write the result, 4D / B times. At D of 100 or
+more and e of 10 to 30 it reads least or nearly so, and it alone needs no scratch file.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
 
 @dataclass
 class AggregateFacts:
-    """What an aggregation took; the same on every machine.
+    """Counts of an aggregation; the same on every machine.
 
     Attributes:
         rounds: times the feature table was streamed.
-        skipped_pieces: pieces of it that a round did not read.
-        reads: of features and edges.
+        skipped_pieces: pieces of the feature table that a round did not read.
     """
 
     rounds: int = 0
@@ -58,7 +57,7 @@ class AggregateFacts:
 
 @dataclass(frozen=True)
 class _Round:
-    """Targets `[first, last)` and the edges `[begin, end)`; only a target with more edges than fit is cut in two."""
+    """Targets `[first, last)` and edges `[begin, end)`; only a target with more edges than fit is split."""
 
     first: int
     last: int
@@ -78,16 +77,14 @@ def aggregate_first_layer(
 ) -> Path:
     """Write the aggregate of every node as an `.npy` table with its data from byte 4096 on.
 
-    Row v is what `workloads.models.first_layer_rows` gives for v: SAGE [own row, mean over the in-neighbours], GCN the
-    sum normalised by in-degrees in the whole graph with self-loops. Sums are in float32, in an order that does not
-    depend on the number of threads.
+    Row v equals `workloads.models.first_layer_rows` for v: SAGE [own row, mean over the in-neighbours], GCN the sum
+    normalised by in-degrees in the whole graph with self-loops. Sums are in float32, in an order independent of the
+    number of threads.
 
     Args:
-        path: the file, replaced when it is there.
-        budget_bytes: bytes that this may hold; the fewer, the more rounds. None: one round.
+        path: output file, replaced if it exists.
+        budget_bytes: bytes that the aggregation may hold; fewer bytes mean more rounds. None: one round.
         dtype: `float32`, or `float16` to round the finished rows.
-        facts: filled when given.
-        progress: told which share is done.
 
     Returns:
         `path`; the table is [N, aggregated_width(workload.model, D)].
@@ -109,15 +106,13 @@ def aggregate_first_layer(
             data = np.ascontiguousarray(rows, dtype=dtype).reshape(-1).view(np.uint8).data
             while len(data):
                 data = data[file.write(data) :]
-            # Written back now and then dropped, so that a small cap is not filled with dirty pages.
+            # Written back and dropped at once, so that a small cap is not filled with dirty pages.
             os.fdatasync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return target
 
 
 class _Aggregation:
-    """One pass over the targets."""
-
     def __init__(
         self, workload: Workload, budget: int | None, threads: int, facts: AggregateFacts, progress: Progress
     ) -> None:
@@ -147,7 +142,7 @@ class _Aggregation:
         self._scale = self._inverse_roots() if self._gcn else None
 
     def _piece_rows(self) -> int:
-        """Rows of a piece; where enough rows fit, pieces are whole blocks, which are read straight into their place."""
+        """Return the rows of a piece; if enough rows fit, pieces are whole blocks, read without a copy."""
         step = 4096 // int(np.gcd(4096, self._row_bytes))
         rows = max(1, self._piece_bytes // self._row_bytes)
         return rows // step * step or rows
@@ -155,11 +150,11 @@ class _Aggregation:
     def _buffers(self) -> int:
         piece = self._piece_rows() * self._row_bytes
         numbers = 16 * (self._dataset.num_nodes // self._piece_rows() + 2)
-        # A piece as float32, and the rows of one written at a time (twice as wide for SAGE, and once converted).
+        # A piece as float32, and the output rows of one (twice as wide for SAGE, and once converted).
         return ordered_stream_bytes(piece) + ordered_stream_bytes(self._piece_bytes) + 5 * 2 * piece + numbers
 
     def _cut(self) -> Iterator[_Round]:
-        """Rounds, each as large as the budget lets it be."""
+        """Yield rounds, each as large as the budget allows."""
         nodes, target = self._dataset.num_nodes, 4 * self._dataset.dim + 8
         edges = int(self._indptr[-1])
         first, begin = 0, 0
@@ -168,7 +163,7 @@ class _Aggregation:
                 yield _Round(0, nodes, 0, edges)
                 return
             low, high = first, nodes
-            while low < high:  # the last target up to which all fits
+            while low < high:  # bisect for the last target that fits
                 middle = (low + high + 1) // 2
                 fits = (middle - first) * target + (int(self._indptr[middle]) - begin) * _EDGE_BYTES <= self._left
                 low, high = (middle, high) if fits else (low, middle - 1)
@@ -182,7 +177,7 @@ class _Aggregation:
             first, begin = low, end
 
     def rows(self) -> Iterator[NDArray[Any]]:
-        """The finished rows of all nodes in order, some at a time."""
+        """Yield the finished rows of all nodes in order, piece by piece."""
         carried: Floats | None = None
         for number, current in enumerate(self._rounds):
             sums = np.zeros((current.last - current.first, self._dataset.dim), dtype=np.float32)
@@ -248,7 +243,7 @@ class _Aggregation:
                 yield np.concatenate([own, part], axis=1)
 
     def _pieces(self, wanted: Ints) -> Iterator[tuple[int, Floats]]:
-        """(number, rows as float32) of these pieces of the feature table; neighbouring ones are one stream."""
+        """Yield (number, rows as float32) of the `wanted` pieces of the feature table; neighbours share a stream."""
         dataset, step = self._dataset, self._piece_rows()
         breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
         size = step * self._row_bytes
@@ -266,11 +261,11 @@ class _Aggregation:
                 yield (at - data) // size, rows.astype(np.float32, copy=False)
 
     def _sources(self, begin: int, end: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """(first edge, sources) of the edges `[begin, end)`, in pieces."""
+        """Yield (first edge, sources) of the edges `[begin, end)`, in pieces."""
         dataset = self._dataset
         item = dataset.index_dtype.itemsize
         data = dataset.data_offset("indices")
-        start = begin * item // 4096 * 4096  # a block's beginning, for direct reads
+        start = begin * item // 4096 * 4096  # start of a block, for direct reads
         for at, piece in ordered_stream(
             dataset.file("indices"),
             data + start,
@@ -283,7 +278,7 @@ class _Aggregation:
             yield first + skipped, ids[skipped:]
 
     def _inverse_roots(self) -> Floats:
-        """1 / sqrt(in-degree without self-loops, plus one) of every node."""
+        """Return 1 / sqrt(in-degree without self-loops, plus one) of every node."""
         dataset = self._dataset
         loops = np.zeros(dataset.num_nodes, dtype=np.int32)
         for begin, sources in self._sources(0, dataset.num_edges):

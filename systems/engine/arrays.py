@@ -1,4 +1,4 @@
-"""Views of arrays as the native code wants them: ids as int64, tables as rows of bytes, never a copy of a table."""
+"""Views of arrays for the native code: ids as int64, tables as rows of bytes, never a copy of a table."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Array = NDArray[Any]
 
 
 def as_ids(ids: Array | torch.Tensor) -> NDArray[np.int64]:
-    """`ids` as a contiguous int64 array; a copy only where its dtype or layout differs."""
+    """Return `ids` as a contiguous int64 array; copies only if its dtype or layout differs."""
     array = ids.numpy() if isinstance(ids, torch.Tensor) else ids
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def as_rows(table: Array | torch.Tensor, row_bytes: int | None = None) -> NDArray[np.uint8]:
-    """`table` as uint8 [rows, row_bytes] over the same memory.
+    """View `table` as uint8 [rows, row_bytes] over the same memory.
 
     Args:
         table: contiguous; its first dimension counts rows, unless `row_bytes` cuts flat memory into rows.
 
     Raises:
-        ValueError: it is not contiguous, or not a whole number of rows.
+        ValueError: the table is not contiguous, or not a whole number of rows.
     """
     if isinstance(table, torch.Tensor):
         table = table.view(torch.uint8).numpy() if table.dtype == torch.bfloat16 else table.numpy()
@@ -32,6 +32,6 @@ def as_rows(table: Array | torch.Tensor, row_bytes: int | None = None) -> NDArra
         raise ValueError("the table is not contiguous")
     if row_bytes is None:
         row_bytes = table.nbytes // table.shape[0] if table.shape[0] else table.itemsize
-    # A memmap's subclass only slows indexing down here; the base class shares its memory and keeps it alive.
+    # np.memmap slows indexing; the base class shares its memory and keeps it alive.
     flat = table.view(np.ndarray).reshape(-1).view(np.uint8)
     return flat.reshape(-1, row_bytes)

@@ -1,7 +1,7 @@
-"""What a system prepares once and uses again: folders that are complete or absent, named by all they depend on.
+"""Artefacts that a system prepares once and reuses: folders that are complete or absent, named by a hash of their key.
 
-A folder is written under a temporary name and renamed when everything in it is on disk, so a preparation that was
-killed half-way leaves nothing that could be taken for finished; the next one removes its remains and starts anew.
+A folder is written under a temporary name and renamed once all its files are on disk, so an interrupted preparation is
+never mistaken for a finished one; the next preparation removes its remains and starts anew.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ class Prepared:
     """An artefact folder.
 
     Attributes:
-        path: the folder.
-        reused: True where an earlier run had made it.
-        facts: what its maker wished to remember beside the files.
+        reused: whether an earlier run made it.
+        facts: plain data that its maker saved beside the files.
     """
 
     path: Path
@@ -46,10 +45,10 @@ class Prepared:
 
 
 def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[str, Any]:
-    """What an artefact of this workload depends on: the dataset's content, sampler, seed and ranks, and `parts`.
+    """Return the key of an artefact: the dataset's content, sampler, seed and ranks of this workload, and `parts`.
 
     Args:
-        model: whether it depends on the model too.
+        model: whether the artefact depends on the model too.
         parts: options and sizes that change its content; plain data.
     """
     found: dict[str, Any] = {
@@ -68,7 +67,7 @@ def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[s
 
 
 def find(root: Path, name: str, key: Mapping[str, Any]) -> Prepared | None:
-    """The folder that `prepare` would use again, None where it would make one; nothing is written."""
+    """Return the folder that `prepare` would reuse, or None if it would make one; nothing is written."""
     wanted, text = _place(root, name, key)
     facts = _complete(wanted, text)
     return None if facts is None else Prepared(wanted, True, facts)
@@ -82,13 +81,13 @@ def prepare(
     *,
     disk_budget: int | None = None,
 ) -> Prepared:
-    """The folder of artefact `name` for `key`, made by `make(folder)` unless a complete one is there.
+    """Return the folder of artefact `name` for `key`; call `make(folder)` unless a complete one exists.
 
     Args:
-        root: `Runtime.artefacts`.
-        key: everything that the content depends on (`identity`), plain data; another key is another folder.
-        make: fills the empty folder; what it returns (plain data) is kept as `facts`.
-        disk_budget: bytes that the finished folder may have.
+        name: kind of artefact, the prefix of the folder.
+        key: all dependencies of the content (`identity`), plain data; each key has its own folder.
+        make: fills the empty folder; its result (plain data) is saved as `facts`.
+        disk_budget: most bytes of the finished folder.
 
     Raises:
         DataIOError: a write failed (a full disk, a failing device); nothing is left behind.
@@ -98,7 +97,7 @@ def prepare(
     root.mkdir(parents=True, exist_ok=True)
     found = _complete(wanted, text)
     if found is not None:
-        with suppress(OSError):  # another user's: it is used all the same
+        with suppress(OSError):  # another user's folder is reused without the time stamp
             os.utime(wanted / _SEAL)
         return Prepared(wanted, True, found)
     with locked(root):
@@ -109,15 +108,15 @@ def prepare(
     try:
         began = time.monotonic()
         facts = dict(make(folder) or {})
-        give_back_free_memory()  # what preparing took is for what comes after it
+        give_back_free_memory()  # preparation's freed memory must not count against the next phase
         _within(folder, name, disk_budget)
         _seal(folder, text, facts, began)
         if wanted.exists():
-            shutil.rmtree(wanted)  # incomplete, damaged, or made by someone else meanwhile
+            shutil.rmtree(wanted)  # incomplete, damaged, or made by another process meanwhile
         folder.rename(wanted)
         sync(root)
     except OSError as error:
-        # numpy says of a write that was cut short how much of it was done, not why.
+        # numpy reports a short write without an errno.
         code = errno.ENOSPC if error.errno is None else error.errno
         if code not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG):
             raise
@@ -135,14 +134,14 @@ def prepare(
 
 @contextmanager
 def in_use(root: Path) -> Iterator[None]:
-    """Nothing under `root` (`Runtime.artefacts`) is removed by `unused` while the body runs."""
+    """Protect everything under `root` (`Runtime.artefacts`) from removal by `unused` while the body runs."""
     with _use_lock(root, fcntl.LOCK_SH):
         yield
 
 
 @contextmanager
 def unused(root: Path) -> Iterator[bool]:
-    """Whether nobody uses anything under `root`; nobody begins to while the body runs."""
+    """Yield whether no process uses `root`; if so, block new users while the body runs."""
     try:
         with _use_lock(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
             yield True
@@ -154,20 +153,20 @@ def unused(root: Path) -> Iterator[bool]:
 def _use_lock(root: Path, kind: int) -> Iterator[None]:
     handle = os.open(root / _IN_USE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(handle, kind)  # goes with the process, however it ends
+        fcntl.flock(handle, kind)  # released by the kernel when the process ends
         yield
     finally:
         os.close(handle)
 
 
 def last_used(folder: Path) -> float:
-    """Unix seconds when the artefact was made or used again; of an unfinished one, when it was last written to."""
+    """Return the Unix time of an artefact's making or last reuse; for an unfinished one, of its last write."""
     seal = folder / _SEAL
     return (seal if seal.exists() else folder).stat().st_mtime
 
 
 def is_remains(folder: Path) -> bool:
-    """Whether a temporary folder's writer is gone."""
+    """Return whether the writer of a temporary folder has ended."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return try_lock(handle)
@@ -181,7 +180,7 @@ def _place(root: Path, name: str, key: Mapping[str, Any]) -> tuple[Path, str]:
 
 
 def _complete(folder: Path, text: str) -> dict[str, Any] | None:
-    """The facts of a finished folder of this key whose files still have their sizes; else None."""
+    """Return the facts of a finished folder of this key whose files still have their sizes; else None."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         seal = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
         if seal["key"] == text and all((folder / file).stat().st_size == size for file, size in seal["files"].items()):
@@ -199,7 +198,7 @@ def _within(folder: Path, name: str, budget: int | None) -> None:
 
 
 def making_seconds(files: Iterable[Path]) -> float:
-    """Seconds that making the artefact folders of these files took, whichever run made them."""
+    """Sum the seconds that making the artefact folders of these files took, in whichever run."""
     total = 0.0
     for folder in {folder for file in files for folder in file.parents}:
         with suppress(OSError, ValueError, KeyError, TypeError):

@@ -1,7 +1,7 @@
 """Sampled mini-batches on disk: written as they are sampled, read back whole, or their node ids alone.
 
-Ginex's runtime files (`ids` and `adj` of a superbatch, Section 3.1) and DiskGNN's offline samples. Node ids and index
-pointers take 4 bytes each on disk where that holds them.
+Used for Ginex's runtime files (`ids` and `adj` of a superbatch, Section 3.1) and DiskGNN's offline samples. Node ids
+and index pointers take 4 bytes each on disk if they fit.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from systems.engine.regions import PAGE, Bytes, Index, RegionReader, RegionWrite
 from workloads.sampling.batch import Block, SampledBatch
 
 _NARROW = 1 << 32
-# Of a mini-batch, before its blocks: epoch, index, seeds, edge reads, list reads, list hits, width of ids, blocks.
+# Header fields of a mini-batch: epoch, index, seeds, edge reads, list reads, list hits, width of ids, blocks.
 _FIELDS = 8
 _BLOCK_FIELDS = 4
 
 
 @dataclass(frozen=True)
 class BatchIndex:
-    """Where each mini-batch lies.
+    """Index of the mini-batches in a file.
 
     Attributes:
         entries: structured array, `regions.ENTRY`; `count` is the number of nodes.
@@ -38,12 +38,12 @@ class BatchIndex:
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """int64 [batches], bytes from the file's start, multiples of 4096."""
+        """Offsets in the file, int64 [batches], in bytes, multiples of 4096."""
         return np.asarray(self.entries["offset"], dtype=np.int64)
 
     @property
     def num_nodes(self) -> npt.NDArray[np.int64]:
-        """int64 [batches], nodes of each mini-batch."""
+        """Nodes of each mini-batch, int64 [batches]."""
         return np.asarray(self.entries["count"], dtype=np.int64)
 
     @property
@@ -56,16 +56,16 @@ class BatchIndex:
 
 
 class BatchWriter:
-    """Appends mini-batches to a file, by one thread at a time.
+    """Writer that appends mini-batches to a file, by one thread at a time.
 
     Args:
-        path: the file; one that is there is replaced, or
-        reuse: written over in place; see `RegionWriter`.
-        budget_bytes: that the file may have; None: no limit.
-        fix: what the user can do about a full budget or disk.
+        path: output file, replaced if it exists.
+        budget_bytes: most bytes of the file; None: unlimited.
+        fix: user's remedy for a full budget or disk.
+        reuse: overwrite an existing file in place; see `RegionWriter`.
 
     Raises:
-        DataIOError: the file cannot be made.
+        DataIOError: the file cannot be created.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class BatchWriter:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of its buffer."""
+        """Bytes of the writer's buffer."""
         return self._regions.memory_bytes
 
     def append(self, batch: SampledBatch) -> None:
         """Write one mini-batch.
 
         Raises:
-            BudgetError: the file would be larger than its budget.
+            BudgetError: the file would exceed its budget.
             DataIOError: the disk is full or fails; names file and offset. The file is removed.
         """
         wide = len(batch.nodes) > 0 and int(batch.nodes.max()) >= _NARROW
@@ -115,11 +115,11 @@ class BatchWriter:
         self._regions.append(nodes, [np.array(fields, dtype=np.int64), *arrays], batch.num_nodes)
 
     def room(self, nbytes: int) -> Bytes:
-        """Memory in which others lay mini-batches out as `append` does; see `RegionWriter`."""
+        """Return memory in which a caller lays mini-batches out in the format of `append`; see `RegionWriter`."""
         return self._regions.room(nbytes)
 
     def append_made(self, made: Sequence[tuple[int, int, int]]) -> None:
-        """Write mini-batches that were laid out in `room`: bytes of node ids and of the rest, and nodes, of each.
+        """Write mini-batches laid out in `room`: (bytes of node ids, bytes of the rest, number of nodes) of each.
 
         Raises:
             BudgetError, DataIOError: as `append`.
@@ -127,10 +127,10 @@ class BatchWriter:
         self._regions.append_made(made)
 
     def close(self, *, save_index: bool = True, sync: bool = True) -> BatchIndex:
-        """Bring the file to disk; its index is saved beside it (`BatchReader` finds it) unless the caller keeps it.
+        """Flush the file to disk, and save its index beside it (for `BatchReader`) unless the caller keeps it.
 
         Args:
-            sync: False for files that need not survive the machine.
+            sync: False for files that need not survive a crash of the machine.
 
         Raises:
             DataIOError: the disk is full or fails.
@@ -138,21 +138,21 @@ class BatchWriter:
         return BatchIndex(self._regions.close(save_index=save_index, sync=sync))
 
     def abandon(self) -> None:
-        """Close and remove the file; nothing where it is closed already."""
+        """Close and remove the file; a no-op if it is closed already."""
         self._regions.abandon()
 
     @staticmethod
     def bound_bytes(sampled_bytes: int, blocks: int) -> int:
-        """Bytes on disk, at most, of a mini-batch whose arrays take `sampled_bytes` in memory."""
+        """Return the most bytes on disk of a mini-batch whose arrays take `sampled_bytes` in memory."""
         return padded(sampled_bytes + 8 * (_FIELDS + _BLOCK_FIELDS * blocks) + 16 * (blocks + 1)) + PAGE
 
 
 class BatchReader:
-    """Reads mini-batches back, any number of threads at once.
+    """Reader of stored mini-batches, for any number of threads at once.
 
     Args:
-        path: a file of `BatchWriter`.
-        index: what its `close` returned; by default the one saved beside the file.
+        path: file of a `BatchWriter`.
+        index: result of `BatchWriter.close`; None: the index saved beside the file.
 
     Raises:
         DataIOError: file or index cannot be opened, or the index is damaged.
@@ -168,15 +168,15 @@ class BatchReader:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that reading the largest mini-batch takes: the region, and what is widened from it."""
+        """Bytes that reading the largest mini-batch takes: its region, and the arrays widened from it."""
         return 3 * self._regions.largest_bytes
 
     def nbytes_of(self, i: int) -> int:
-        """Bytes that reading a mini-batch asks the disk for."""
+        """Return the bytes that reading mini-batch `i` requests from the disk."""
         return self._regions.nbytes_of(i)
 
     def read(self, i: int) -> SampledBatch:
-        """The `i`-th mini-batch written, with the bytes it was written with.
+        """Return the `i`-th mini-batch, identical to the one written.
 
         Raises:
             DataIOError: the device failed, the file ends early or the batch is damaged; names file, offset and batch.
@@ -205,7 +205,7 @@ class BatchReader:
         )
 
     def nodes(self, i: int) -> npt.NDArray[np.int64]:
-        """Node ids of the `i`-th mini-batch alone, int64 [num_nodes]; raises as `read`."""
+        """Return the node ids of the `i`-th mini-batch alone, int64 [num_nodes]; raises as `read`."""
         head = self._regions.head(i)
         return _ids(head, head.nbytes // max(1, int(self.index.num_nodes[i])))
 
@@ -219,6 +219,6 @@ def _ids(data: Bytes, width: int) -> npt.NDArray[np.int64]:
 
 
 def _whole(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array with as much behind it as makes its bytes a multiple of 8."""
+    """Pad the array with zeros to a multiple of 8 bytes."""
     short = -array.nbytes % 8 // array.itemsize
     return np.concatenate([array, np.zeros(short, dtype=array.dtype)]) if short else array

@@ -1,4 +1,4 @@
-"""How large the largest mini-batch can get: what every system sizes its buffers by."""
+"""Bounds on the largest mini-batch, by which every system sizes its buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workloads.sampling.make import largest_batch
 from workloads.sampling.seeds import plan_bytes
 from workloads.workload import Workload
 
-# The harness may have looked at fewer epochs than a run has: allow for batches of the others that are larger.
+# The harness may have sampled fewer epochs than a run has: allow for larger mini-batches in the others.
 _SLACK_SHARE = 0.05
 _SLACK_DEVIATIONS = 3.0
 
@@ -22,11 +22,11 @@ class Bounds:
 
     Attributes:
         max_nodes: feature rows of a mini-batch.
-        max_edges: edges over its blocks.
+        max_edges: edges over all blocks of a mini-batch.
         sampled_bytes: bytes of a sampled mini-batch's arrays.
         scratch_bytes: working memory of one sampler.
         num_batches: mini-batches an epoch.
-        seed_bytes: the training nodes and an epoch's order of them.
+        seed_bytes: bytes of the training nodes and of an epoch's order of them.
     """
 
     max_nodes: int
@@ -42,10 +42,10 @@ _FOUND: dict[tuple[Any, ...], Bounds] = {}
 
 
 def batch_bounds(workload: Workload) -> Bounds:
-    """Bounds for this workload, found once a process.
+    """Return the bounds of this workload, computed once a process.
 
-    The exact figures of `largest_batch` (which the harness computes outside the cap) plus a twentieth
-    or three standard deviations, whichever is more, but never more than the graph has nodes.
+    Adds a twentieth or three standard deviations, whichever is more, to the exact sizes of `largest_batch` (computed by
+    the harness outside the cap); never exceeds the graph's number of nodes.
     """
     key = (
         workload.dataset.fingerprint,
@@ -64,7 +64,7 @@ def batch_bounds(workload: Workload) -> Bounds:
 def _find(workload: Workload) -> Bounds:
     exact = largest_batch(workload)
     nodes = exact.nodes_by_batch
-    # The last mini-batch of an epoch is often short and says nothing of the spread of the others.
+    # The last mini-batch of an epoch is often short, which would inflate the spread.
     spread = float(nodes[:, :-1].std()) if nodes.shape[1] > 2 else 0.0
     slack = max(_SLACK_SHARE * exact.max_nodes, _SLACK_DEVIATIONS * spread)
     max_nodes = min(workload.dataset.num_nodes, exact.max_nodes + math.ceil(slack))

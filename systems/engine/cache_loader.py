@@ -1,8 +1,8 @@
-"""The loader of the systems that copy rows to the device: sample, look up the cache, gather what misses, copy it.
+"""The loader of the systems that copy rows to the device: sample, look up the cache, gather the misses, copy them.
 
-Only so many mini-batches may be between the start of their loading and the end of their training: with one, loading
-waits until the mini-batch before was trained, as DGL's loader has it; with more, sampling, loading and training overlap
-(PaGraph, Section 3.3). Rows that miss the cache go into a ring of rows beside it.
+A limited number of mini-batches may be between the start of loading and the end of training: with one, loading waits
+for the previous mini-batch's training, like DGL's loader; with more, sampling, loading and training overlap (PaGraph,
+Section 3.3). Rows that miss the cache go into a ring of rows beside it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Gathered:
     """A mini-batch whose missing rows are in host memory.
 
     Attributes:
-        rows: [m, dim], the rows of `found.misses`; None where they are in the device's table already, from `start` on.
-        start: first row of the ring that they are in.
-        on_copied: called when they have been copied away.
+        found: its cache hits and misses.
+        rows: [m, dim], the rows of `found.misses`; None if they are in the device's table already, from `start` on.
+        start: first row of the ring that holds them.
+        on_copied: called once the rows have been copied away.
     """
 
     sampled: SampledBatch
@@ -48,36 +49,36 @@ class Gathered:
 
 
 class Gatherer(ABC):
-    """Brings rows from where they are kept to host memory, a mini-batch at a time, on one thread.
+    """Source of missing rows in host memory, one mini-batch at a time, on one thread.
 
     Attributes:
-        samples: it samples too: nothing is sampled for it.
+        samples: whether the gatherer samples too, instead of the loader.
     """
 
     samples = False
 
-    def begin(self, epoch: int, seeds: Sequence[Ids], start: int) -> None:  # noqa: B027 - most need not know
-        """Mini-batches `start` and after of `epoch` come next, with these seed nodes."""
+    def begin(self, epoch: int, seeds: Sequence[Ids], start: int) -> None:  # noqa: B027 - most gatherers ignore it
+        """Note that mini-batches `start` and later of `epoch` come next, with these seed nodes."""
 
     @abstractmethod
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
     ) -> Iterator[Gathered]:
-        """Every mini-batch of `sampled` with its missing rows; before each, `take` waits until it may be loaded."""
+        """Yield every mini-batch of `sampled` with its missing rows; before each, `take` waits until it may load."""
 
-    def counts(self, counters: Counters) -> None:  # noqa: B027 - rows in memory are nobody's reads
-        """Add what it read for the epoch that ran last."""
+    def counts(self, counters: Counters) -> None:  # noqa: B027 - rows in memory need no reads
+        """Add the reads of the last epoch to `counters`."""
 
-    def close(self) -> None:  # noqa: B027 - some hold nothing
-        """Free what it holds."""
+    def close(self) -> None:  # noqa: B027 - some hold no resources
+        """Free the gatherer's resources."""
 
 
 class HostGatherer(Gatherer):
-    """Rows of host memory, gathered by many threads: into staging buffers, or on the processor into the table itself.
+    """Gatherer of rows in host memory by many threads: into staging buffers or, on the processor, the table itself.
 
     Args:
-        threads: that gather one mini-batch.
-        staging: staging buffers, each of `rows` rows: one is filled while another is copied away.
+        threads: threads that gather one mini-batch.
+        staging: number of staging buffers of `rows` rows: one is filled while another is copied away.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class HostGatherer(Gatherer):
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
     ) -> Iterator[Gathered]:
-        """Gathers on the thread that asks."""
+        """Yield every mini-batch with its missing rows, gathered on the calling thread."""
         free: Channel[torch.Tensor] = pipe.channel(max(1, len(self._staging)))
         for buffer in self._staging:
             free.put(0, buffer)
@@ -129,7 +130,7 @@ class HostGatherer(Gatherer):
             yield item
 
     def close(self) -> None:
-        """Let go of the staging buffers."""
+        """Free the staging buffers."""
         self._staging.clear()
 
 
@@ -137,23 +138,22 @@ def _put_back(free: Channel[Any], item: object) -> None:
     try:
         free.put(0, item)
     except Stopped:
-        pass  # the epoch was abandoned; the next one starts with all of them
+        pass  # the epoch was abandoned; the next one starts with all buffers
 
 
 class CacheLoader:
-    """Runs epochs.
+    """Loader that runs epochs over a device cache and a gatherer.
 
     Args:
-        name: prefix of thread names.
-        sample: one mini-batch; any thread calls it.
-        features: where the cache is filled from; None where there is no cache.
+        sample: samples one mini-batch; called by any thread.
+        features: rows that fill the cache; None without a cache.
         ahead: mini-batches between the start of their loading and the end of their training.
-        largest: rows of the largest mini-batch that was planned for.
-        workers: sampling threads, and
+        largest: rows of the largest mini-batch in the plan.
+        workers: sampling threads.
         waiting: sampled mini-batches that may wait.
-        threads: that fill the cache.
-        tier: of `Counters.hits` that what misses the cache counts for; empty: they are misses, read from disk.
-        aggregated: the rows hold the first layer's aggregates.
+        threads: threads that fill the cache.
+        tier: tier of `Counters.hits` that counts cache misses; empty: they are `misses`, read from disk.
+        aggregated: whether the rows hold the first layer's aggregates.
     """
 
     def __init__(
@@ -192,11 +192,11 @@ class CacheLoader:
         self._rows = self._loaded = 0
 
     def epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
-        """The mini-batches of epoch `k` in order; what any thread raises is raised here."""
+        """Yield the mini-batches of epoch `k` in order; errors of any thread are raised here."""
         self._rows = self._loaded = 0
         start = 0
         if self._cache is not None and not self._cache.settled and self._features is not None:
-            # The first mini-batch alone shows how much of the device training takes (PaGraph, Section 4).
+            # The first mini-batch alone shows how much device memory training takes (PaGraph, Section 4).
             yield from self._run(k, seeds[:1], 0)
             with self._clock.stage("data_prep"):
                 self._cache.settle(self._features, self._threads)
@@ -260,7 +260,7 @@ class CacheLoader:
         return Batch(sampled, table, rows, first_layer_aggregated=self._aggregated, on_release=give_back)
 
     def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
-        """Bring the missing rows to the device: the batch's table, its alias list, and where in the ring they are."""
+        """Copy the missing rows to the device; return the batch's table, alias list, and start row in the ring."""
         assert self._cache is not None
         cache, alias, misses = self._cache, item.found.alias, item.found.misses
         start = item.start
@@ -279,7 +279,7 @@ class CacheLoader:
         return cache.table, torch.from_numpy(alias), start
 
     def counters(self, row_bytes: int) -> Counters:
-        """Counts of the epoch that ran last."""
+        """Return the counts of the last epoch."""
         hits = {"device": self._rows - self._loaded}
         if self._tier:
             hits[self._tier] = self._loaded
@@ -291,7 +291,7 @@ class CacheLoader:
         return counters
 
     def close(self) -> None:
-        """End the threads; the cache is the caller's."""
+        """End the threads; the cache belongs to the caller."""
         if self._pipeline is not None:
             self._pipeline.close()
         if self._gatherer is not None:

@@ -1,7 +1,7 @@
-"""The base of the systems with features in host memory and, where they have one, a static cache in device memory.
+"""The base of the systems with features in host memory and, for some, a static cache in device memory.
 
-`pagraph`, `pagraph+pp`, `dgl`, `dgl+cache` and `dgl+pp` are this with other options: what samples and gathers (threads
-of ours or DGL), which rows (features or first-layer aggregates), with a cache or without.
+`pagraph`, `pagraph+pp`, `dgl`, `dgl+cache` and `dgl+pp` differ in their options: sampler and gather (our threads or
+DGL), rows (features or first-layer aggregates), with a cache or without.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from workloads.units import format_bytes, parse_bytes
 
 Ids = npt.NDArray[np.int64]
 RankingName = ranking.Method
-# A node's score while it is ranked, and its order, with the copies that sorting makes.
+# Bytes a node for ranking: score and order, with the copies made by sorting.
 _RANKING_BYTES = 40
-# The least it reads the graph with; PageRank has windows over the nodes beside.
+# Smallest buffers for reading the graph; PageRank also has windows over the nodes.
 _RANKING_BUFFERS, _PAGERANK_BUFFERS = 3 << 20, 10 << 20
 
 
 class SamplingOptions(Options):
-    """How far sampling runs ahead."""
+    """Options of sampling ahead of training."""
 
     prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
     sampling_workers: int = auto(most=256, description="threads that sample")
 
 
 class LoaderOptions(SamplingOptions):
-    """Options of all systems whose features lie in host memory."""
+    """Options of all systems with features in host memory."""
 
     gather_threads: int = Field(
         0, ge=0, le=1024, description="threads that gather one mini-batch; 0: the cores, or twice as many where mapped"
@@ -87,10 +87,10 @@ class CacheOptions(LoaderOptions):
 
 
 def ranked(system: System, method: RankingName, budget_bytes: int | None = None) -> Prepared:
-    """All nodes by `method`, highest score first, int32 or int64 [N] in `order.npy`; kept for all who ask.
+    """Rank all nodes by `method`, highest score first, as an artefact: int32 or int64 [N] in `order.npy`.
 
     Args:
-        budget_bytes: what scoring may hold; None: as it likes.
+        budget_bytes: most bytes for scoring; None: unlimited.
     """
     workload = system.workload
 
@@ -112,16 +112,16 @@ def ranked(system: System, method: RankingName, budget_bytes: int | None = None)
 
 
 def highest(prepared: Prepared, k: int) -> Ids:
-    """The first `k` nodes of an order that `ranked` prepared, int64 [k]."""
+    """Return the first `k` nodes of an order prepared by `ranked`, int64 [k]."""
     order = np.load(prepared.path / "order.npy", mmap_mode="r")
     return np.array(order[:k], dtype=np.int64)
 
 
 class CachedSystem(System):
-    """Features in host memory; see the module. Under a cap that is too small it runs out of memory, unless mapped.
+    """System with features in host memory. With `host_store=mapped` features and graph may exceed memory.
 
-    With `host_store=memory` its plan refuses a budget that does not hold graph and features, and the run ends as `oom`,
-    as the papers' tables have it.
+    With `host_store=memory` the plan refuses a budget that does not hold graph and features, and the run ends as `oom`,
+    as in the papers' tables.
     """
 
     options: SamplingOptions
@@ -139,7 +139,7 @@ class CachedSystem(System):
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:
-        """Unless graph and features are mapped, or rows are read."""
+        """Return whether `host_store` is `memory`: mapped rows, or rows read from disk, need not fit."""
         return isinstance(options, LoaderOptions) and options.host_store == "memory"
 
     @property
@@ -166,17 +166,16 @@ class CachedSystem(System):
 
     @property
     def _buffers(self) -> float:
-        """Largest mini-batches that the device holds beside the cache; 0: as many as are of use."""
+        """Buffers of the largest mini-batch that the device holds beside the cache; 0: as many as useful."""
         return 1
 
     @property
     def _staging(self) -> int:
-        """Staging buffers between host memory and the device."""
         return min(2, self._ahead)
 
     @property
     def _largest_on_device(self) -> int:
-        """Rows of a mini-batch that may have to be copied to the device."""
+        """Most rows of a mini-batch that must be copied to the device."""
         return self._bounds.max_nodes
 
     @cached_property
@@ -185,7 +184,7 @@ class CachedSystem(System):
 
     @property
     def _rows(self) -> RowFile:
-        """The rows that mini-batches are made of; `+pp` systems have others."""
+        """Rows of mini-batches: the feature table; `+pp` systems override it."""
         return feature_rows(self.workload)
 
     @property
@@ -207,7 +206,6 @@ class CachedSystem(System):
         )
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
-        """Host memory between the features and the device."""
         if self.runtime.accelerator.kind == "cpu":
             return ()
         return (PlanItem("staging buffers", self._staging * self._bounds.max_nodes * self._rows.row_bytes),)
@@ -222,7 +220,7 @@ class CachedSystem(System):
 
     @property
     def _keeps_map(self) -> bool:
-        """Whether only a map tells which rows are cached; not where they are the first ones."""
+        """Whether a map is needed to tell which rows are cached; False if the cached rows are the first ones."""
         return True
 
     @property
@@ -234,7 +232,7 @@ class CachedSystem(System):
         host = self.budget.host
         left = None
         if host is not None:
-            # What is mapped needs page cache too: half of what is left.
+            # Mapped files need page cache too: half of the budget left.
             left = max(0, host - sum(item.bytes for item in self._host_items)) // (2 if self._mapped else 1)
         options = self.options
         return plan_cache(
@@ -251,7 +249,7 @@ class CachedSystem(System):
         )
 
     def plan(self) -> Plan:
-        """Graph and features where they are loaded, mini-batches under way, the device table at its largest."""
+        """Plan graph and features (unless mapped), mini-batches in flight, and the device table at its largest."""
         return self.fit(self._plan)
 
     def _plan(self) -> Plan:
@@ -260,7 +258,7 @@ class CachedSystem(System):
         if self.runtime.stages != "sample":
             items += (*self._sizes.items(), *self._prepared_items())
             if self._sizes.most_rows:
-                # Before any of the others is there; what it takes beyond them.
+                # Ranking runs before the other items are allocated: count only the excess over them.
                 planned = sum(item.bytes for item in items if item.tier == "host")
                 pagerank = "pagerank" in getattr(self.options, "ranking", "")
                 wanted = _RANKING_BYTES * self._rows.num_rows + (_PAGERANK_BUFFERS if pagerank else _RANKING_BUFFERS)
@@ -271,10 +269,10 @@ class CachedSystem(System):
         return Plan(items).require(self.info.name, self.budget, fix)
 
     def _check_workload(self) -> None:
-        """Refuse what the system cannot do."""
+        """Refuse a workload that the system does not support."""
 
     def _prepared_items(self) -> tuple[PlanItem, ...]:
-        """What preparation leaves, on disk and in memory."""
+        """Plan the results of preparation, on disk and in memory."""
         return ()
 
     def prepare(self) -> None:
@@ -293,7 +291,7 @@ class CachedSystem(System):
         self._loader = self._make_loader(sample, self._make_gatherer(self._features, self._cache))
 
     def _rank(self) -> Prepared | None:
-        """The order in which rows are cached, where any may be."""
+        """Return the order in which rows are cached, or None without a cache."""
         options = self.options
         if not isinstance(options, CacheOptions) or not self._sizes.most_rows:
             return None
@@ -302,20 +300,18 @@ class CachedSystem(System):
         return order
 
     def _cached_rows(self, order: Prepared | None, k: int) -> Ids:
-        """The `k` rows to cache, int64 [k]."""
         return highest(order, k) if order is not None else np.empty(0, np.int64)
 
     def _prepare_rows(self) -> None:
-        """Offline work on the rows themselves."""
+        """Prepare the rows offline; the base needs no preparation."""
 
     @property
     def _hops(self) -> int:
-        """Hops of a mini-batch; the first layer of a `+pp` system needs none."""
+        """Sampled hops of a mini-batch; `+pp` systems skip the first layer's."""
         return len(self.workload.sampler.fanout)
 
     @property
     def _dataset(self) -> Dataset:
-        """Where graph and labels are read from."""
         return self.workload.dataset
 
     def _check_files(self) -> None:
@@ -377,21 +373,21 @@ class CachedSystem(System):
         )
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, in the seed plan's order."""
+        """Yield the mini-batches of epoch `k`, in the seed plan's order."""
         if self._loader is None:
             raise RuntimeError("prepare() comes before epoch()")
         return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
 
     def counters(self) -> Counters:
-        """Hits in the device's cache; what missed it came from host memory, or through the page cache."""
+        """Return hits in the device cache; misses come from host memory or through the page cache."""
         return self._loader.counters(self._rows.row_bytes) if self._loader is not None else Counters()
 
     def files(self) -> list[Path]:
-        """What was prepared, to be read again."""
+        """List the files of prepared artefacts, which the run reads."""
         return [file for prepared in self._prepared for file in sorted(prepared.path.rglob("*")) if file.is_file()]
 
     def notes(self) -> dict[str, str]:
-        """The cache as it is, and how the rows are held."""
+        """Return the size of the cache, and how the rows are held."""
         found = {
             "features": "in host memory" if not self._mapped else "memory-mapped, read-ahead off",
             "loading": "overlaps training" if self._ahead > 1 else "waits for training",
@@ -406,7 +402,7 @@ class CachedSystem(System):
         return found
 
     def close(self) -> None:
-        """End the threads, give the device table back, let go of the arrays."""
+        """End the threads, free the device table, drop the arrays."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()

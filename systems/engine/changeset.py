@@ -1,8 +1,8 @@
 """Changeset precomputation: a superbatch's mini-batches streamed three times through the native planner.
 
-Given every access of the superbatch, the planner decides who is in the feature cache at the start and what enters and
-leaves after each mini-batch, by Belady's rule at the granularity of mini-batches (Ginex, Sections 3.3 and 3.4). It
-holds 2 bytes an access (4 from 65,535 mini-batches on) and 4 a node; the ids themselves are read when they are needed.
+Given every access of the superbatch, the planner decides which rows are in the feature cache at the start and which
+enter and leave after each mini-batch, by Belady's rule at the granularity of mini-batches (Ginex, Sections 3.3 and
+3.4). It holds 2 bytes an access (4 from 65,535 mini-batches on) and 4 a node; ids are read when needed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from workloads.errors import InputError
 Ids = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 Nodes = npt.NDArray[np.uint32]
-#: A slot without a row.
+#: Node id of an empty slot.
 NOBODY = 0xFFFFFFFF
 _NOBODY = np.empty(0, dtype=np.uint32)
-_AHEAD = 2  # mini-batches whose ids are read while one is planned
+_AHEAD = 2  # mini-batches whose ids are read while another is planned
 
 
 @dataclass(frozen=True)
 class Changeset:
-    """What the cache does for one mini-batch of `n` nodes.
+    """Changes of the cache for one mini-batch of `n` nodes.
 
     Attributes:
-        slots: int32 [n], where each node's row is cached, -1: a miss.
-        in_positions: int32 [m], nodes of the mini-batch whose rows enter the cache once it is gathered, and
-        in_slots: int32 [m], where; whose row was there is evicted.
-        hits: how many of `slots` are not -1.
-        evictions: rows evicted that are used again.
+        slots: int32 [n], slot of each node's row, -1: a miss.
+        in_positions: int32 [m], positions of the nodes whose rows enter the cache after the mini-batch is gathered.
+        in_slots: int32 [m], slots that these rows enter; the previous rows are evicted.
+        hits: number of `slots` that are not -1.
+        evictions: evicted rows that are used again.
     """
 
     slots: Ints
@@ -52,18 +52,16 @@ class ChangesetPlan:
     """The changesets of one superbatch, in the order of its mini-batches.
 
     Args:
-        nodes: the ids of mini-batch i, int64, unique; called three times for each (two where the initial cache is full
-            early), by one thread that reads ahead.
+        nodes: returns the ids of mini-batch i, int64, unique; called three times for each (two if the initial cache
+            fills early), by one thread that reads ahead.
         sizes: nodes of each mini-batch.
-        num_nodes: nodes of the graph.
         capacity: rows of the cache.
-        threads: of the native passes.
-        resident: uint32 [slots], at most `capacity`: whose row each of the first slots has already (`contents` of an
-            earlier plan); where the cache begins with such a row, it begins with it there.
-        prefill: start with the rows used first, as many as fit (the paper's initialisation); False: empty.
+        resident: uint32 [slots], at most `capacity`: node whose row each of the first slots already holds (`contents`
+            of an earlier plan); an initial row already in a slot stays there.
+        prefill: start with the rows used first, as many as fit (the paper's initialisation); False: start empty.
 
     Raises:
-        InputError: too many nodes or batches for it.
+        InputError: too many nodes or mini-batches for the planner.
     """
 
     def __init__(
@@ -88,10 +86,10 @@ class ChangesetPlan:
         self._prefill = prefill
 
     def look_ahead(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """The first two passes: when each row is used next, and which rows the cache begins with.
+        """Run the first two passes: find each row's next use, and the initial rows of the cache.
 
         Args:
-            stop: asked before each mini-batch; True ends the pass with `InterruptedError`.
+            stop: checked before each mini-batch; True ends the pass with `InterruptedError`.
         """
         for batch, nodes in self._stream(range(self._count - 1, -1, -1), stop):
             self._native.look_back(batch, nodes)
@@ -103,13 +101,13 @@ class ChangesetPlan:
 
     @property
     def filled(self) -> int:
-        """Rows in the cache at the start, those that are there already with them."""
+        """Rows in the cache at the start, resident ones included."""
         return self._native.filled
 
     def initial(self, piece: int = 1 << 16) -> Iterator[tuple[Ids, Ints]]:
-        """Nodes whose rows are to be read at the start, ascending, and their slots, in pieces of at most `piece`.
+        """Yield the nodes whose rows must be read at the start, ascending, and their slots, `piece` at a time.
 
-        Between `look_ahead` and `changesets`.
+        Call between `look_ahead` and `changesets`.
         """
         for begin in range(0, self._capacity, piece):
             nodes = self._native.held(begin, begin + piece)
@@ -121,7 +119,7 @@ class ChangesetPlan:
                 yield nodes[slots], (slots + begin).astype(np.int32)
 
     def contents(self, slots: int, piece: int = 1 << 16) -> Nodes:
-        """Whose row each of the first `slots` slots has once all changesets were carried out; after `changesets`."""
+        """Return the node in each of the first `slots` slots after the last changeset; call after `changesets`."""
         found = np.full(min(slots, self._capacity), NOBODY, dtype=np.uint32)
         for begin in range(0, len(found), piece):
             held = self._native.held(begin, min(begin + piece, len(found)))
@@ -129,7 +127,7 @@ class ChangesetPlan:
         return found
 
     def changesets(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Changeset]:
-        """The third pass: one changeset for each mini-batch, in order."""
+        """Run the third pass: yield one changeset for each mini-batch, in order."""
         for batch, nodes in self._stream(range(self._count), stop):
             yield Changeset(*self._native.advance(batch, nodes))
 
@@ -140,13 +138,13 @@ class ChangesetPlan:
 
     @staticmethod
     def plan_bytes(*, num_nodes: int, capacity: int, batches: int, max_nodes: int) -> int:
-        """Bytes of planning `batches` mini-batches of at most `max_nodes` nodes, ids under way included."""
+        """Return the bytes of planning `batches` mini-batches of at most `max_nodes` nodes, ids in flight included."""
         held = _native.ChangesetPlanner.bytes(num_nodes, max(0, capacity), batches * max_nodes, batches)
-        # Ids read ahead (on disk 4 bytes, widened to 8) and one changeset with its list of rows that might enter.
+        # Ids read ahead (on disk 4 bytes, widened to 8) and one changeset with its list of candidate rows.
         return held + (_AHEAD + 1) * 12 * max_nodes + 16 * max_nodes
 
     def _stream(self, batches: Iterable[int], stop: Callable[[], bool]) -> Iterator[tuple[int, Ids]]:
-        """Ids of each batch; the next ones are read meanwhile."""
+        """Yield the ids of each mini-batch; a thread reads the next ones meanwhile."""
         numbers = iter(batches)
         waiting: list[tuple[int, Future[Ids]]] = []
         with ThreadPoolExecutor(1, "changeset-read") as pool:
@@ -168,12 +166,12 @@ class ChangesetPlan:
 
 
 def copy_rows(source: Array | Any, from_rows: Ints, target: Array | Any, to_rows: Ints, threads: int) -> None:
-    """`target[to_rows] = source[from_rows]` without a copy in between, on several threads (Ginex, Section 4).
+    """Copy `target[to_rows] = source[from_rows]` without a temporary, on several threads (Ginex, Section 4).
 
     Args:
-        source: contiguous host table, and
-        target: another, of rows of the same bytes; they do not overlap.
+        source: contiguous host table.
         from_rows: int32 [n].
+        target: contiguous host table of rows of the same bytes, not overlapping `source`.
         to_rows: int32 [n], distinct.
 
     Raises:

@@ -1,9 +1,9 @@
 """A static cache of feature rows in device memory, and the buffers that misses are copied into: one device table.
 
 PaGraph's cache (Section 3.1 and "Cache Initialization" of Section 4): filled once with the rows of highest rank and
-never changed. How many rows it has is found after the first mini-batch was trained, from the device memory then free
-minus a reserve; a plan counts the most it can get. A mini-batch's node alias list points into cache rows and buffer
-rows of one table, so nothing is assembled. On the processor the host's memory is the device's.
+never changed. Its size is found after the first trained mini-batch, from the device memory then free minus a reserve; a
+plan counts its maximum. A mini-batch's node alias list points into cache rows and buffer rows of one table, so no
+assembling copy is needed. On the processor, host memory serves as device memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ids = npt.NDArray[np.int64]
 Ranking = Callable[[int], Ids]
 
 _PAGE = 4096
-# PaGraph keeps 1 GB of an 11 GB device free for what training takes now and then (Section 4).
+# PaGraph keeps 1 GB of an 11 GB device free for fluctuations of training (Section 4).
 _RESERVE_SHARE = 11
 _RESERVE_MOST = 1 << 30
 _FILL_BYTES = 1 << 20
@@ -38,16 +38,14 @@ _FILL_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class CacheSizes:
-    """What a device cache may take.
+    """Limits of a device cache.
 
     Attributes:
-        source: the rows that it caches.
-        most_rows: cache rows at most; how many there are is found after the first mini-batch.
+        most_rows: most cache rows; the actual number is found after the first mini-batch.
         buffer_rows: rows beside the cache, for misses.
         reserve_bytes: device memory to leave free.
-        limit_bytes: device memory there is, None where nothing bounds it.
-        tier: of the table in a plan.
-        keeps_map: a map from nodes to cache rows is kept; without one the cached nodes are those of the lowest ids.
+        limit_bytes: bytes of device memory, None if unlimited.
+        keeps_map: whether a map from nodes to cache rows is kept; without one, the lowest ids are cached.
     """
 
     source: RowFile
@@ -64,7 +62,7 @@ class CacheSizes:
         return self.buffer_rows * self.source.row_bytes
 
     def items(self) -> tuple[PlanItem, ...]:
-        """Its part of a plan: buffers, cache, and on the host the map from nodes to cache rows."""
+        """Plan buffers, cache, and on the host the map from nodes to cache rows."""
         found = (
             PlanItem("device buffers", self.buffer_bytes, self.tier),
             PlanItem("device cache", _whole_pages(self.most_rows * self.source.row_bytes), self.tier),
@@ -77,10 +75,10 @@ class CacheSizes:
 
 
 def check_share(value: str) -> str:
-    """Validator of options that size a cache: `auto`, `0.25x` of the rows, or a size such as 32MiB.
+    """Validate an option that sizes a cache: `auto`, `0.25x` of the rows, or a size such as 32MiB.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: the value has none of these forms.
     """
     if value != "auto":
         try:
@@ -115,17 +113,16 @@ def plan_cache(
     """Size a device cache.
 
     Args:
-        system: name for errors.
         largest: rows of the largest mini-batch; 0: no buffer is needed.
-        buffers: how many of those the device is to hold beside the cache, at least one; 0: two, or one where two take
-            more than a quarter of the device.
-        wanted: `auto`: all that is left of the device; or as `check_share` has it.
+        buffers: buffers of `largest` rows beside the cache, at least one; 0: two, or one if two take more than a
+            quarter of the device.
+        wanted: `auto`: all device memory left; or as in `check_share`.
         reserve: `auto`: an eleventh of the device, 1 GiB at most (PaGraph's 1 GB of 11 GB); or a size.
-        host_left: what the plan leaves of the host budget, which is the cache's on the processor; None unlimited.
-        keeps_map: as of `CacheSizes`.
+        host_left: bytes that the plan leaves of the host budget, used for the cache on the processor; None: unlimited.
+        keeps_map: as in `CacheSizes`.
 
     Raises:
-        BudgetError: the buffers, or a cache of the size that was asked for, do not fit.
+        BudgetError: the buffers, or a cache of the requested size, do not fit.
     """
     on_host = accelerator.kind == "cpu"
     limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
@@ -145,7 +142,7 @@ def plan_cache(
         kept = min(_RESERVE_MOST, limit // _RESERVE_SHARE) if reserve == "auto" else parse_bytes(reserve, "reserve")
         room: int | None = max(0, limit - kept - _whole_pages(table)) // _PAGE * _PAGE
     else:
-        # The map from nodes to cache rows is on the host too.
+        # The map from nodes to cache rows is also on the host.
         room = None if host_left is None else max(0, host_left - table - 4 * source.num_rows - _PAGE)
     if not accelerator.keeps_rows:
         room = 0
@@ -164,11 +161,11 @@ def plan_cache(
 
 @dataclass(frozen=True)
 class Lookup:
-    """A mini-batch against the cache.
+    """Cache hits and misses of a mini-batch.
 
     Attributes:
-        alias: int64 [n], the cache row of each node; -1 where it is not cached.
-        misses: int64 [m], the positions of those.
+        alias: int64 [n], the cache row of each node; -1 if not cached.
+        misses: int64 [m], positions of the nodes not cached.
     """
 
     alias: Ids
@@ -176,22 +173,22 @@ class Lookup:
 
 
 class RowRing:
-    """Hands out runs of neighbouring buffer rows in turn; they are given back in about the same order.
+    """Ring of buffer rows, handed out as contiguous runs that return in about the same order.
 
-    A run as long as the ring is had once all others are back, so nobody waits for ever.
+    A run of the ring's full length is granted once all others have returned, so every `take` succeeds in the end.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._changed = threading.Condition()
-        self._runs: deque[list[int]] = deque()  # [start, count, whether it is still held], oldest first
+        self._runs: deque[list[int]] = deque()  # [start, count, still held], oldest first
         self._stopped = False
 
     def take(self, count: int) -> int:
-        """The first of `count` rows, waiting until they are free.
+        """Return the first of `count` rows after waiting until they are free.
 
         Raises:
-            ValueError: the ring is shorter than that.
+            ValueError: the ring has fewer rows.
             Stopped: the pipeline ended.
         """
         if count > self._capacity:
@@ -211,12 +208,12 @@ class RowRing:
         first, (start, length, _) = self._runs[0][0], self._runs[-1]
         end = start + length
         if start >= first:
-            # The held rows are in one piece: behind it there is room to the ring's end, before it from its beginning.
+            # The held rows are contiguous: free rows lie after them up to the end, and before them from the start.
             return end if end + count <= self._capacity else 0 if count <= first else None
         return end if end + count <= first else None
 
     def give_back(self, start: int, count: int) -> None:
-        """A run of `take` is free again."""
+        """Free a run obtained from `take`."""
         if not count:
             return
         with self._changed:
@@ -226,23 +223,22 @@ class RowRing:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wake who waits; `take` raises Stopped from now on."""
+        """Wake waiting threads; `take` raises Stopped from now on."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
 
 class DeviceCache:
-    """The device table of a run: cache rows first, then the buffers.
+    """Device table of a run: cache rows first, then the buffers.
 
     Args:
-        accelerator: whose memory it is.
-        sizes: of `plan_cache`.
-        ranking: the `k` nodes to cache, when asked for them.
+        sizes: result of `plan_cache`.
+        ranking: returns the `k` nodes to cache.
 
     Attributes:
         rows: cache rows; 0 until `settle`.
-        settled: whether the size was found.
+        settled: whether the size is final.
         table: [rows + buffers, dim] in device memory.
     """
 
@@ -265,12 +261,12 @@ class DeviceCache:
         return self._sizes.buffer_rows
 
     def buffer(self, start: int, count: int) -> torch.Tensor:
-        """`count` rows of the buffers from `start` on, [count, dim], a view of the table."""
+        """View `count` rows of the buffers from `start` on, [count, dim]."""
         first = self.rows + start
         return self.table[first : first + count]
 
     def lookup(self, nodes: Ids) -> Lookup:
-        """Which of `nodes` (int64 [n]) are cached, and where."""
+        """Find the cached nodes among `nodes` (int64 [n]), and their rows."""
         if not self._sizes.keeps_map:
             return Lookup(np.where(nodes < self.rows, nodes, -1), np.flatnonzero(nodes >= self.rows))
         if self._slot_of is None:
@@ -279,20 +275,19 @@ class DeviceCache:
         return Lookup(alias, np.flatnonzero(alias < 0))
 
     def settle(self, features: HostFeatures, threads: int) -> None:
-        """Find how many rows fit, from the memory free now, and fill them; the first mini-batch was trained before.
+        """Size the cache by the device memory free now, and fill it; call after the first mini-batch was trained.
 
-        Nothing may use the table meanwhile: it becomes another one, with cache rows in front of its buffers.
+        Replaces the table, with cache rows in front of its buffers: no thread may use it meanwhile.
 
         Args:
-            features: where the rows come from, of the source that was planned with.
-            threads: that gather them.
+            features: rows of the planned source.
         """
         sizes, row = self._sizes, max(1, self._sizes.source.row_bytes)
         self.settled = True
         count = sizes.most_rows
         free = free_bytes(self._accelerator, sizes.limit_bytes)
         if free is not None:
-            # The table of now is given back for the new one.
+            # The current table is freed before the new one is allocated.
             count = max(0, min(count, (free - sizes.reserve_bytes) // _PAGE * _PAGE // row))
         if count == 0:
             return
@@ -326,21 +321,21 @@ class DeviceCache:
             self._accelerator.free(table)
 
     def close(self) -> None:
-        """Give the table back. May be called more than once."""
+        """Free the table. May be called more than once."""
         self._release()
         self._slot_of = None
 
 
 def free_bytes(accelerator: Accelerator, limit: int | None) -> int | None:
-    """Device memory free now, as PaGraph finds it: all there is minus the peak that training has taken; None unbounded.
+    """Return the free device memory as PaGraph defines it: total minus training's peak; None if unlimited.
 
-    On an emulated device, which trains without memory, it is what its pool has left.
+    On an emulated device, which trains without memory, it is the pool's free memory.
     """
     if limit is None:
         return None
     if isinstance(accelerator, EmulatedAccelerator):
         return min(limit, accelerator.pool.nbytes) - accelerator.pool.used_bytes
-    # The peak holds what training needed on top of the tables: once the cache is there, it will need it again.
+    # Training needs its peak beyond the tables again once the cache is filled.
     device = accelerator.torch_device
     free, total = torch.cuda.mem_get_info(device)
     cached = torch.cuda.memory_reserved(device)

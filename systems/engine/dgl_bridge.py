@@ -1,7 +1,7 @@
-"""DGL 1.1.3 as a peer: importing it beside today's packages, and loading mini-batches through its DataLoader.
+"""DGL 1.1.3 as a peer: import beside current packages, and loading of mini-batches through its DataLoader.
 
-DGL is optional: without it its systems end as unsupported, with the command that installs it. Its graphs are always
-given 64-bit ids, since its 32-bit ones make blocks whose edges point past their sources.
+DGL is optional: without it its systems end as unsupported, with the command that installs it. Its graphs always get
+64-bit ids, since its 32-bit ones make blocks whose edges point past their sources.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ INSTALL = "install it with `pip install dgl==1.1.3 setuptools`"
 
 
 def import_dgl() -> Any:
-    """DGL with its PyTorch backend, one OpenMP thread unless the caller set another number before.
+    """Import DGL with its PyTorch backend and one OpenMP thread, unless OMP_NUM_THREADS is set.
 
-    DGL asks for `setuptools.extern.packaging`, which setuptools dropped; the `packaging` it stood for is put there.
+    DGL requires `setuptools.extern.packaging`, which setuptools dropped; the original `packaging` replaces it.
 
     Raises:
         ImportError: DGL is not installed (`pip install dgl==1.1.3`).
@@ -54,10 +54,10 @@ def import_dgl() -> Any:
 
 
 def require_dgl(system: str) -> Any:
-    """DGL, for a system that is nothing without it.
+    """Import DGL for a system that depends on it.
 
     Raises:
-        HostError: it cannot be imported; the run ends as unsupported.
+        HostError: DGL cannot be imported; the run ends as unsupported.
     """
     try:
         return import_dgl()
@@ -66,13 +66,13 @@ def require_dgl(system: str) -> Any:
 
 
 def nodes_only(dgl: Any, num_nodes: int) -> Any:
-    """A graph without edges, for a DataLoader whose sampler never asks DGL for any."""
+    """Make a graph without edges, for a DataLoader whose sampler never asks DGL for edges."""
     nothing = torch.empty(0, dtype=torch.int64)
     return dgl.graph((nothing, nothing), num_nodes=num_nodes)
 
 
 def int64_of(ids: npt.NDArray[Any]) -> Ids:
-    """Memory-mapped ids as int64 in memory, a piece at a time: nothing is there twice."""
+    """Convert memory-mapped ids to int64 in memory, piece by piece, without a second full copy."""
     found = np.empty(len(ids), dtype=np.int64)
     for start in range(0, len(ids), _PIECE):
         found[start : start + _PIECE] = ids[start : start + _PIECE]
@@ -80,7 +80,7 @@ def int64_of(ids: npt.NDArray[Any]) -> Ids:
 
 
 def dgl_graph(dgl: Any, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any]) -> Any:
-    """The graph as DGL has it, in CSC with int64 ids; int64 arrays are shared with it, others are converted.
+    """Make a DGL graph in CSC with int64 ids; shares int64 arrays, converts others.
 
     Raises:
         InputError: `indptr` is not int64.
@@ -88,13 +88,13 @@ def dgl_graph(dgl: Any, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any]
     if indptr.dtype != np.int64:
         raise InputError(f"indptr is {indptr.dtype}", "give DGL int64")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a read-only map makes a tensor that must not be written, and DGL does not
+        warnings.simplefilter("ignore")  # torch warns of read-only maps; DGL does not write
         parts = (torch.from_numpy(indptr), torch.from_numpy(indices.astype(np.int64, copy=False)))
     return dgl.graph(("csc", (*parts, torch.empty(0, dtype=torch.int64))), num_nodes=len(indptr) - 1)
 
 
 def to_dgl_blocks(dgl: Any, sampled: SampledBatch) -> list[Any]:
-    """The batch's blocks as DGL's (message-flow graphs), input layer first."""
+    """Convert the mini-batch's blocks to DGL's (message-flow graphs), input layer first."""
     found = []
     for block in sampled.blocks:
         indices = torch.from_numpy(block.indices.astype(np.int64))
@@ -106,7 +106,7 @@ def to_dgl_blocks(dgl: Any, sampled: SampledBatch) -> list[Any]:
 def from_dgl_blocks(
     blocks: list[Any], nodes: torch.Tensor, epoch: int, index: int, labels: npt.NDArray[np.int64]
 ) -> SampledBatch:
-    """What DGL sampled as a mini-batch of ours: its sources begin with its destinations, as ours do.
+    """Convert a mini-batch sampled by DGL to ours; in both, the sources begin with the destinations.
 
     Args:
         blocks: input layer first.
@@ -138,17 +138,16 @@ def from_dgl_blocks(
 
 
 class TakesSampled:
-    """A sampler for DGL's DataLoader that hands out mini-batches that our samplers made, in the same order.
+    """Sampler for DGL's DataLoader that hands out mini-batches of our samplers, in the same order.
 
-    DGL's own way to sample beside the loop is worker processes; ours are threads, since our sampler lets the GIL go.
+    DGL samples in parallel by worker processes; ours are threads, since our sampler releases the GIL.
 
     Args:
-        wanted: the ids of a mini-batch whose rows DGL is to gather.
-        clock: told how long making DGL's blocks takes (`assemble`).
+        wanted: returns the ids of a mini-batch whose rows DGL must gather.
+        clock: records the time of making DGL's blocks (`assemble`).
 
     Attributes:
-        last: the mini-batch handed out last, and
-        ready_at: when (monotonic seconds).
+        last, ready_at: last mini-batch handed out, and its time in monotonic seconds.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class TakesSampled:
         self.ready_at = 0.0
 
     def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
-        """What DGL asks for: input nodes, seed nodes, blocks, and a place for the rows."""
+        """Return DGL's tuple: input nodes, seed nodes, blocks, and a placeholder for the rows."""
         structure = next(self._sampled, None)
         if structure is None or not np.array_equal(structure.nodes[: structure.num_seeds], seeds.numpy()):
             raise RuntimeError("DGL asks for other seed nodes than those of the next mini-batch")
@@ -174,15 +173,16 @@ class TakesSampled:
 
 
 class DglSampled:
-    """DGL's own neighbour sampler behind DGL's DataLoader: other draws than the workload's, so not faithful.
+    """DGL's own neighbour sampler behind DGL's DataLoader: draws differ from the workload's, so not faithful.
 
     Args:
-        workload: whose sampler's settings count, and labels: int64 [N].
-        hops: only the first so many, next to the seed nodes.
-        epoch, start: of the first mini-batch; DGL's one generator is seeded for each epoch.
+        workload: provides the sampler's settings and the seed.
+        labels: int64 [N].
+        hops: number of hops, nearest the seed nodes first.
+        epoch, start: epoch and number of the first mini-batch; DGL's one generator is seeded for each epoch.
 
     Attributes:
-        last, ready_at: as of `TakesSampled`.
+        last, ready_at: as in `TakesSampled`.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class DglSampled:
         self.ready_at = 0.0
 
     def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
-        """As `TakesSampled.sample`, drawn by DGL."""
+        """Sample with DGL; returns the tuple of `TakesSampled.sample`."""
         index, self._next = self._next, self._next + 1
         with self._clock.stage("sample", index):
             nodes, outputs, blocks = self._sampler.sample(graph, seeds)
@@ -224,11 +224,11 @@ class DglSampled:
 def data_loader(
     dgl: Any, graph: Any, seeds: Sequence[Ids], sampler: Any, rows: torch.Tensor | Fetch
 ) -> Iterator[torch.Tensor]:
-    """The rows that DGL's DataLoader gathers for each mini-batch; `sampler.last` is the mini-batch.
+    """Yield the rows that DGL's DataLoader gathers for each mini-batch; `sampler.last` is the mini-batch.
 
     Args:
-        seeds: of each mini-batch, in order; all but the last of equal length.
-        rows: a tensor [N, dim], or what is asked for the rows of some ids.
+        seeds: seed nodes of each mini-batch, in order; all but the last of equal length.
+        rows: a tensor [N, dim], or a function that returns the rows of given ids.
     """
     if not seeds:
         return
@@ -243,14 +243,14 @@ def data_loader(
         num_workers=0,
     )
     loader.attach_data("rows", rows if isinstance(rows, torch.Tensor) else _storage(dgl, rows))
-    # There is nothing to bind to cores: no worker process is started. DGL would warn in every epoch otherwise.
+    # Suppresses DGL's warning in every epoch; there are no worker processes to bind to cores.
     loader.cpu_affinity_enabled = True
     for _, _, _, gathered in loader:
         yield gathered
 
 
 def _storage(dgl: Any, fetch: Fetch) -> Any:
-    """A DGL `FeatureStorage`, whose base class is there only once DGL is, around `fetch`."""
+    """Wrap `fetch` in a DGL `FeatureStorage`; the base class exists only once DGL is imported."""
 
     def of_dgl(self: Any, indices: torch.Tensor, device: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
         return fetch(indices)

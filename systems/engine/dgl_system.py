@@ -1,7 +1,6 @@
-"""The base of the systems that load through DGL: its DataLoader drives, its gather brings the rows.
+"""The base of the systems that load through DGL: its DataLoader drives, its gather fetches the rows.
 
-By default DGL's DataLoader is given our sampler, so mini-batches are the workload's; DGL's own sampler is an option,
-and then they are not.
+By default DGL's DataLoader runs our sampler, so mini-batches equal the workload's; DGL's own sampler is an option.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SamplerName = Literal["outcore", "dgl"]
 
 
 class SamplerOption(Options):
-    """Which sampler DGL's DataLoader is given."""
+    """Option that selects the sampler of DGL's DataLoader."""
 
     sampler: SamplerName = Field(
         "outcore",
@@ -49,30 +48,28 @@ class SamplerOption(Options):
 
 
 class RowStorage(Protocol):
-    """Where DGL's DataLoader gets rows from that are no tensor, and what was read for it."""
+    """Source of rows for DGL's DataLoader that is not a tensor, with its read counts."""
 
     def fetch(self, ids: torch.Tensor) -> torch.Tensor:
-        """Rows `ids` (int64 [n]) as [n, dim] on the host."""
+        """Return rows `ids` (int64 [n]) as [n, dim] on the host."""
 
     def counts(self, counters: Counters) -> None:
-        """Add what it read since the epoch began."""
+        """Add the reads since the epoch began to `counters`."""
 
     def begin(self) -> None:
-        """An epoch begins."""
+        """Start an epoch."""
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the files."""
 
 
 class DglGatherer(Gatherer):
-    """Mini-batches as DGL's DataLoader gives them.
+    """Gatherer of mini-batches through DGL's DataLoader.
 
     Args:
-        graph: the DGL graph that the DataLoader is made over.
         rows: a tensor [N, dim], or a storage.
-        labels: int64 [N], where DGL samples; None where our sampler does.
-        hops: of a mini-batch.
-        max_nodes: of the largest mini-batch that was planned for.
+        labels: int64 [N] if DGL samples; None if our sampler does.
+        max_nodes: nodes of the largest mini-batch in the plan.
     """
 
     def __init__(
@@ -102,7 +99,7 @@ class DglGatherer(Gatherer):
         self._begun: tuple[int, Sequence[Ids], int] = (0, (), 0)
 
     def begin(self, epoch: int, seeds: Sequence[Ids], start: int) -> None:
-        """Remembers what the DataLoader is to be made for."""
+        """Note the seed nodes for the DataLoader, and start the storage's epoch."""
         self._begun = (epoch, seeds, start)
         if start == 0 and not isinstance(self._storage, torch.Tensor):
             self._storage.begin()
@@ -110,7 +107,7 @@ class DglGatherer(Gatherer):
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
     ) -> Iterator[Gathered]:
-        """Every mini-batch with the rows that DGL gathered."""
+        """Yield every mini-batch with the rows that DGL gathered."""
         epoch, seeds, start = self._begun
         found = []
 
@@ -133,7 +130,7 @@ class DglGatherer(Gatherer):
             self._dgl, self._graph, seeds, sampler, storage if isinstance(storage, torch.Tensor) else storage.fetch
         )
         while True:
-            # DGL loads the next mini-batch when the one before was trained.
+            # DGL loads the next mini-batch only after the previous one was trained.
             take()
             gathered = next(rows, None)
             if gathered is None:
@@ -143,12 +140,12 @@ class DglGatherer(Gatherer):
             yield Gathered(sampler.last, found.pop(), gathered)
 
     def counts(self, counters: Counters) -> None:
-        """What a storage of ours read."""
+        """Add the storage's reads to `counters`."""
         if not isinstance(self._storage, torch.Tensor):
             self._storage.counts(counters)
 
     def close(self) -> None:
-        """Close a storage of ours; let go of the graph."""
+        """Close the storage and drop the graph."""
         if not isinstance(self._storage, torch.Tensor):
             self._storage.close()
         self._storage = torch.empty(0)
@@ -156,19 +153,19 @@ class DglGatherer(Gatherer):
 
 
 class DglSystem(CachedSystem):
-    """Loads through DGL; see the module. A wheel of DGL from PyPI has no CUDA, so there is none here either."""
+    """System that loads through DGL. A wheel of DGL from PyPI has no CUDA, so there is none here either."""
 
     _graph: Any = None
     _labels: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def load_libraries(cls) -> None:
-        """DGL."""
+        """Import DGL."""
         require_dgl(cls.info.name)
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Unless DGL samples."""
+        """Return whether our sampler draws the mini-batches."""
         return cls.info.faithful and getattr(options, "sampler", "outcore") == "outcore"
 
     @property
@@ -177,17 +174,17 @@ class DglSystem(CachedSystem):
 
     @property
     def _largest_on_device(self) -> int:
-        """Nothing on the processor without a cache: the tensor that DGL gathered into is the mini-batch's table."""
+        """0 on the processor without a cache: DGL's gathered tensor is the mini-batch's table."""
         return 0 if self.runtime.accelerator.kind == "cpu" and not self._caches else super()._largest_on_device
 
     @property
     def _index_bytes(self) -> int:
-        """DGL is given int64 ids."""
+        """Bytes of the int64 ids that DGL needs."""
         return 8 * self.workload.dataset.num_edges
 
     @property
     def _converted(self) -> bool:
-        """DGL samples, and what could be mapped for it has 32-bit ids."""
+        """Whether DGL samples from a mapped graph of 32-bit ids, which must be converted."""
         return self._dgl_samples and self._mapped and self.workload.dataset.index_dtype != np.int64
 
     def _topology_items(self) -> tuple[PlanItem, ...]:
@@ -198,7 +195,7 @@ class DglSystem(CachedSystem):
 
     @property
     def _dgl_seed_bytes(self) -> int:
-        """DGL's DataLoader has the seed nodes of an epoch, their places, and the seed nodes by those."""
+        """Bytes of an epoch's seed nodes in DGL's DataLoader: the nodes, their positions, and the nodes by position."""
         wanted = self._bounds.num_batches * self.workload.sampler.batch_size
         return 24 * min(wanted, len(self.workload.dataset.memmap("train")))
 
@@ -216,7 +213,7 @@ class DglSystem(CachedSystem):
             )
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
-        """DGL gathers into a new tensor for each mini-batch: torch may hold the one before, the heap a hole of one."""
+        """Plan DGL's tensor of gathered rows: torch may hold the previous one, and the heap a hole of the same size."""
         return (PlanItem("rows gathered by DGL", 3 * self._bounds.max_nodes * self._rows.row_bytes),)
 
     def _make_sample(self) -> Sample:
@@ -224,7 +221,7 @@ class DglSystem(CachedSystem):
         dataset, mapped = self.workload.dataset, self._mapped
         if mapped:
             sample = super()._make_sample()
-            # Our sampler reads the map; DGL asks its graph for nothing but how many nodes there are.
+            # Our sampler reads the map; DGL asks its graph only for the number of nodes.
             self._graph = nodes_only(dgl, dataset.num_nodes)
             if self._dgl_samples:
                 indices = int64_of(dataset.memmap("indices")) if self._converted else dataset.memmap("indices")
@@ -256,11 +253,11 @@ class DglSystem(CachedSystem):
         return features.tensor
 
     def notes(self) -> dict[str, str]:
-        """Who samples."""
+        """Return the base's notes, and the sampler used."""
         by = "DGL's own sampler: not faithful" if self._dgl_samples else "our sampler behind DGL's DataLoader"
         return {**super().notes(), "sampled_by": by}
 
     def close(self) -> None:
-        """As the base; and let go of the graph."""
+        """Close the base, and drop the graph."""
         super().close()
         self._graph = self._labels = None

@@ -1,4 +1,4 @@
-"""Whole pages written to and read from files with direct I/O; what fails is told by file and offset."""
+"""Direct I/O of whole pages; errors name file and offset."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ PAGE = 4096
 
 
 def padded(nbytes: int) -> int:
-    """`nbytes` rounded up to whole 4 KiB pages."""
+    """Round `nbytes` up to whole 4 KiB pages."""
     return -(-nbytes // PAGE) * PAGE
 
 
 def open_direct(path: Path, flags: int) -> int:
-    """A descriptor for direct I/O, or buffered where the file system has none.
+    """Open a file for direct I/O, or buffered if the file system has none.
 
     Raises:
-        DataIOError: it cannot be opened.
+        DataIOError: the file cannot be opened.
     """
     for more in (os.O_DIRECT, 0):
         try:
@@ -39,7 +39,7 @@ def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> N
     """Write page-aligned memory of whole pages at a page of the file.
 
     Raises:
-        DataIOError: it could not be written; names file and offset.
+        DataIOError: the write failed; names file and offset.
     """
     done = 0
     while done < data.nbytes:
@@ -47,7 +47,7 @@ def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> N
             wrote = os.pwrite(handle, data[done:].data, offset + done)
         except OSError as error:
             raise io_failed(path, offset + done, error.errno or 0, writing=True) from error
-        # A direct write goes on at a page; one that ended inside it is repeated from there.
+        # A direct write must continue at a page: repeat a page that was written in part.
         whole = wrote if done + wrote == data.nbytes else wrote // PAGE * PAGE
         if whole == 0:
             raise io_failed(path, offset + done, errno.ENOSPC, writing=True)
@@ -58,7 +58,7 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
     """Read whole pages into page-aligned memory.
 
     Raises:
-        DataIOError: it could not be read, or the file ends before.
+        DataIOError: the read failed, or the file ends early.
     """
     done = 0
     while done < data.nbytes:
@@ -72,7 +72,7 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
 
 
 def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> DataIOError:
-    """The error for a read or write that failed; `code` 0: the file ended."""
+    """Make the error of a failed read or write; `code` 0: the file ended."""
     reason = os.strerror(code) if code else "the file ends there"
     fix = "make room on the disk of the results folder or lower the disk-space limit" if writing else "check the device"
     if not code:

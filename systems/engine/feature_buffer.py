@@ -1,7 +1,7 @@
-"""GNNDrive's feature buffer (GNNDrive, Section 4.2, Algorithm 1): which node is in which slot, and is it there yet.
+"""GNNDrive's feature buffer (GNNDrive, Section 4.2, Algorithm 1): the slot of each node's row, and its load state.
 
 It holds no features: slot `s` is row `s` of a table that the system allocates, in host or device memory. An extractor
-does, for each mini-batch:
+runs, for each mini-batch:
 
     got = buffer.acquire(nodes)                  # blocks until enough slots are free
     read rows nodes[got.load] into table[got.alias[got.load]]      (on an error: buffer.fail(got, error))
@@ -24,19 +24,19 @@ from workloads.errors import BudgetError, OutcoreError
 
 
 class FeatureBufferClosed(OutcoreError):
-    """The buffer was closed while someone waited on it."""
+    """Error of a call on a buffer that was closed before or during a wait."""
 
     kind = "closed"
 
 
 class FeatureBufferTimeout(OutcoreError):
-    """Nobody released slots, or published rows, in the time given."""
+    """Error of a wait in which slots were not released, or rows not published, in time."""
 
     kind = "timeout"
 
 
 class LoaderFailed(OutcoreError):
-    """Another extractor could not load rows that this one waits for; the message is that loader's error."""
+    """Error of a wait for rows that another extractor failed to load; the message is that extractor's error."""
 
     kind = "io"
     exit_code = 1
@@ -58,7 +58,7 @@ class Acquired:
 
     @property
     def load_slots(self) -> NDArray[np.int64]:
-        """int64 [m], slots to load into."""
+        """Slots to load into, int64 [m]."""
         return self.alias[self.load]
 
 
@@ -66,14 +66,14 @@ class FeatureBuffer:
     """Slots shared by all extractors; every method may be called from any thread, with the GIL released.
 
     A mini-batch gets all its slots at once or waits, first come first served, so extractors cannot block one another.
-    With at least `extractors x largest mini-batch` slots none waits for a mini-batch behind it in the training queue;
-    with fewer, acquire in the order in which the mini-batches are trained.
+    With at least `extractors x largest mini-batch` slots, no extractor waits for a mini-batch behind it in the training
+    queue; with fewer, acquire in the order in which the mini-batches are trained.
 
     Args:
         num_slots: rows of the table.
-        memory: uint8 [at least `plan_bytes(num_slots)`], aligned to 64 bytes, that processes share
-            (`RankGroup.shared`): the buffer is then that of all, as GNNDrive's processes on CPUs have it.
-        create: make the buffer in `memory`; the others attach with False once that is done.
+        memory: uint8 [at least `plan_bytes(num_slots)`], aligned to 64 bytes, shared by processes (`RankGroup.shared`),
+            which then share the buffer, like GNNDrive's processes on CPUs.
+        create: initialise the buffer in `memory`; other processes attach with False afterwards.
     """
 
     def __init__(self, num_slots: int, *, memory: NDArray[np.uint8] | None = None, create: bool = True) -> None:
@@ -87,17 +87,17 @@ class FeatureBuffer:
 
     @staticmethod
     def plan_bytes(num_slots: int) -> int:
-        """Bytes of the bookkeeping for `num_slots` slots; the table itself is the caller's."""
+        """Return the bytes of the bookkeeping for `num_slots` slots; the table itself is the caller's."""
         return _native.FeatureBuffer.bytes(num_slots)
 
     def acquire(self, ids: Array | torch.Tensor, timeout_s: float = -1.0) -> Acquired:
-        """Slots for every node of a mini-batch, each referenced once for each occurrence.
+        """Reserve a slot for every node of a mini-batch, referenced once per occurrence.
 
-        Blocks until enough slots are free; negative `timeout_s`: for ever.
+        Blocks until enough slots are free; negative `timeout_s`: without limit.
 
         Raises:
             BudgetError: the mini-batch has more unique nodes than the buffer has slots.
-            FeatureBufferTimeout, FeatureBufferClosed: nothing is held then.
+            FeatureBufferTimeout, FeatureBufferClosed: no slots are held then.
         """
         state, needed, alias, load, waiting = self._native.acquire(as_ids(ids), timeout_s)
         if state == "too_small":
@@ -109,15 +109,15 @@ class FeatureBuffer:
         return Acquired(alias, load, waiting)
 
     def publish(self, slots: Array | torch.Tensor) -> None:
-        """The rows of these slots (of `Acquired.load_slots`) are in the table: wake who waits for them."""
+        """Mark the rows of these slots (of `Acquired.load_slots`) as loaded, and wake their waiters."""
         self._native.publish(as_ids(slots))
 
     def wait(self, acquired: Acquired, timeout_s: float = -1.0) -> None:
-        """Wait until the rows that others are loading are there.
+        """Wait until other extractors have loaded the rows in `acquired.waiting`.
 
         Raises:
             LoaderFailed: a loader gave up; the caller still holds its slots and must release them.
-            FeatureBufferTimeout, FeatureBufferClosed: as named.
+            FeatureBufferTimeout, FeatureBufferClosed: the wait timed out, or the buffer was closed.
         """
         if len(acquired.waiting) == 0:
             return
@@ -127,7 +127,7 @@ class FeatureBuffer:
         self._check(state, f"{len(acquired.waiting)} rows were not loaded by others within {timeout_s} s")
 
     def fail(self, acquired: Acquired | Array | torch.Tensor, error: BaseException | str) -> None:
-        """The rows of `Acquired.load` (or of these slots) cannot be loaded: who waits for them raises.
+        """Mark the rows of `Acquired.load` (or of these slots) as failed; their waiters raise.
 
         Rows published before stay valid. The slots must still be released.
         """
@@ -135,16 +135,16 @@ class FeatureBuffer:
         self._native.fail(as_ids(slots), str(error))
 
     def release(self, ids: Array | torch.Tensor) -> None:
-        """Give back the nodes of a mini-batch; slots without users may then be reused, least recently used first."""
+        """Release the nodes of a mini-batch; unused slots may then be reused, least recently used first."""
         self._native.release(self._native.slots_of(as_ids(ids)))
 
     def release_slots(self, slots: Array | torch.Tensor) -> None:
-        """`release` by slots (`Acquired.alias`): no look-up of the ids."""
+        """Release a mini-batch by its slots (`Acquired.alias`), without a look-up of the ids."""
         self._native.release(as_ids(slots))
 
     @property
     def hits(self) -> int:
-        """Rows found in the buffer, those in loading by another extractor included."""
+        """Rows found in the buffer, including rows that another extractor was loading."""
         counts = self._native.counts
         return counts["hits"] + counts["shared"]
 
@@ -155,16 +155,16 @@ class FeatureBuffer:
 
     @property
     def evictions(self) -> int:
-        """Rows thrown out to make room."""
+        """Rows evicted for other nodes."""
         return self._native.counts["evictions"]
 
     @property
     def free_slots(self) -> int:
-        """Slots that nobody uses now (the standby list)."""
+        """Slots without users (the standby list)."""
         return self._native.standby
 
     def close(self) -> None:
-        """Wake every waiter; all of them, and later calls, raise FeatureBufferClosed."""
+        """Wake every waiter; the waits and all later calls raise FeatureBufferClosed."""
         self._native.close()
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""First-layer preprocessing (`+pp`): the first layer's aggregates, made once, take the place of the features.
+"""First-layer preprocessing (`+pp`): the first layer's aggregates, made once, replace the features.
 
-What the first layer sums up over the neighbours depends on the features alone, not on what is learned, so it is summed
-beforehand, over all in-neighbours of every node (PaGraph's baselines, Section 5.1). A mini-batch then needs a hop less.
-The mini-batches are not the workload's; the system's own oracle says what they are.
+The first layer's sums over the neighbours depend on the features alone, not on learned weights, so they are computed
+beforehand, over all in-neighbours of every node (PaGraph's baselines, Section 5.1). A mini-batch then needs one hop
+less. The mini-batches differ from the workload's; the system's own oracle defines them.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _DATA_OFFSET = 4096
 
 
 class SeedsOnly:
-    """The mini-batches of a model of one layer once that layer is aggregated: seed nodes, and no hop at all."""
+    """Sampler for an aggregated one-layer model: seed nodes without a hop."""
 
     def __init__(self, labels: npt.NDArray[np.int64]) -> None:
         self._labels = labels
 
     def sample(self, epoch: int, index: int, nodes: Ids) -> SampledBatch:
-        """The seed nodes with their labels."""
+        """Return the seed nodes with their labels."""
         labels = np.asarray(self._labels[nodes], dtype=np.int64)
         return SampledBatch(epoch=epoch, index=index, nodes=nodes, num_seeds=len(nodes), blocks=(), labels=labels)
 
 
 class FirstLayerSystem(CachedSystem):
-    """A cached system over first-layer aggregates; mixed in before the system that it is a variant of."""
+    """Mixin for a cached system over first-layer aggregates; put it before the base system."""
 
     aggregated: ClassVar[bool] = True
 
@@ -65,7 +65,7 @@ class FirstLayerSystem(CachedSystem):
     def _rows(self) -> RowFile:
         dataset = self.workload.dataset
         width = aggregated_width(self.workload.model, dataset.dim)
-        path = self._table or self.runtime.artefacts / _FILE  # there is none before `prepare`
+        path = self._table or self.runtime.artefacts / _FILE  # placeholder until `prepare` makes the table
         return RowFile(path, _DATA_OFFSET, dataset.num_nodes, width, dataset.feature_dtype)
 
     def _check_workload(self) -> None:
@@ -110,7 +110,7 @@ class FirstLayerSystem(CachedSystem):
 
     @classmethod
     def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
-        """The first hops of the workload's mini-batches, and every node's aggregate by the plainest code."""
+        """Return the first hops of the workload's mini-batches, and every node's aggregate by the simplest code."""
         dataset = workload.dataset
         indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
         hops = len(workload.sampler.fanout) - 1
@@ -122,12 +122,12 @@ class FirstLayerSystem(CachedSystem):
         return Expectation(sample, rows, first_layer_aggregated=True)
 
     def notes(self) -> dict[str, str]:
-        """That the first layer was made before."""
+        """Return the base's notes, and that the first layer is aggregated beforehand."""
         return {**super().notes(), "first_layer": "aggregated beforehand over all in-neighbours: not faithful"}
 
 
 def shorter_bounds(workload: Workload) -> Bounds:
-    """Bounds of the workload's mini-batches without their last hop."""
+    """Return the bounds of the workload's mini-batches without their last hop."""
     sampler = workload.sampler
     if len(sampler.fanout) > 1:
         return batch_bounds(replace(workload, sampler=replace(sampler, fanout=sampler.fanout[:-1])))

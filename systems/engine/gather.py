@@ -1,4 +1,4 @@
-"""Rows of a table in memory or memory-mapped, copied by many threads so that their page faults overlap."""
+"""Copies of table rows, in memory or memory-mapped, by many threads so that their page faults overlap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workloads.errors import DataIOError
 
 
 def _mapped_file(table: Array | torch.Tensor) -> tuple[Path, int] | None:
-    """File behind a memory map and the offset of the table's first byte in it, or None."""
+    """Return the file behind a memory map and the offset of the table's first byte in it, or None."""
     base: Any = table
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base.filename is not None and not isinstance(base.base, np.ndarray):
@@ -26,12 +26,12 @@ def _mapped_file(table: Array | torch.Tensor) -> tuple[Path, int] | None:
 
 
 def order_bytes(rows: int) -> int:
-    """Bytes that gathering so many rows of a memory map takes beside them."""
+    """Return the bytes of working memory for gathering `rows` rows of a memory map."""
     return 4 * rows
 
 
 def gather(table: Array | torch.Tensor, rows: Array | torch.Tensor, out: Array | torch.Tensor, threads: int) -> None:
-    """Copy row `rows[i]` of `table` to `out[i]`, on `threads` threads with the caller's among them.
+    """Copy row `rows[i]` of `table` to `out[i]`, on `threads` threads including the caller's.
 
     The GIL is released. For a memory-mapped table use more threads than cores: each waits for one page at a time.
 
@@ -51,7 +51,7 @@ def gather(table: Array | torch.Tensor, rows: Array | torch.Tensor, out: Array |
         size = path.stat().st_size
         if size < offset + source.nbytes:
             raise _cut(path, size)
-    # Rows of a map are asked for in the order of the file: those of one page are one fault.
+    # Rows of a map are copied in file order, so that rows of one page cost one fault.
     fault = _native.gather(source, as_ids(rows), as_rows(out, source.shape[1]), max(1, threads), place is not None)
     if fault >= 0:
         path, offset = place or (Path("a memory map"), 0)

@@ -1,9 +1,9 @@
-"""The loader of systems whose mini-batches each have a table of their own: sample, extract, transfer, in order.
+"""The loader of systems with a table for each mini-batch: sample, extract, transfer, in order.
 
-Samplers work beside each other and their mini-batches are put back in order. Where features are addressed as memory
-(`in-memory`, `pyg+`) one mini-batch at a time is gathered by many threads; where they are read (`ali+pg`) several
-extractors work on one mini-batch each, so that the disk's queue never runs empty between two. Meanwhile the mini-batch
-before is copied to the device and the one before that is trained.
+Samplers run in parallel and their mini-batches are put back in order. Features addressed as memory (`in-memory`,
+`pyg+`) are gathered by many threads, one mini-batch at a time; features read from disk (`ali+pg`) are read by several
+extractors, each on its own mini-batch, so that the disk's queue never runs empty between two. Meanwhile the previous
+mini-batch is copied to the device and the one before it is trained.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from workloads.units import format_bytes
 Gather = Callable[[npt.NDArray[np.int64], npt.NDArray[np.generic]], None]
 Fill = Callable[[SampledBatch, "HostTable"], "torch.Tensor | None"]
 
-#: Sampled mini-batches between those that wait and the one in training: one waits for a table, one has its rows.
+#: Sampled mini-batches between the queue and training: one waits for a table, one has its rows.
 BETWEEN = 2
 
 T = TypeVar("T")
 
 
 def torch_dtype(dtype: np.dtype[np.generic]) -> torch.dtype:
-    """float32 or float16 of numpy as torch's."""
+    """Convert numpy's float32 or float16 to torch's dtype."""
     return {"float32": torch.float32, "float16": torch.float16}[dtype.name]
 
 
 @dataclass(frozen=True)
 class Tables:
-    """How many tables of the largest mini-batch's rows a loader has on the host and on the device."""
+    """Number of a loader's tables on the host and on the device, each for the largest mini-batch's rows."""
 
     rows: int
     dim: int
@@ -54,7 +54,7 @@ class Tables:
         return self.rows * self.dim * self.dtype.itemsize
 
     def items(self) -> tuple[PlanItem, ...]:
-        """Their part of a plan."""
+        """Plan the tables."""
         return (
             PlanItem("feature tables", self.host * self.nbytes, "host"),
             PlanItem("device feature tables", self.device * self.nbytes, "device"),
@@ -72,16 +72,16 @@ def plan_tables(
     device: int,
     device_budget: int | None,
 ) -> Tables:
-    """Tables for a loader: on the processor only host ones; elsewhere `device` ones, fewer where they do not fit.
+    """Plan a loader's tables: host tables only on the processor; elsewhere up to `device` tables, as many as fit.
 
     Args:
-        system: name for the error.
+        rows, dim, dtype: shape and dtype of a table, for the largest mini-batch.
         host: tables on the host; 0 chooses two on the processor (one trained, one filled), else one to stage from.
         device: tables wanted on the device: one trained, the others filled meanwhile.
-        device_budget: bytes of the device tier, None unlimited.
+        device_budget: bytes of the device tier; None: unlimited.
 
     Raises:
-        BudgetError: not even one fits on the device.
+        BudgetError: not even one table fits on the device.
     """
     if accelerator.kind == "cpu":
         return Tables(rows, dim, dtype, host or 2, 0)
@@ -103,9 +103,8 @@ class HostTable:
 
     Attributes:
         rows: [rows, dim], to be filled.
-        whole: what the mini-batch's table is: `rows` itself, or, on the processor, the tensor [front + …, dim] that a
-            cache's rows lead.
-        first: row of `whole` that `rows` begins at.
+        whole: the mini-batch's table: `rows` or, on the processor, the tensor [front + …, dim] behind a cache's rows.
+        first: row of `whole` at which `rows` begins.
     """
 
     rows: torch.Tensor
@@ -114,7 +113,7 @@ class HostTable:
 
 
 def fill_by(gather: Gather) -> Fill:
-    """The filling of a table by rows in the order of the mini-batch's nodes."""
+    """Make a function that fills a table in the order of the mini-batch's nodes."""
 
     def fill(sampled: SampledBatch, table: HostTable) -> None:
         gather(sampled.nodes, table.rows.numpy()[: sampled.num_nodes])
@@ -123,16 +122,15 @@ def fill_by(gather: Gather) -> Fill:
 
 
 class GatherLoader:
-    """Allocates the tables and runs epochs.
+    """Loader that allocates the tables and runs epochs.
 
     Args:
-        name: prefix of thread names.
-        fill: fills a table with a mini-batch's rows, at most `num_nodes` of them, and gives its node alias list: int64
-            [n] into `whole` (None: the order of the nodes). Called by as many threads at a time as `extractors`.
+        fill: fills a table with at most `num_nodes` rows of a mini-batch, and returns its node alias list: int64 [n]
+            into `whole` (None: the order of the nodes). Called by up to `extractors` threads at a time.
         workers: sampling threads.
-        waiting: sampled mini-batches that may wait for their turn.
-        around_sample: called with the work of sampling one mini-batch.
-        extractors: mini-batches that are extracted beside each other.
+        waiting: sampled mini-batches that may wait for extraction.
+        around_sample: wrapper around the sampling of one mini-batch.
+        extractors: mini-batches extracted in parallel.
         front: rows in front of the host tables (`front_rows`), on the processor part of every mini-batch's table.
     """
 
@@ -166,7 +164,7 @@ class GatherLoader:
         sampling_only = runtime.stages == "sample"
         self._host: list[HostTable] = []
         self._device: list[torch.Tensor] = []
-        #: [front, dim]: where a cache's rows go.
+        #: [front, dim], the rows of a cache.
         self.front_rows = torch.empty(0, tables.dim, dtype=dtype)
         if not sampling_only:
             self._host, self.front_rows = self._host_tables(dtype, front)
@@ -182,7 +180,7 @@ class GatherLoader:
 
         if not front or tables.device:
             alone = [allocate(tables.rows) for _ in range(tables.host)]
-            # A cache that is copied from by the processor alone need not be pinned.
+            # A cache that only the processor copies from need not be pinned.
             cache = aligned_host_tensor(front * row).view(dtype).view(front, tables.dim)
             return [HostTable(one, one, 0) for one in alone], cache
         whole = allocate(front + tables.host * tables.rows)
@@ -190,7 +188,7 @@ class GatherLoader:
         return [HostTable(whole[first : first + tables.rows], whole, first) for first in firsts], whole[:front]
 
     def epoch(self, k: int, seeds: Sequence[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """The mini-batches of epoch `k` in order; what any thread raises is raised here."""
+        """Yield the mini-batches of epoch `k` in order; errors of any thread are raised here."""
         with Pipeline(self._name) as pipe:
             self._pipeline = pipe
             sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
@@ -206,11 +204,11 @@ class GatherLoader:
             yield from pipe.results(ready)
 
     def _extracting(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
-        """Start the extractors; their mini-batches come out in order."""
+        """Start the extractors; their mini-batches arrive in order."""
         free = _filled(pipe, self._host)
         extracted: Channel[Batch] = pipe.channel(self._extractors, ordered=True)
-        # Tables are taken in the order of the mini-batches: otherwise later ones, which wait for an earlier one to be
-        # trained, might take the last.
+        # Tables are taken in the order of the mini-batches: otherwise later mini-batches, which wait for the training
+        # of an earlier one, might take the last table.
         turnstile = pipe.turnstile()
 
         def extract(number: int, structure: SampledBatch) -> Batch:
@@ -261,7 +259,7 @@ class GatherLoader:
             self._accelerator.free(table)
         self._device.clear()
         self._host.clear()
-        self.front_rows = self.front_rows[:0].clone()  # the memory goes with its last view
+        self.front_rows = self.front_rows[:0].clone()  # memory is freed with its last view
 
 
 def _filled(pipe: Pipeline, tables: Sequence[T]) -> Channel[T]:

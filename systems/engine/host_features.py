@@ -1,6 +1,6 @@
-"""Feature rows in host memory: loaded whole, as the in-memory systems of the papers have them, or memory-mapped.
+"""Feature rows in host memory: loaded whole, as in the papers' in-memory systems, or memory-mapped.
 
-What is loaded is anonymous memory: under a cap that is too small the kernel says no, which is then the right answer.
+Loaded rows are anonymous memory: under a cap that is too small the kernel ends the run, which is the correct outcome.
 Mapped rows come through the page cache, so a table larger than memory runs too.
 """
 
@@ -31,11 +31,10 @@ _READ_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class RowFile:
-    """A table of rows in a file.
+    """A table of rows in a file, float32 or float16.
 
     Attributes:
         offset: bytes before row 0.
-        dtype: float32 or float16.
     """
 
     path: Path
@@ -55,12 +54,12 @@ class RowFile:
         return self.num_rows * self.row_bytes
 
     def check(self) -> None:
-        """Raises DataIOError: the file is shorter than its rows, or gone; names it and the offset where it ends."""
+        """Raise DataIOError, with path and end offset, if the file is missing or shorter than its rows."""
         check_length(self.path, self.offset + self.nbytes)
 
 
 def feature_rows(workload: Workload) -> RowFile:
-    """The workload's own feature table."""
+    """Return the workload's own feature table."""
     dataset = workload.dataset
     return RowFile(
         dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, dataset.dim, dataset.feature_dtype
@@ -68,20 +67,19 @@ def feature_rows(workload: Workload) -> RowFile:
 
 
 class HostFeatures:
-    """The rows of a file as an array that systems gather from, or that the device reads itself.
+    """The rows of a file as an array, gathered from by systems or read by the device itself.
 
     Args:
-        source: where the rows are.
-        store: `memory` loads them, `mapped` maps them without read-ahead.
-        reads_itself: the accelerator that is to read the rows by zero-copy; they are then pinned where it wants that.
-        group: the run's ranks, which then have loaded rows in one memory for all.
+        store: `memory` loads the rows, `mapped` maps them without read-ahead.
+        reads_itself: accelerator that reads the rows by zero-copy; rows are pinned if it needs that.
+        group: ranks of the run, which share one copy of loaded rows; None: one process.
 
     Attributes:
         array: [num_rows, dim].
 
     Raises:
-        DataIOError: the file is shorter than its rows, or gone.
-        InputError: rows that are mapped are to be pinned.
+        DataIOError: the file is missing or shorter than its rows.
+        InputError: mapped rows would have to be pinned.
     """
 
     def __init__(
@@ -112,14 +110,14 @@ class HostFeatures:
 
     @staticmethod
     def items(source: RowFile, store: HostStore) -> tuple[PlanItem, ...]:
-        """Its part of a plan: mapped rows are page cache, for which there is what the plan leaves."""
+        """Plan the rows; mapped rows are page cache, which uses memory that the plan leaves."""
         return (PlanItem("features", source.nbytes),) if store == "memory" else ()
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The array as a tensor over the same memory, never to be written to."""
+        """Tensor over the array's memory, never to be written to."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a read-only map makes a tensor that must not be written
+            warnings.simplefilter("ignore")  # torch warns of read-only maps
             return torch.from_numpy(self.array)
 
     def gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[Any], threads: int) -> None:
@@ -133,7 +131,7 @@ class HostFeatures:
         gather(self.array, nodes, out, threads)
 
     def tier(self) -> str:
-        """Which tier of `Counters.hits` its rows are: `host`, or `page_cache` where the kernel decides."""
+        """Return the tier of its rows in `Counters.hits`: `host`, or `page_cache` where the kernel decides."""
         return "host" if self.store == "memory" else "page_cache"
 
 
@@ -146,7 +144,7 @@ def _mapped(source: RowFile) -> npt.NDArray[Any]:
 
 
 def _into(source: RowFile, buffer: torch.Tensor) -> npt.NDArray[Any]:
-    """Read the rows into host memory that the device can read; it has to be pinned before it is filled."""
+    """Read the rows into host memory that the device can read; it must be pinned before it is filled."""
     target: memoryview[int] = memoryview(buffer.numpy())  # type: ignore[arg-type]
     with source.path.open("rb", buffering=0) as file:
         file.seek(source.offset)

@@ -1,4 +1,4 @@
-"""Page-aligned memory, madvise, and what the page cache holds of a file."""
+"""Page-aligned memory, madvise, and the page cache's share of a file."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ _ARENA_MAX = -8  # of malloc.h
 
 
 def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
-    """Zeroed private uint8 [nbytes] whose address is a multiple of `alignment`; its pages exist once they are touched.
+    """Allocate zeroed private uint8 [nbytes] at a multiple of `alignment`; pages are committed when first touched.
 
-    From 2 MiB on it asks for huge pages: a large direct read then meets few pieces of physical memory instead of one
-    for every 4 KiB, which devices split requests over; only as far as they lie within it whole, so that it takes no
-    more memory than it has.
+    From 2 MiB on, requests huge pages for the whole ones inside, at no more memory: a large direct read then spans few
+    physical segments, instead of one per 4 KiB, over which devices split requests.
     """
     huge = nbytes >= _HUGE_PAGE
     alignment = max(alignment, _HUGE_PAGE if huge else 1)
@@ -49,10 +48,10 @@ def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
 
 
 def give_back_free_memory() -> None:
-    """Return what the process has freed to the kernel; for between phases that need large arrays.
+    """Return freed memory to the kernel, between phases that need large arrays.
 
-    Once an array of some MiB has been freed glibc keeps arrays up to that size on its heap, and up to twice as much of
-    freed heap to itself, which counts against a memory cap all the same.
+    Once an array of some MiB has been freed, glibc serves arrays up to that size from its heap and retains up to twice
+    as much freed heap, which counts against a memory cap.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # glibc
@@ -60,10 +59,10 @@ def give_back_free_memory() -> None:
 
 
 def share_one_heap() -> None:
-    """Have all threads of this process allocate from one heap; before the first thread starts.
+    """Make all threads of this process allocate from one heap; call before the first thread starts.
 
-    By default glibc gives each thread a heap of its own, and each keeps what its thread freed, up to twice the largest
-    array that was ever freed anywhere: a pipeline of six threads held its mini-batches several times over.
+    By default glibc gives each thread its own heap, each retaining freed memory up to twice the largest array ever
+    freed: a pipeline of six threads held its mini-batches several times over.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:  # glibc
@@ -71,13 +70,13 @@ def share_one_heap() -> None:
 
 
 def madvise(array: Array, advice: Advice) -> None:
-    """Tell the kernel how `array`'s pages will be used: `random` turns read-ahead off for a memory map."""
+    """Tell the kernel the access pattern of `array`'s pages: `random` turns off read-ahead for a memory map."""
     if array.nbytes:
         _native.advise(as_rows(array, 1).reshape(-1), _ADVICE[advice])
 
 
 def resident_bytes(path: Path | str) -> int:
-    """Bytes of the file in the page cache, by cachestat(2), else mincore(2).
+    """Return the bytes of the file in the page cache, by cachestat(2), else mincore(2).
 
     Raises:
         DataIOError: the file cannot be opened.
@@ -89,7 +88,7 @@ def resident_bytes(path: Path | str) -> int:
 
 
 def evict(path: Path | str) -> int:
-    """Write the file's dirty pages out and drop it from the page cache; returns the bytes still resident.
+    """Write out the file's dirty pages and drop it from the page cache; return the bytes still resident.
 
     Pages that a process has mapped and touched stay: unmap first.
 

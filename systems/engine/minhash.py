@@ -1,4 +1,4 @@
-"""The order of a segment's disk cache, and what reading rows from it costs (DiskGNN, Section 5.1)."""
+"""The order of a segment's disk cache, and the read cost of its rows (DiskGNN, Section 5.1)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from systems.engine.reader import Granularity, ReadStats
 
 
 def minhash_order(lists: Sequence[Array], *, hashes: int = 2, seed: int) -> NDArray[np.int64]:
-    """Ids in the order in which their rows are stored: those accessed by the same mini-batches lie together.
+    """Order ids so that rows accessed by the same mini-batches lie together on disk.
 
-    A row's minhash is the least number that a random permutation of the segment's mini-batches gives to one that
-    accesses it; two rows share it with the probability with which their sets of mini-batches are alike (Algorithm 1).
+    A row's minhash is the least number that a random permutation of the segment's mini-batches gives to a mini-batch
+    that accesses it; two rows share it with the probability that their sets of mini-batches are alike (Algorithm 1).
 
     Args:
-        lists: for each mini-batch of the segment int64 ids of the disk cache that it accesses, unique.
+        lists: for each mini-batch of the segment, int64 ids of the disk cache that it accesses, unique.
         hashes: permutations; ties of the first are ordered by the next, at last by id. 0: by id (no reordering).
-        seed: of the permutations.
 
     Returns:
         int64 [n]: every id that occurs, once.
@@ -34,7 +33,7 @@ def minhash_order(lists: Sequence[Array], *, hashes: int = 2, seed: int) -> NDAr
 
 
 def minhash_bytes(num_ids: int, num_lists: int, hashes: int = 2) -> int:
-    """Bytes that `minhash_order` needs for lists of `num_ids` ids together, without the lists."""
+    """Return the bytes that `minhash_order` needs for lists of `num_ids` ids in total, without the lists."""
     return int(_native.minhash_bytes(num_ids, num_lists, hashes)) + 8 * num_ids
 
 
@@ -51,11 +50,11 @@ def simulate_reads(
     max_request_bytes: int = 131072,
     merge_gap_bytes: int = 0,
 ) -> ReadStats:
-    """What `RowReader.read(rows)` of a file with this layout will count, exactly; nothing is read.
+    """Return the exact counts of `RowReader.read(rows)` on a file with this layout, without reading.
 
     Args:
         rows: int64 [n], rows of the file.
-        file_bytes: its size; None: that of a `.rows` file, whole pages.
+        file_bytes: size of the file; None: that of a `.rows` file, whole pages.
         logical_bytes: the device's logical block (`RowReader.block_bytes`).
 
     Raises:
@@ -77,7 +76,7 @@ def simulate_reads(
 
 
 def pages(rows: Array, row_bytes: int, page_bytes: int = 4096) -> int:
-    """Distinct pages that rows of a file without a header touch.
+    """Count the distinct pages that rows of a file without a header touch.
 
     The paper's read amplification is `pages * page_bytes / (rows * row_bytes)`.
     """

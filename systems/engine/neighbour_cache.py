@@ -1,8 +1,8 @@
 """The static neighbour cache of `ali+pg` and `ginex`: the in-neighbour lists of important nodes, kept in memory.
 
-Important is who is asked for often and costs little to keep: the nodes of highest out-degree / in-degree (AliGraph's
-metric for direct neighbours; Ginex, Section 3.2). An address table says where a node's list begins in one flat array,
-or -1, so that a look-up is one read of memory. Found and written once, out of core, and kept as an artefact; loading it
+Important nodes are often sampled and cheap to keep: those of highest out-degree / in-degree (AliGraph's metric for
+direct neighbours; Ginex, Section 3.2). An address table gives the start of a node's list in one flat array, or -1, so a
+look-up is one read of memory. The cache is computed and written once, out of core, and kept as an artefact; loading it
 is one sequential read.
 """
 
@@ -29,17 +29,17 @@ Lists = npt.NDArray[Any]
 
 _PIECE = 256 << 10
 _PIECES = 8
-_CHUNK = 1 << 18  # nodes looked at together
+_CHUNK = 1 << 18  # nodes processed at a time
 
 
 @dataclass(frozen=True)
 class NeighbourCachePlan:
-    """What a neighbour cache may take; found without reading anything.
+    """Maximum size of a neighbour cache, computed without reading the graph.
 
     Attributes:
-        nodes: most nodes it can hold (each of them has at least one in-neighbour).
-        list_bytes: of the lists, at most.
-        table_bytes: of the address table, int64 [N]; 0 where there is no cache.
+        nodes: most nodes that it can hold (each has at least one in-neighbour).
+        list_bytes: most bytes of the lists.
+        table_bytes: bytes of the address table, int64 [N]; 0 without a cache.
     """
 
     nodes: int
@@ -48,18 +48,17 @@ class NeighbourCachePlan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both."""
+        """Bytes of lists and address table."""
         return self.list_bytes + self.table_bytes
 
 
 class NeighbourCache:
-    """Makes the cache of a workload's graph and loads it.
+    """Builder and loader of the cache of a workload's graph.
 
     Args:
-        workload: whose graph.
-        artefacts: `Runtime.artefacts`, where the finished cache is kept.
-        indptr: int64 [N + 1], if it is in memory already; else loaded for the making.
-        disk_budget: bytes that the kept cache may have.
+        artefacts: `Runtime.artefacts`, which keeps the finished cache.
+        indptr: int64 [N + 1], if in memory already; None: loaded for building.
+        disk_budget: most bytes of the cache on disk.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class NeighbourCache:
 
     @staticmethod
     def plan(workload: Workload, nbytes: int) -> NeighbourCachePlan:
-        """How `nbytes` are parted; empty where not even the address table and one list entry fit."""
+        """Split `nbytes` into address table and lists; empty if the table and one list entry do not fit."""
         item = workload.dataset.index_dtype.itemsize
         table = 8 * workload.dataset.num_nodes
         lists = min(max(0, nbytes - table) // item * item, workload.dataset.topology_bytes)
@@ -88,15 +87,15 @@ class NeighbourCache:
 
     @staticmethod
     def scratch_bytes(workload: Workload) -> int:
-        """Bytes that making takes beside `indptr`, before the cache itself is in memory."""
+        """Return the bytes that building takes beside `indptr`, before the cache itself is in memory."""
         dataset = workload.dataset
         return 5 * dataset.num_nodes + (_PIECES + 8) * _PIECE + 64 * min(_CHUNK, dataset.num_nodes)
 
     def prepare(self, plan: NeighbourCachePlan) -> Prepared:
-        """Make the cache on disk, unless it is there; `facts` has `nodes` and `entries`.
+        """Build the cache on disk, unless it exists; `facts` has `nodes` and `entries`.
 
         Raises:
-            DataIOError: `indices` cannot be read or the cache not be written.
+            DataIOError: `indices` cannot be read or the cache cannot be written.
             BudgetError: the cache is larger than the disk budget.
         """
         key = identity(self._workload, list_bytes=plan.list_bytes, metric="out-degree / in-degree")
@@ -110,9 +109,9 @@ class NeighbourCache:
         return self._prepared
 
     def load(self) -> tuple[Address, Lists]:
-        """Address table (int64 [N], -1: not cached) and lists (dtype of `indices`) of the prepared cache.
+        """Load address table (int64 [N], -1: not cached) and lists (dtype of `indices`) of the prepared cache.
 
-        Sequential direct reads into new memory, as at the start of each of Ginex's superbatch sample stages.
+        Uses sequential direct reads into new memory, as at the start of each of Ginex's superbatch sample stages.
 
         Raises:
             DataIOError: a file cannot be read.
@@ -125,13 +124,13 @@ class NeighbourCache:
         return address, _read(folder / "lists", entries * dataset.index_dtype.itemsize).view(dataset.index_dtype)
 
     def build(self, plan: NeighbourCachePlan) -> tuple[Address, Lists]:
-        """`prepare` and `load`: the `cached=` of a sampler."""
+        """Prepare and load the cache, for the `cached=` argument of a sampler."""
         self.prepare(plan)
         return self.load()
 
     @property
     def prepared(self) -> Prepared | None:
-        """The artefact, once `prepare` was called."""
+        """Artefact of the cache, None before `prepare`."""
         return self._prepared
 
     def _make(self, folder: Path, plan: NeighbourCachePlan) -> dict[str, int]:
@@ -149,14 +148,14 @@ class NeighbourCache:
     def _write_lists(
         self, path: Path, indptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], total: int
     ) -> None:
-        """Copy the chosen nodes' lists by sequential reads of the pieces of `indices` that hold any of them."""
+        """Copy the chosen nodes' lists by sequential reads of the pieces of `indices` that contain any."""
         dataset = self._workload.dataset
         item = dataset.index_dtype.itemsize
         per_piece = _PIECE // item
-        # Entries of chosen lists before the piece: where its part goes, and whether it has any.
+        # Entries of chosen lists before each piece: the destination of its part; equal neighbours mark an empty piece.
         before = np.zeros(-(-dataset.num_edges // per_piece) + 1, dtype=np.int64)
         starts = np.minimum(np.arange(len(before), dtype=np.int64) * per_piece, dataset.num_edges)
-        first = np.searchsorted(indptr, starts, side="right") - 1  # the node whose list a piece begins in
+        first = np.searchsorted(indptr, starts, side="right") - 1  # node whose list the piece begins in
         first = np.minimum(first, dataset.num_nodes - 1)
         running = 0
         for begin, end in _chunks(dataset.num_nodes):
@@ -193,10 +192,10 @@ class NeighbourCache:
 
 
 def choose(indptr: npt.NDArray[np.int64], out_degree: npt.NDArray[Any], capacity: int) -> npt.NDArray[np.bool_]:
-    """bool [N]: the nodes of highest out-degree / in-degree whose lists together have at most `capacity` entries.
+    """Choose the nodes of highest out-degree / in-degree whose lists hold at most `capacity` entries: bool [N].
 
-    Highest first, equal ones by id, up to the first that does not fit; nodes without in-neighbours have nothing to
-    keep. Positive floats order like their bits, so two histograms find the last score that fits; nothing is sorted.
+    Highest first, equal ones by id, up to the first that does not fit; nodes without in-neighbours are never chosen.
+    Positive floats order like their bits, so two histograms find the last score that fits, without sorting.
     """
     num_nodes = len(out_degree)
     chosen = np.zeros(num_nodes, dtype=bool)
@@ -208,7 +207,7 @@ def choose(indptr: npt.NDArray[np.int64], out_degree: npt.NDArray[Any], capacity
             yield begin, end, ratio.astype(np.float32).view(np.uint32), sizes
 
     def last_fitting(shift: int, prefix: int | None, room: int) -> tuple[int, int]:
-        """The digit at which the entries, from the highest digit down, no longer fit, and the room left above it."""
+        """Return the highest digit at which the entries no longer fit (-1: all fit), and the capacity left above it."""
         entries = np.zeros(1 << 16, dtype=np.int64)
         for _, _, bits, sizes in scores():
             inside = slice(None) if prefix is None else bits >> 16 == prefix
@@ -238,7 +237,7 @@ def choose(indptr: npt.NDArray[np.int64], out_degree: npt.NDArray[Any], capacity
 
 
 def _write_address(path: Path, indptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> int:
-    """The address table, chunk by chunk; returns the entries of all chosen lists."""
+    """Write the address table, chunk by chunk; return the entries of all chosen lists."""
     running = 0
     with path.open("wb") as file:
         for begin, end in _chunks(len(chosen)):
@@ -250,7 +249,7 @@ def _write_address(path: Path, indptr: npt.NDArray[np.int64], chosen: npt.NDArra
 
 
 def _degrees_bytes(num_nodes: int) -> int:
-    """For counting out-degrees: the counts and 4 MiB to read with."""
+    """Return the bytes for counting out-degrees: the counts and 4 MiB of read buffers."""
     return 8 * num_nodes + (4 << 20)
 
 

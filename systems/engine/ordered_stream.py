@@ -1,7 +1,7 @@
-"""A file's range as a stream of pieces in the order of the file, read ahead by direct reads while the caller works.
+"""Stream of a file's range in file order, read ahead by direct reads while the caller works.
 
-`stream` gives pieces as they complete, which is enough to count; a sum whose result shall not depend on the disk needs
-them in order. Two readers take turns, so that one's last requests overlap the other's first.
+`stream` yields pieces as they complete, which suffices for counting; a sum whose result must not depend on the disk
+needs them in order. Two readers alternate, so that the last requests of one overlap the first of the other.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from systems.engine.memory import aligned_empty
 from systems.engine.reader import RowReader
 
 REQUEST_BYTES = 512 << 10
-_LEAST_REQUEST_BYTES = 16 << 10  # what a reader's own buffer must hold, whatever the piece
+_LEAST_REQUEST_BYTES = 16 << 10  # least size of a reader's own buffer, whatever the piece
 _READERS = 2
 _DEPTH = 16
 
 
 @dataclass
 class OrderedReads:
-    """What ordered streams have read so far; the same on every machine."""
+    """Counts of the reads of ordered streams; the same on every machine."""
 
     requests: int = 0
     bytes_read: int = 0
 
 
 def ordered_stream_bytes(piece_bytes: int) -> int:
-    """Bytes of host memory of an ordered stream: a piece in use, one a reader under way, and the readers' own."""
+    """Return the host memory of an ordered stream: a piece in use, one per reader in flight, the readers' buffers."""
     return (_READERS + 1) * piece_bytes + _READERS * 2 * _request_bytes(piece_bytes)
 
 
 def ordered_stream(
     path: Path | str, offset: int, nbytes: int, *, piece_bytes: int, reads: OrderedReads | None = None
 ) -> Generator[tuple[int, NDArray[np.uint8]], None, None]:
-    """Bytes `[offset, offset + nbytes)` of the file, first to last, in pieces of `piece_bytes`.
+    """Yield bytes `[offset, offset + nbytes)` of the file, first to last, in pieces of `piece_bytes`.
 
     Args:
-        offset: a multiple of 4096 is read straight into the pieces.
-        piece_bytes: any number; of a multiple of 4096 whole pieces are read straight into their place.
-        reads: added to when given.
+        offset: any offset; a multiple of 4096 avoids a copy.
+        piece_bytes: any size; whole pieces of a multiple of 4096 are read without a copy.
+        reads: counts to add to, if given.
 
     Yields:
         (offset in the file, uint8 view), valid until the next step.
@@ -59,7 +59,7 @@ def ordered_stream(
     request = _request_bytes(piece_bytes)
     free: queue.SimpleQueue[tuple[RowReader, NDArray[np.uint8]]] = queue.SimpleQueue()
     readers = [_reader(path, offset, request) for _ in range(_READERS)]
-    # A reader is lent with a place to read into; the third place is the one in use.
+    # Each reader is queued with its target buffer; the third buffer is the one in use.
     places = [aligned_empty(min(piece_bytes, nbytes)) for _ in range(_READERS + 1)]
     for reader, place in zip(readers, places, strict=False):
         free.put((reader, place))
@@ -108,6 +108,6 @@ def _reader(path: Path | str, offset: int, request: int) -> RowReader:
         row_bytes=4096,
         depth=_DEPTH,
         max_request_bytes=request,
-        register_buffers=False,  # whole pieces are read into their place, not through the reader's buffer
+        register_buffers=False,  # whole pieces bypass the reader's buffer
         buffer_bytes=2 * request,
     )

@@ -1,4 +1,4 @@
-"""How a packed store lies on disk: regions, rows files and the index; their exact sizes."""
+"""Disk layout of a packed store: regions, rows files and the index, with their exact sizes."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from systems.engine.direct_files import PAGE, io_failed, padded
 from workloads.errors import DataIOError
 
 VERSION = 1
-_ALIGN = 64  # of an array in a region
-_PIECE_BYTES = 2 << 20  # of a rows file: put in its order in memory, and checked as one
+_ALIGN = 64  # alignment of an array in a region
+_PIECE_BYTES = 2 << 20  # piece of a rows file: reordered in memory and checked as one
 _PIECE_ROWS = 32768
 
 
 def slot_rows(row_bytes: int) -> int:
-    """Fewest rows that fill whole pages: a run of a multiple of them can follow another and begin at a page."""
+    """Return the fewest rows that fill whole pages; runs of a multiple of them begin and end at a page."""
     return PAGE // math.gcd(PAGE, row_bytes)
 
 
 def piece_rows(row_bytes: int) -> int:
-    """Rows of a piece of a `.rows` file, a multiple of `slot_rows`: about 2 MiB."""
+    """Return the rows of a piece of a `.rows` file, a multiple of `slot_rows`: about 2 MiB."""
     unit = slot_rows(row_bytes)
     return max(unit, min(_PIECE_ROWS, _PIECE_BYTES // row_bytes) // unit * unit)
 
 
 def arrays_bytes(arrays: Mapping[str, Array]) -> int:
-    """Bytes of a region's second part with these arrays; only their dtypes and shapes are looked at."""
+    """Return the bytes of a region's second part with these arrays, from their dtypes and shapes alone."""
     header, starts, total = lay_out(arrays)
     del header, starts
     return total
 
 
 def packed_bytes(num_rows: int, row_bytes: int, array_bytes: int) -> int:
-    """Bytes of a mini-batch's region: its packed rows, and its arrays by `arrays_bytes`."""
+    """Return the bytes of a mini-batch's region: its packed rows, and its arrays by `arrays_bytes`."""
     return padded(num_rows * row_bytes) + array_bytes
 
 
 def rows_bytes(num_rows: int, row_bytes: int) -> int:
-    """Bytes of a `.rows` file."""
+    """Return the bytes of a `.rows` file."""
     return padded(num_rows * row_bytes)
 
 
 def lay_out(arrays: Mapping[str, Array]) -> tuple[bytes, list[int], int]:
-    """Header, where each array begins, bytes of all. The header is its length, then JSON: name, dtype, shape."""
+    """Return the header (its length, then JSON: name, dtype, shape), the start of each array, and the total bytes."""
     names = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
     text = json.dumps(names, separators=(",", ":")).encode()
     header = len(text).to_bytes(8, "little") + text
@@ -63,7 +63,7 @@ def lay_out(arrays: Mapping[str, Array]) -> tuple[bytes, list[int], int]:
 
 
 def parse(region: NDArray[np.uint8]) -> dict[str, Array]:
-    """The arrays of a region's second part, as views of it."""
+    """Return the arrays of a region's second part, as views of it."""
     length = int.from_bytes(region[:8].tobytes(), "little")
     arrays: dict[str, Array] = {}
     at = 8 + length
@@ -76,10 +76,10 @@ def parse(region: NDArray[np.uint8]) -> dict[str, Array]:
 
 
 def load_index(folder: Path) -> dict[str, Array]:
-    """The index of a folder, by column.
+    """Load the index of a folder, by column.
 
     Raises:
-        DataIOError: it is missing, damaged or of another version.
+        DataIOError: the index is missing, damaged or of another version.
     """
     path = folder / "packed.npz"
     try:

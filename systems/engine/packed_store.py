@@ -1,8 +1,8 @@
-"""A store of mini-batches on disk: for each one contiguous region with its packed feature rows and its own arrays.
+"""A store of mini-batches on disk: for each, one contiguous region with its packed feature rows and its own arrays.
 
-The writer lays the regions out as mini-batches are appended, then has all features packed at once (DiskGNN, Section
-5.2). The reader keeps large reads in flight over any number of mini-batches. Every region's two parts carry an XXH3, so
-a corrupted one is found and named. A folder holds `packed.bin` (the regions), `packed.npz` (the index, written last)
+The writer lays out regions as mini-batches are appended, then packs all features at once (DiskGNN, Section 5.2). The
+reader keeps large reads in flight over any number of mini-batches. Both parts of every region carry an XXH3, so
+corruption is detected and located. A folder holds `packed.bin` (the regions), `packed.npz` (the index, written last)
 and `<name>.rows` (rows in a given order: device, host and disk cache).
 """
 
@@ -60,10 +60,9 @@ class PackedBatch:
     """A mini-batch's region in memory.
 
     Attributes:
-        index: its number.
-        rows: uint8 [num_rows, row_bytes], a view; empty where the features were not asked for.
-        arrays: views of its arrays; copy what outlives `release`.
-        arrived_s: when its last byte came from the device, monotonic seconds.
+        rows: uint8 [num_rows, row_bytes], a view; empty if the features were not requested.
+        arrays: views of its arrays; copy data needed after `release`.
+        arrived_s: arrival of its last byte from the device, monotonic seconds.
     """
 
     index: int
@@ -73,7 +72,7 @@ class PackedBatch:
     _release: Any = None
 
     def release(self) -> None:
-        """Give its memory back to be read into (`PackedReader.batches`)."""
+        """Return its memory for further reads (`PackedReader.batches`)."""
         give_back, self._release = self._release, None
         if give_back is not None:
             give_back()
@@ -81,36 +80,34 @@ class PackedBatch:
 
 @dataclass
 class PendingBatch:
-    """A mini-batch whose reads are under way."""
+    """A mini-batch with its reads in flight."""
 
     index: int
     _reader: PackedReader
     _tickets: list[tuple[str, int, NDArray[np.uint8]]] = field(default_factory=list)
 
     def result(self) -> PackedBatch:
-        """Wait for its parts and check them; once.
+        """Wait for its parts and check them; call once.
 
         Raises:
-            DataIOError: the device failed, the file was cut, or a part is not what was written; names file, mini-batch
-                and offset.
+            DataIOError: the device failed, or a part is truncated or corrupted; names file, mini-batch and offset.
         """
         tickets, self._tickets = self._tickets, []
         return self._reader._collect(self.index, tickets)
 
 
 class PackedReader:
-    """Reads mini-batches of a packed folder with direct I/O; one native thread keeps the device's queue full.
+    """Direct-I/O reader of the mini-batches of a packed folder; one native thread keeps the device's queue full.
 
-    Reads that were started stay under way whatever the caller does, in the order of `start`. Any thread may call.
+    Reads complete independently of the caller, in the order of `start`. Any thread may call.
 
     Args:
-        folder: as `PackedWriter.pack` left it.
-        request_bytes: of one read.
-        depth: reads in flight, over all mini-batches that were started.
-        mode: as `RowReader`'s.
+        folder: result of `PackedWriter.pack`.
+        depth: reads in flight, over all started mini-batches.
+        mode: as in `RowReader`.
 
     Raises:
-        DataIOError: a file is missing, cut or damaged.
+        DataIOError: a file is missing, truncated or damaged.
         HostError: `mode="io_uring"` and this host has none.
     """
 
@@ -139,7 +136,7 @@ class PackedReader:
             raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
         #: `io_uring` or `pread pool (why)`.
         self.mode: str = self._queue.mode
-        #: Bytes of the reader beside the caller's memory: the index.
+        #: Bytes of the reader's index; buffers belong to the caller.
         self.memory_bytes = sum(int(array.nbytes) for array in index.values()) + int(self.feature_bytes.nbytes)
 
     @property
@@ -148,20 +145,20 @@ class PackedReader:
         return int((self.feature_bytes + self.structure_bytes).max(initial=0))
 
     def slots_bytes(self, slots: int) -> int:
-        """Bytes that `batches` allocates."""
+        """Return the bytes that `batches` allocates."""
         return slots * self.largest_region_bytes
 
     def start(
         self, batch: int, features: NDArray[np.uint8] | None, structure: NDArray[np.uint8] | None
     ) -> PendingBatch:
-        """Begin to read a mini-batch into the caller's memory, behind those begun before; returns at once.
+        """Start reading a mini-batch into the caller's memory, queued behind earlier ones; returns at once.
 
         Args:
             features: page-aligned, at least `feature_bytes[batch]`; None: not wanted.
             structure: page-aligned, at least `structure_bytes[batch]`; None: not wanted.
 
         Raises:
-            ValueError: memory that is too small or not aligned.
+            ValueError: a buffer is too small or not aligned.
         """
         pending = PendingBatch(batch, self)
         offset = int(self.offsets[batch])
@@ -181,9 +178,9 @@ class PackedReader:
         return pending
 
     def batches(self, order: Iterable[int], *, slots: int = 3) -> Iterator[PackedBatch]:
-        """Mini-batches in this order, read ahead into `slots` buffers of the largest one's size.
+        """Yield mini-batches in this order, read ahead into `slots` buffers of the largest one's size.
 
-        Release each; with every slot held by the caller the next step raises.
+        Release each; if the caller holds every slot, the next step raises.
         """
         size = self.largest_region_bytes
         memory = aligned_empty(slots * size)
@@ -205,23 +202,23 @@ class PackedReader:
                 found._release = lambda slot=slot: free.append(slot)
                 yield found
         finally:
-            for pending, _ in under_way:  # the caller left: their memory is written to until they have arrived
+            for pending, _ in under_way:  # the caller left the loop: reads in flight still write to `memory`
                 self._abandon(pending)
 
     def counters(self) -> ReadStats:
-        """Reads that were started since the last `reset_counters`."""
+        """Return the reads started since the last `reset_counters`."""
         total = ReadStats()
         total.add(self._stats)
         return total
 
     def reset_counters(self) -> None:
-        """Count from zero."""
+        """Reset the counts to zero."""
         self._stats = ReadStats()
 
     def simulate(
         self, order: Iterable[int], *, parts: Iterable[Literal["features", "structure"]] = ("features", "structure")
     ) -> ReadStats:
-        """What reading these mini-batches will count, exactly."""
+        """Return the exact counts of reading these mini-batches."""
         stats = ReadStats()
         sizes = {"features": self.feature_bytes, "structure": self.structure_bytes}
         wanted = tuple(parts)
@@ -231,7 +228,7 @@ class PackedReader:
         return stats
 
     def close(self) -> None:
-        """Wait for what is in flight, end the thread, close the file. May be called more than once."""
+        """Wait for reads in flight, end the thread, close the file. May be called more than once."""
         queue, self._queue = self._queue, None
         if queue is not None:
             queue.close()
@@ -294,14 +291,14 @@ class PackedReader:
 
 
 def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """A `.rows` file by large direct reads, each checked: the first row of a piece, and its rows.
+    """Read a `.rows` file by large direct reads, checking each piece: yield its first row, and its rows.
 
     Yields:
         int and uint8 [n, row_bytes]; about 2 MiB, overwritten by the next piece.
 
     Raises:
-        DataIOError: a file is missing, cut or corrupted; names file and offset.
-        InputError: there are no rows of this name.
+        DataIOError: a file is missing, truncated or corrupted; names file and offset.
+        InputError: the folder has no rows of this name.
     """
     index = load_index(folder)
     if f"rows_{name}" not in index:
@@ -332,14 +329,14 @@ def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]
 
 
 def read_rows(folder: Path, name: str, out: Array) -> int:
-    """Read a whole `.rows` file into `out`; its number of rows.
+    """Read a whole `.rows` file into `out`; return its number of rows.
 
     Args:
         out: contiguous host table of at least that many rows.
 
     Raises:
         DataIOError: as `row_pieces`.
-        InputError: there are no rows of this name, or `out` is too small for them.
+        InputError: the folder has no rows of this name, or `out` is too small for them.
     """
     index = load_index(folder)
     count, row_bytes = int(index.get(f"rows_{name}", 0)), int(index["row_bytes"])

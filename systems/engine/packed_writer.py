@@ -1,4 +1,4 @@
-"""The writer of a packed store: mini-batches are laid out as they come, then all features are packed at once."""
+"""The writer of a packed store: mini-batches are laid out as they arrive, then all features are packed at once."""
 
 from __future__ import annotations
 
@@ -34,19 +34,17 @@ _COLUMNS = ("offset", "num_rows", "structure_bytes", "structure_digest")
 
 
 class PackedWriter:
-    """Writes a folder: `append` mini-batches, `add_rows` files, then `pack` once.
+    """Writer of a folder: `append` mini-batches, `add_rows` files, then `pack` once.
 
-    Until `pack` has returned nothing in the folder can be read; a writer that is closed or fails before removes what it
-    wrote. Memory: one mini-batch's arrays while appending, `memory_bytes` while packing.
+    The folder is unreadable until `pack` returns; a writer that closes or fails earlier removes its files. Memory: one
+    mini-batch's arrays while appending, `memory_bytes` while packing.
 
     Args:
-        folder: exists; files of these names are overwritten.
-        table: the feature table.
-        memory_bytes: of packing, at least `least_bytes`; more means larger partitions and writes, fewer passes.
-        threads: that gather and write.
-        request_bytes: of the reads that stream the table.
-        depth: reads in flight.
-        mode: as `RowReader`'s.
+        folder: existing folder; files of the same names are overwritten.
+        memory_bytes: memory of packing, at least `least_bytes`; more gives larger partitions and writes, fewer passes.
+        threads: threads that gather and write.
+        request_bytes: bytes of a read that streams the table.
+        mode: as in `RowReader`.
     """
 
     def __init__(
@@ -77,19 +75,19 @@ class PackedWriter:
 
     @staticmethod
     def least_bytes(*, row_bytes: int, longest: int, threads: int = 16) -> int:
-        """Smallest `memory_bytes` for mini-batches of at most `longest` packed rows."""
+        """Return the smallest `memory_bytes` for mini-batches of at most `longest` packed rows."""
         return least_memory(row_bytes, [longest, piece_rows(row_bytes)], PackOptions(0, threads))
 
     def append(self, ids: Array, arrays: Mapping[str, Array]) -> None:
-        """The next mini-batch. Its arrays are written at once, room is made for its features.
+        """Append a mini-batch: write its arrays and reserve disk space for its features.
 
         Args:
             ids: int64 [n], ascending and unique: its packed row k is row `ids[k]` of the table.
-            arrays: whatever else belongs to it; C-contiguous, of plain dtypes.
+            arrays: its other data; C-contiguous, of plain dtypes.
 
         Raises:
             DataIOError: the disk is full or failed.
-            InputError: ids that do not ascend or that no row has.
+            InputError: ids do not ascend, or exceed the table.
         """
         wanted = self._checked(ids)
         if len(wanted) > 1 and not bool((wanted[1:] > wanted[:-1]).all()):
@@ -118,14 +116,14 @@ class PackedWriter:
         self._end += features + nbytes
 
     def add_rows(self, name: str, ids: Array) -> None:
-        """A file `<name>.rows` whose row k is row `ids[k]` of the table, without a header.
+        """Add a file `<name>.rows` whose row k is row `ids[k]` of the table, without a header.
 
         Args:
-            ids: int64 [n], in any order, repeated or not; ascending ones spare a second look at the file.
+            ids: int64 [n], any order, repeated or not; ascending ids need no second pass over the file.
 
         Raises:
             DataIOError: the disk is full or failed.
-            InputError: the name is taken, or an id is no row's.
+            InputError: the name exists, or an id exceeds the table.
         """
         wanted = self._checked(ids)
         if name in self._rows:
@@ -151,10 +149,10 @@ class PackedWriter:
     def pack(
         self, method: Literal["batched", "individual"] = "batched", done: Callable[[float], None] = lambda share: None
     ) -> PackStats:
-        """Fill in all features and write the index; `done` is told the share. The writer is closed then.
+        """Pack all features, write the index and close the writer; `done` receives the completed share.
 
         Raises:
-            DataIOError: a read or write failed, the disk is full; nothing is left.
+            DataIOError: a read or write failed, or the disk is full; all files are removed.
             BudgetError: `memory_bytes` is less than `least_bytes`.
         """
         self._buffer = np.empty(0, np.uint8)
@@ -180,7 +178,7 @@ class PackedWriter:
         return stats
 
     def close(self) -> None:
-        """Give up what was not packed and remove it. May be called more than once."""
+        """Discard a store that was not packed. May be called more than once."""
         self._finish(keep=False)
 
     def __enter__(self) -> PackedWriter:
@@ -207,7 +205,7 @@ class PackedWriter:
 
     @staticmethod
     def _reserve(handle: int, path: Path, offset: int, nbytes: int) -> None:
-        """Room on the disk beforehand: a full disk is found now, and the file lies in few pieces."""
+        """Reserve disk space: a full disk fails now, and the file has few fragments."""
         if nbytes:
             try:
                 os.posix_fallocate(handle, offset, nbytes)
@@ -216,7 +214,7 @@ class PackedWriter:
 
     @contextmanager
     def _cleaned(self) -> Iterator[None]:
-        """Closes the writer, and so removes its files, when the body fails."""
+        """Close the writer, which removes its files, if the body fails."""
         try:
             yield
         except BaseException:

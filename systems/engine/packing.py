@@ -1,8 +1,8 @@
-"""Rows of the feature table written in other orders, out of core (DiskGNN, Section 5.2): batched, or chunk by chunk.
+"""Out-of-core rewriting of feature rows in other orders (DiskGNN, Section 5.2): batched, or chunk by chunk.
 
-A chunk is a run of a file that takes chosen rows of the table one after another. Batched packing streams the table once
-in partitions of consecutive rows and serves all chunks from each; packing individually reads each chunk's rows by
-random reads. Both write the same bytes.
+A chunk is a run of a file that receives selected rows of the table. Batched packing streams the table once in
+partitions of consecutive rows and serves all chunks from each; individual packing reads each chunk's rows by random
+reads. Both write the same bytes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from workloads.dataset import Dataset
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 
-_CHUNK_STATE_BYTES = 256  # of batched packing, beside the chunk's page: cursor, digest, place in the file
+_CHUNK_STATE_BYTES = 256  # per chunk of batched packing, beside its page: cursor, digest, position in the file
 _LEAST_PARTITION = 1 << 20
 _GOOD_PARTITION = 16 << 20
-_SMALL_PARTITION = 8 << 20  # where chunks hold their rows back: enough for the reads in flight
+_SMALL_PARTITION = 8 << 20  # for chunks that hold rows back: enough for the reads in flight
 _LEAST_BUFFERS, _MOST_BUFFERS = 2, 4  # partitions in memory
 _LEAST_WRITE, _GOOD_WRITE, _LONGEST_WRITE = 64 << 10, 512 << 10, 1 << 20
 
@@ -49,24 +49,22 @@ class RowTable:
 
     @classmethod
     def of(cls, dataset: Dataset) -> RowTable:
-        """The table of a dataset."""
+        """Return the feature table of a dataset."""
         row_bytes = dataset.dim * dataset.feature_dtype.itemsize
         return cls(dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, row_bytes)
 
 
 @dataclass
 class PackStats:
-    """What packing did; all but `seconds` is the same on every machine.
+    """Counts of packing; all but `seconds` is the same on every machine.
 
     Attributes:
         passes: times the table was streamed (0 for individual packing).
         partitions: partitions read, over all passes.
-        partition_bytes: bytes of one.
-        requests: reads submitted.
-        bytes_read: bytes they returned.
-        writes: writes of packed rows; how many there are depends on where partitions end.
+        partition_bytes: bytes of a partition.
+        bytes_read: bytes returned by reads.
+        writes: writes of packed rows; their number depends on the ends of partitions.
         bytes_written: bytes of packed rows with their padding.
-        seconds: wall time.
     """
 
     passes: int = 0
@@ -81,14 +79,12 @@ class PackStats:
 
 @dataclass(frozen=True)
 class PackOptions:
-    """How to pack.
+    """Options of packing.
 
     Attributes:
-        memory_bytes: of everything that packing allocates.
-        threads: that gather rows and write them; so many writes are in flight.
-        request_bytes: of the reads that stream the table.
-        depth: reads in flight.
-        granularity: of the random reads of individual packing.
+        memory_bytes: bytes of all allocations.
+        threads: threads that gather and write rows; also the number of writes in flight.
+        granularity: granularity of the random reads of individual packing.
     """
 
     memory_bytes: int
@@ -101,12 +97,12 @@ class PackOptions:
 
 @dataclass
 class PackJob:
-    """Chunks to be packed, with their ids kept in a file until then.
+    """Chunks to pack, with their ids kept in a spool file until then.
 
     Attributes:
-        files: written to; they exist and have room.
-        chunks: for each chunk: file, offset (whole pages), place of its ascending ids in the spool, number of rows, and
-            place in the spool of the packed row that each row of the chunk is (-1: the ids ascend as they are).
+        files: output files, which exist with their full size.
+        chunks: for each chunk: file, offset (whole pages), position of its ascending ids in the spool, number of rows,
+            and position in the spool of the packed row of each row of the chunk (-1: the ids ascend already).
     """
 
     spool: Path
@@ -115,7 +111,7 @@ class PackJob:
     _spooled: int = 0
 
     def add(self, file: int, offset: int, ids: NDArray[np.int64]) -> int:
-        """Another chunk with these rows, in any order; its number."""
+        """Add a chunk with these rows, in any order; return its number."""
         ascending, came_from = _native.ascending(ids)
         begin = self._append(ascending)
         order = -1
@@ -133,14 +129,14 @@ class PackJob:
         return self._spooled - len(values)
 
     def spooled(self, begin: int, count: int) -> NDArray[np.uint32]:
-        """Values of the spool."""
+        """Read values from the spool."""
         return np.fromfile(self.spool, np.uint32, count, offset=4 * begin) if count else np.empty(0, np.uint32)
 
 
 def least_memory(row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> int:
-    """Smallest `memory_bytes` that suffices for chunks of so many rows each, with these threads.
+    """Return the smallest `memory_bytes` for chunks of `num_rows` rows each, with these threads.
 
-    That of one pass for each chunk, or of putting pieces back into their order if that is more.
+    The maximum of one pass per chunk and of reordering pieces.
     """
     chunk = 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES
     partitions = _LEAST_BUFFERS * _partition_bytes(row_bytes, _LEAST_PARTITION)
@@ -158,15 +154,15 @@ def _reorder_bytes(row_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class PackPlan:
-    """How batched packing uses its memory.
+    """Use of memory in batched packing.
 
     Attributes:
         groups: chunks of each pass.
         partition_rows: rows of a partition.
         buffers: partitions in memory.
         write_bytes: longest write.
-        hold: each chunk has a buffer of `write_bytes` (less if it is shorter) and is written when that is full; else
-            each thread has one, and what a partition brings to a chunk is written at once.
+        hold: True: each chunk has a buffer of `write_bytes` (less if it is shorter), written when full; False: each
+            thread has one, and a partition's rows of a chunk are written at once.
     """
 
     groups: list[list[int]]
@@ -176,7 +172,7 @@ class PackPlan:
     hold: bool = False
 
     def memory_bytes(self, row_bytes: int, num_rows: Sequence[int], threads: int) -> int:
-        """Bytes of the largest pass over chunks of so many rows each: never more than the options allowed."""
+        """Return the bytes of the largest pass over chunks of `num_rows` rows each, within the options' limit."""
         fixed = self.buffers * _native.partition_buffer_bytes(self.partition_rows, row_bytes)
         if not self.hold:
             fixed += threads * self.write_bytes
@@ -193,13 +189,13 @@ def _held_bytes(num_rows: int, row_bytes: int, write_bytes: int) -> int:
 
 
 def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> PackPlan:
-    """Passes and partitions for chunks of so many rows each.
+    """Plan passes and partitions for chunks of `num_rows` rows each.
 
-    One pass where the ids and pages of all chunks leave half of the memory to partitions; else as many as needed
-    ("episodes" in the paper). The rest of the memory serves to make the writes long, up to 1 MiB, since devices write
-    small pieces slowly. Many rows are wanted from each partition: large partitions do, as small as lets a chunk's share
-    of one still be a write of 512 KiB, so that reading, gathering and writing overlap early. Few are: small partitions,
-    and buffers in which each chunk holds back what came until it is worth a write.
+    One pass if the ids and pages of all chunks leave half of the memory to partitions; else as many as needed
+    ("episodes" in the paper). The rest of the memory lengthens writes, up to 1 MiB, since devices write small pieces
+    slowly. If chunks take many rows of each partition, partitions are large, but only until a chunk's share of one is a
+    write of 512 KiB, so that reading, gathering and writing overlap early. If they take few, partitions are small, and
+    each chunk buffers rows until they are worth a write.
 
     Raises:
         BudgetError: the memory does not suffice for one chunk at a time.
@@ -238,13 +234,13 @@ def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], opti
     buffers = (left - largest) // _partition_bytes(row_bytes, partition)
     at_once = PackPlan(groups, max(1, partition // row_bytes), max(_LEAST_BUFFERS, min(_MOST_BUFFERS, buffers)), write)
     held = _holding(groups, row_bytes, num_rows, options)
-    brought = max(1, min(partition, table_bytes) * taken // max(1, chunks * table_bytes))  # by a partition to a chunk
-    usual = brought // -(-brought // write)  # what does not fill a write is one all the same
+    brought = max(1, min(partition, table_bytes) * taken // max(1, chunks * table_bytes))  # bytes per chunk
+    usual = brought // -(-brought // write)  # a partial write still costs one
     return held if held is not None and held.write_bytes > usual else at_once
 
 
 def _holding(groups: list[list[int]], row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> PackPlan | None:
-    """The plan whose chunks hold rows back, with the longest writes that the memory allows; None: not even a page."""
+    """Plan chunks that buffer rows, with the longest writes that fit; None: not even one page fits."""
     partition = min(_SMALL_PARTITION, max(_LEAST_PARTITION, options.memory_bytes // (8 * _MOST_BUFFERS)))
 
     def plan(pages: int) -> PackPlan:
@@ -261,9 +257,10 @@ def _holding(groups: list[list[int]], row_bytes: int, num_rows: Sequence[int], o
 def pack_batched(
     table: RowTable, job: PackJob, options: PackOptions, done: Callable[[float], None] = lambda share: None
 ) -> tuple[PackStats, NDArray[np.uint64]]:
-    """Fill the job's chunks while the table is streamed once (or once a pass); XXH3 of each chunk with its padding.
+    """Fill the job's chunks while streaming the table once per pass; return the XXH3 of each chunk with its padding.
 
-    `done` is told the share of the passes that are over; NaN where there is one alone.
+    Args:
+        done: callback for the share of completed passes; NaN if there is only one.
 
     Raises:
         DataIOError: a read or a write failed; names file and offset.
@@ -333,7 +330,7 @@ def _pass(
 
 
 def _reorder(row_bytes: int, job: PackJob, digests: NDArray[np.uint64], options: PackOptions) -> None:
-    """Bring chunks whose ids did not ascend from ascending order into their own."""
+    """Restore the original row order of chunks whose ids did not ascend."""
     wanted = [number for number, chunk in enumerate(job.chunks) if chunk[4] >= 0]
     if not wanted:
         return
@@ -373,13 +370,13 @@ def pack_individually(
 ) -> tuple[PackStats, NDArray[np.uint64]]:
     """Fill the job's chunks one after another, each by random direct reads of its rows and one sequential write.
 
-    Kept for comparison (the paper's "individual packing"). Same results, same errors as `pack_batched`.
+    Kept for comparison (the paper's "individual packing"). Same results and errors as `pack_batched`.
     """
     start = time.perf_counter()
     stats = PackStats()
     digests = np.zeros(len(job.chunks), np.uint64)
     unit = slot_rows(table.row_bytes)
-    # A row's share of the buffers: itself, its id and place, its part of the reader's plan.
+    # Bytes a row: the row, its id and position, its part of the reader's plan.
     each = table.row_bytes + 24 + _native.plan_bytes(1)
     with RowReader(
         table.path,

@@ -2,11 +2,11 @@
 
 A node gives its score, divided by its in-degree, to its in-neighbours: `score[u] = (1 - d) / N + d * sum of score[v] /
 in-degree(v)` over the targets v of u. Nodes without in-neighbours give nothing. `indptr` and `indices` are read from
-their first byte to their last once an iteration; edges that fit the budget are kept in memory after the first one.
+their first byte to their last once an iteration; edges that fit the budget stay in memory after the first iteration.
 
 Sums are in double precision and in the order of the edges, whatever the number of threads, the budget and the pieces
-read: threads share the nodes that are added to, not the edges (`native/ranking_bins.hpp`). The result is the same to
-the last bit, and the same as a plain loop's over all edges.
+read: threads share the target sums, not the edges (`native/ranking_bins.hpp`). The result is the same to the last bit,
+and the same as that of a plain loop over all edges.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
 
 @dataclass
 class PageRankFacts:
-    """What a ranking took; the same on every machine.
+    """Counts of a ranking; the same on every machine.
 
     Attributes:
         iterations: passes over the graph.
         held_edges: edges kept in memory after the first pass.
-        reads: of all passes.
-        change: sum of the absolute changes of the last iteration, where it was asked for.
+        change: sum of the absolute changes of the last iteration, computed if iterating until convergence.
     """
 
     iterations: int = 0
@@ -66,14 +65,14 @@ def reverse_pagerank(
     facts: PageRankFacts | None = None,
     progress: Progress = silent,
 ) -> Doubles:
-    """The score of every node.
+    """Compute the score of every node.
 
     Args:
-        weighted: training nodes begin with N / #train times the score of others, 1 / N.
-        iterations: so many; None: until the scores change by less than `tolerance` in all (100 at most).
-        budget_bytes: bytes that this may hold; what is left over keeps edges in memory. None: all of them.
-        facts: filled when given.
-        progress: told which share of a pass over the graph is done.
+        weighted: give training nodes an initial score N / #train times that of others, 1 / N.
+        iterations: number of iterations; None: until the scores change by less than `tolerance` in all (100 at most).
+        tolerance: limit on the sum of the scores' changes.
+        budget_bytes: bytes that the computation may hold; the remainder keeps edges in memory. None: all edges.
+        progress: callback for the completed share of a pass over the graph.
 
     Returns:
         float64 [N].
@@ -81,7 +80,7 @@ def reverse_pagerank(
     Raises:
         BudgetError: two numbers a node (three without `iterations`) and the smallest buffers do not fit.
         DataIOError: `indptr` or `indices` cannot be read to its end.
-        DatasetError: they contradict each other.
+        DatasetError: `indptr` and `indices` contradict each other.
     """
     facts = PageRankFacts() if facts is None else facts
     num_nodes = workload.dataset.num_nodes
@@ -109,7 +108,7 @@ def reverse_pagerank(
 
 @dataclass(frozen=True)
 class _Share:
-    """How the bytes that the scores leave are shared: pieces read, edges sorted at a time, edges kept."""
+    """Division of the budget left by the scores: pieces read, edges sorted at a time, edges kept."""
 
     piece_bytes: int
     group_edges: int
@@ -124,10 +123,10 @@ def _share(workload: Workload, held: int, budget: int | None) -> _Share:
         return int(_native.BinnedEdges.plan_bytes(nodes, edges, nodes, 8 * nodes // _WINDOW_BYTES + edges // 4096))
 
     def fixed(piece: int) -> int:
-        # The windows of `indptr` are copied once, to stand behind the last entry of the one before.
+        # Each window of `indptr` is copied once, to follow the last entry of the previous one.
         return held + ordered_stream_bytes(piece) + ordered_stream_bytes(_WINDOW_BYTES) + 2 * _WINDOW_BYTES
 
-    # Each group passes over the sums once, so it pays to have as many edges as sums or more.
+    # Each group passes over the sums once, so a group should have at least as many edges as sums.
     wanted = min(dataset.num_edges, max(2 * nodes, 1 << 22))
     if budget is None:
         return _Share(_MOST_PIECE_BYTES, max(wanted, 1), None)
@@ -157,7 +156,7 @@ class _Kept:
 
 
 class _Graph:
-    """The graph as a stream of edges; a prefix of it is kept after the first pass."""
+    """The graph as a stream of edges; a prefix of it stays in memory after the first pass."""
 
     def __init__(
         self, workload: Workload, share: _Share, threads: int, facts: PageRankFacts, progress: Progress
@@ -175,7 +174,6 @@ class _Graph:
 
     @property
     def held_edges(self) -> int:
-        """Edges in memory between passes."""
         return sum(kept.edges.size for kept in self._kept)
 
     def spread(self, scores: Doubles, sums: Doubles) -> None:
@@ -219,7 +217,7 @@ class _Graph:
         scores: Doubles,
         sums: Doubles,
     ) -> None:
-        """Append edges to `room`; whenever it is full it is added along and emptied."""
+        """Append edges to `room`; add them to the sums and clear it whenever it is full."""
         while len(sources):
             if room.size == room.capacity:
                 _native.add_along([room], scores, sums, self._threads)
@@ -230,7 +228,7 @@ class _Graph:
             sources, begin = sources[len(taken) :], begin + len(taken)
 
     def _to_keep(self, first: int, indptr: Ints) -> _native.BinnedEdges | None:
-        """Room for this window's edges for good, if all before it were kept and the budget has it."""
+        """Allocate memory that keeps this window's edges, if all earlier windows were kept and the budget allows."""
         if not self._keeping:
             return None
         count, nodes = int(indptr[-1] - indptr[0]), self._dataset.num_nodes
@@ -250,7 +248,7 @@ class _Graph:
             raise self._damaged()
 
     def _windows(self, row: int) -> Iterator[tuple[int, Ints]]:
-        """(first target, its index pointers and that of the target after the last) from target `row` on."""
+        """Yield (first target, its index pointers and that of the target after the last) from target `row` on."""
         dataset = self._dataset
         data, total = dataset.data_offset("indptr"), 8 * (dataset.num_nodes + 1)
         begin = 8 * row // _WINDOW_BYTES * _WINDOW_BYTES
@@ -279,13 +277,13 @@ class _Graph:
 
 
 class _Cursor:
-    """Goes forward over `indices`, from the edge `edge` on."""
+    """Forward cursor over `indices`, from edge `edge` on."""
 
     def __init__(self, dataset: Dataset, piece_bytes: int, edge: int, reads: OrderedReads) -> None:
         self._dtype = dataset.index_dtype
         self._data = dataset.data_offset("indices")
         self._edge = edge
-        # Pieces begin at the same places in every pass, whatever was kept.
+        # Pieces have the same bounds in every pass, whatever was kept.
         begin = edge * self._dtype.itemsize // piece_bytes * piece_bytes
         nbytes = dataset.topology_bytes - begin
         self._pieces = ordered_stream(
@@ -294,7 +292,7 @@ class _Cursor:
         self._first, self._ids = 0, np.empty(0, dtype=self._dtype)
 
     def until(self, end: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """(first edge, sources) of the edges from where the cursor stands up to `end`, in pieces."""
+        """Yield (first edge, sources) of the edges from the cursor to `end`, in pieces."""
         while self._edge < end:
             if self._edge >= self._first + len(self._ids):
                 at, piece = next(self._pieces)
@@ -304,5 +302,4 @@ class _Cursor:
             yield begin, self._ids[begin - self._first : stop - self._first]
 
     def close(self) -> None:
-        """End the reading ahead."""
         self._pieces.close()

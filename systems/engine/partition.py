@@ -1,9 +1,10 @@
-"""Self-reliant partitions of the training nodes, one a trainer (PaGraph, Section 3.2 and Algorithm 1).
+"""Self-reliant partitions of the training nodes, one per trainer (PaGraph, Section 3.2 and Algorithm 1).
 
 Each training node goes to one partition, which also gets all its in-neighbours of up to L hops, so that a trainer
-samples inside its own. A linear deterministic greedy pass over the training nodes takes, for each, the partition of the
-highest score (Equation 1): training nodes it shares with the node's neighbourhood, times the room left, over its nodes
-so far. Where neighbourhoods hold few training nodes (one hop, a small split) most scores are 0 and it gains little.
+samples within its partition. A linear deterministic greedy pass over the training nodes selects, for each, the
+partition of highest score (Equation 1): training nodes shared with the node's neighbourhood, times the capacity left,
+over the partition's nodes so far. If neighbourhoods hold few training nodes (one hop, a small split) most scores are 0
+and the pass gains little.
 
 Partitions are bitsets of one bit a node; `indptr` and `indices` are memory-mapped, so the graph need not fit memory.
 """
@@ -36,10 +37,8 @@ class Partitioning:
 
     Attributes:
         train: int64 [T], the training nodes in the order of the split.
-        partition_of: int64 [T], the partition of each.
-        members: uint64 [K, words], bit `v % 64` of word `v // 64` says whether node v is in the partition.
-        num_nodes: N.
-        hops: L.
+        partition_of: int64 [T], the partition of each training node.
+        members: uint64 [K, words], bit `v % 64` of word `v // 64` tells whether node v is in the partition.
     """
 
     train: Ints
@@ -50,27 +49,27 @@ class Partitioning:
 
     @property
     def num_partitions(self) -> int:
-        """K."""
+        """Number of partitions, K."""
         return int(self.members.shape[0])
 
     def train_nodes(self, partition: int) -> Ints:
-        """The training nodes of a partition, in the order of the split."""
+        """Return the training nodes of a partition, in the order of the split."""
         mine: Ints = self.train[self.partition_of == partition]
         return mine
 
     def nodes(self, partition: int) -> Ints:
-        """All nodes of a partition, ascending."""
+        """Return all nodes of a partition, ascending."""
         bits = np.unpackbits(self.members[partition].view(np.uint8), bitorder="little")
         return np.asarray(np.flatnonzero(bits[: self.num_nodes]), dtype=np.int64)
 
     @property
     def sizes(self) -> Ints:
-        """int64 [K]: nodes of each partition, replicas included."""
+        """Nodes of each partition, replicas included: int64 [K]."""
         return np.array([_count(words) for words in self.members], dtype=np.int64)
 
     @property
     def replication_factor(self) -> float:
-        """Nodes over all partitions, over the nodes that are in any: 1 where nothing is replicated, at most K."""
+        """Nodes summed over all partitions, over distinct nodes: 1 without replicas, at most K."""
         distinct = _count(np.bitwise_or.reduce(self.members, axis=0))
         return float(self.sizes.sum()) / max(1, distinct)
 
@@ -81,7 +80,7 @@ class Partitioning:
         return float(counts.max()) * self.num_partitions / max(1, len(self.train))
 
     def save(self, path: Path) -> None:
-        """Write it to one `.npz` file."""
+        """Write the partitions to one `.npz` file."""
         np.savez(
             path,
             train=self.train,
@@ -92,14 +91,14 @@ class Partitioning:
 
     @classmethod
     def load(cls, path: Path) -> Partitioning:
-        """Read what `save` wrote."""
+        """Read a file of `save`."""
         with np.load(path) as file:
             nodes, hops = (int(value) for value in file["sizes"])
             return cls(file["train"], file["partition_of"], file["members"], nodes, hops)
 
 
 def plan_bytes(num_nodes: int, partitions: int, threads: int) -> int:
-    """Bytes of host memory that partitioning holds at most, the mapped graph apart."""
+    """Return the most host memory that partitioning holds, without the mapped graph."""
     return partitions * 8 * _words(num_nodes) + 4 * num_nodes + threads * 8 * num_nodes
 
 
@@ -114,20 +113,20 @@ def partition_training_nodes(
 ) -> Partitioning:
     """Assign the training nodes to `partitions` partitions and add their in-neighbours.
 
-    No partition gets more than the average number of training nodes, rounded up. Equal scores (all of them, where no
-    neighbour has a partition yet) go to the partition of fewer nodes, then of fewer training nodes, then the first.
+    No partition gets more than the average number of training nodes, rounded up. Ties (all scores, if no neighbour has
+    a partition yet) go to the partition with fewer nodes, then fewer training nodes, then the first.
 
     Args:
-        hops: L; None: as many as the model has layers.
-        given: int64 [T], the partition of each training node, instead of the greedy choice (to compare with).
-        budget_bytes: bytes that this may hold, the page cache of the mapped graph apart.
-        threads: that look for in-neighbours; the result is the same for any number.
+        hops: L; None: the number of the model's layers.
+        given: int64 [T], the partition of each training node, instead of the greedy choice (for comparison).
+        budget_bytes: bytes that partitioning may hold, without the page cache of the mapped graph.
+        threads: threads that search in-neighbours; the result is the same for any number.
 
     Raises:
         BudgetError: bitsets and working memory do not fit.
-        DatasetError: an id is no node's.
+        DatasetError: an id is outside the graph.
         DataIOError: a file was truncated.
-        InputError: no partition, or more than training nodes.
+        InputError: `partitions` is below 1 or above the number of training nodes.
     """
     dataset = workload.dataset
     train = dataset.load("train")
@@ -155,9 +154,9 @@ def partition_training_nodes(
 def cross_partition_accesses(
     workload: Workload, partitioning: Partitioning, *, hops: int | None = None, threads: int | None = None
 ) -> tuple[int, int]:
-    """(accesses that leave the partition, all accesses): pairs of a training node and an L-hop in-neighbour, or itself.
+    """Count (outside accesses, all accesses): pairs of a training node and an L-hop in-neighbour or itself.
 
-    A self-reliant partitioning has none that leave for the hops it was made for.
+    A self-reliant partitioning has no accesses outside a partition for the hops it was made for.
     """
     indptr, indices = _graph(workload)
     try:

@@ -1,9 +1,9 @@
-"""Writing partitions and edge buckets in passes, as an external sort does: sequential reads, long direct writes.
+"""Writing partitions and edge buckets in passes, like an external sort: sequential reads, long direct writes.
 
-First the neighbour lists are spread over a scratch file by the partition of their nodes, which costs one copy a list.
-Then the scratch file is read in order: of each partition the list order is looked up, and its edges are put into their
-buckets in memory, so that `topology.bin` is written from its first byte to its last. A partition whose buckets memory
-cannot hold is spread once more, by ranges of source partitions. Feature rows are spread straight into their places.
+First the neighbour lists are distributed over a scratch file by the partition of their nodes, at one copy a list. Then
+the scratch file is read in order: for each partition, the list order is looked up and edges are sorted into their
+buckets in memory, so that `topology.bin` is written sequentially. A partition whose buckets do not fit memory is
+distributed once more, by ranges of source partitions. Feature rows are written directly to their final places.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from systems.interface import Progress, silent
 from workloads.errors import DatasetError
 from workloads.workload import Workload
 
-#: The least memory that writing works with, beside `indptr` and the partition of each node.
+#: Least memory for writing, beside `indptr` and the partition of each node.
 LEAST_BYTES = 2 << 20
 _SCRATCH, _FINER = "scratch-lists", "scratch-buckets"
 _WRITERS = 8
@@ -38,7 +38,7 @@ _LISTS, _BUCKETS = 0, 1  # regions of `topology.bin`
 
 @dataclass
 class Moved:
-    """What writing the partitions asked of the disk; the same on every machine."""
+    """Disk reads and writes of writing the partitions; the same on every machine."""
 
     reads: OrderedReads = field(default_factory=OrderedReads)
     writes: int = 0
@@ -58,11 +58,13 @@ def write_partitions(
     """Write both files within `memory_bytes` (at least `LEAST_BYTES`) beside `indptr`.
 
     Args:
-        progress: told which share of each pass is done.
+        layout: layout of the files.
+        partition_of: uint8 [num_nodes], partition of each node.
+        progress: callback for the completed share of each pass.
 
     Raises:
-        DataIOError: a file of the dataset is truncated or cannot be read, or one of ours cannot be written.
-        OSError: the disk is full (before anything is written, where the file system can reserve).
+        DataIOError: a dataset file is truncated or cannot be read, or an output file cannot be written.
+        OSError: the disk is full (before any write, if the file system can reserve).
         DatasetError: the graph's arrays contradict each other.
     """
     writer = _Writer(workload, layout, partition_of, folder, max(memory_bytes, LEAST_BYTES), threads, progress)
@@ -73,7 +75,7 @@ def write_partitions(
 
 
 class _Writer:
-    """One cutting of a graph: what it holds, and one method a pass."""
+    """State of one partitioning, with one method a pass."""
 
     def __init__(
         self,
@@ -89,15 +91,14 @@ class _Writer:
         self._progress = progress
         self._workload, self._layout, self._folder, self._threads = workload, layout, folder, threads
         self._partition_of = partition_of
-        self._memory = memory_bytes - memory_bytes // 8  # the rest: threads, rings and arrays of a piece
+        self._memory = memory_bytes - memory_bytes // 8  # reserved for threads, rings and arrays of a piece
         self._piece = partitioned.piece_bytes(memory_bytes // 64)
         self._item = layout.parts.index_dtype.itemsize
 
     def topology(self) -> None:
-        """Lists and edge buckets."""
         layout = self._layout
         indptr = partitioned.read_part(self._workload, "indptr")
-        # In pieces: the differences of all are as large as `indptr` itself.
+        # In pieces: all differences at once are as large as `indptr` itself.
         starts = range(0, layout.parts.num_nodes, 1 << 20)
         if any(int(np.diff(indptr[at : at + (1 << 20) + 1]).max()) >= 1 << 32 for at in starts):
             raise DatasetError(
@@ -126,7 +127,7 @@ class _Writer:
         scratch.unlink()
 
     def _write_nodes(self, out: _native.Spread, k: int, indptr: Ids) -> None:
-        """Ids of a partition's nodes, then the lengths of their lists."""
+        """Write the ids of a partition's nodes, then the lengths of their lists."""
         for wanted in ("ids", "lengths"):
             written = 0
             for first in range(0, len(self._partition_of), 1 << 20):
@@ -136,12 +137,11 @@ class _Writer:
             _fill_up(out, _LISTS, written)
 
     def _write_row(self, out: _native.Spread, k: int, pieces: Iterator[Bytes]) -> None:
-        """A partition's list order, and its edge buckets."""
         every = np.arange(self._layout.parts.count)
         self._write_columns(out, k, every, self._ordered(out, pieces))
 
     def _ordered(self, out: _native.Spread, pieces: Iterator[Bytes]) -> Iterator[tuple[npt.NDArray[np.integer], Bytes]]:
-        """Sources and their partitions, which are written as the list order on the way."""
+        """Yield sources and their partitions, writing the partitions as the list order."""
         written = 0
         for sources, order in self._looked_up(pieces):
             written += _append(out, _LISTS, order)
@@ -158,7 +158,7 @@ class _Writer:
     def _write_columns(
         self, out: _native.Spread, k: int, columns: Ids, edges: Iterator[tuple[npt.NDArray[np.integer], Bytes]]
     ) -> None:
-        """The buckets (k, j) for j of `columns`, ascending, from edges of just these in the order of their lists."""
+        """Write the buckets (k, j) for j of `columns`, ascending, from just their edges in list order."""
         sizes = self._layout.bucket_bytes[k, columns]
         nbytes = int(sizes.sum())
         if nbytes <= self._memory // 2:
@@ -181,7 +181,7 @@ class _Writer:
     def _write_finer(
         self, out: _native.Spread, k: int, groups: list[Ids], edges: Iterator[tuple[npt.NDArray[np.integer], Bytes]]
     ) -> None:
-        """The buckets of a row that memory cannot hold: spread by groups of columns, then group after group."""
+        """Write the buckets of a row larger than memory: distribute by groups of columns, then write each group."""
         parts = self._layout.parts
         group_of = np.empty(parts.count, dtype=np.uint8)
         for number, columns in enumerate(groups):
@@ -200,10 +200,9 @@ class _Writer:
         scratch.unlink()
 
     def features(self) -> None:
-        """Feature rows, each in its partition."""
         dataset, layout = self._workload.dataset, self._layout
         row = layout.parts.row_bytes
-        step = PAGE // int(np.gcd(PAGE, row))  # pieces of whole pages are read in place
+        step = PAGE // int(np.gcd(PAGE, row))  # pieces of whole pages are read without a copy
         rows = max(1, self._piece // row)
         rows = rows // step * step or rows
         bounds = np.append(layout.feature_at, layout.feature_file_bytes)
@@ -220,7 +219,7 @@ class _Writer:
 
     @contextmanager
     def _spread(self, path: Path, bounds: Ids, memory_bytes: int) -> Iterator[_native.Spread]:
-        """A file of these regions, filled by the body; what it asked of the disk is counted."""
+        """Open a file of regions `bounds` for the body to fill, and count its writes."""
         _reserve(path, int(bounds[-1]))
         buffers = _native.Spread.bytes(len(bounds) - 1, 1, _WRITERS)
         size = min(max(memory_bytes // buffers, PAGE), _MOST_BUFFER_BYTES) // PAGE * PAGE
@@ -234,14 +233,14 @@ class _Writer:
 
 
 class _Pieces:
-    """A file's bytes in order, as many as are asked for at a time; the next ones are read meanwhile."""
+    """Sequential reader of a file's bytes in parts of any size, with read-ahead."""
 
     def __init__(self, path: Path, nbytes: int, piece: int, reads: OrderedReads) -> None:
         self._stream = ordered_stream(path, 0, nbytes, piece_bytes=piece, reads=reads)
         self._left: Bytes = np.empty(0, dtype=np.uint8)
 
     def take(self, nbytes: int) -> Iterator[Bytes]:
-        """The next so many bytes; each part is valid until the next is asked for."""
+        """Yield the next `nbytes` bytes; each part is valid until the next step."""
         while nbytes > 0:
             if not len(self._left):
                 _, self._left = next(self._stream)
@@ -250,18 +249,17 @@ class _Pieces:
             yield part
 
     def skip(self, nbytes: int) -> None:
-        """Leave so many bytes out."""
         for _ in self.take(nbytes):
             pass
 
 
 def _bounds(nbytes: Ids) -> Ids:
-    """Where regions of so many bytes begin, each at a page, and where the last ends."""
+    """Return the starts of page-aligned regions of `nbytes` bytes, and the end of the last."""
     return np.concatenate([[0], np.cumsum(pages(nbytes))]).astype(np.int64)
 
 
 def _groups(columns: Ids, sizes: Ids, most: int) -> list[Ids]:
-    """Runs of columns of at most `most` bytes together, a larger one alone."""
+    """Group columns into runs of at most `most` bytes; a larger column is a group of its own."""
     groups: list[list[int]] = []
     room = 0
     for column, size in zip(columns.tolist(), sizes.tolist(), strict=True):
@@ -279,18 +277,17 @@ def _append(out: _native.Spread, region: int, values: npt.NDArray[np.generic]) -
 
 
 def _fill_up(out: _native.Spread, region: int, written: int) -> None:
-    """Zeros to the end of the sector."""
+    """Append zeros to the end of the sector."""
     out.append(region, np.zeros(int(sectors(written)) - written, dtype=np.uint8))
 
 
 def _check(spread: _native.Spread, path: Path) -> None:
-    """Raise what failed to be written so far."""
     if spread.failure is not None:
         raise io_failed(path, spread.failure[1], spread.failure[0], writing=True)
 
 
 def _reserve(path: Path, nbytes: int) -> None:
-    """An empty file of this size: a disk that is too small says so at once."""
+    """Create a file of `nbytes` bytes; a disk that is too small fails at once."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         if nbytes:

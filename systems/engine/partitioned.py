@@ -1,10 +1,10 @@
-"""A dataset cut into partitions of nodes and buckets of edges, each in one piece on disk (MariusGNN's layout).
+"""A dataset cut into partitions of nodes and buckets of edges, each contiguous on disk (MariusGNN's layout).
 
-Partition k holds `size` nodes by ascending id. `features.bin` has their rows one partition after another, each from a
-page on; `topology.bin` has for each partition its node ids, the lengths of their neighbour lists and the list order
-(one byte an in-edge: the partition it comes from), then the edge buckets row by row: bucket (i, j) holds the source ids
-of the edges from j to i. So the graph among any set of partitions is read without an edge that leaves the set, by large
-reads in place, and every list comes back in its own order. `partition_writer.py` writes them.
+Partition k holds `size` nodes by ascending id. `features.bin` has their rows by partition, each partition from a page
+on; `topology.bin` has for each partition its node ids, the lengths of their neighbour lists and the list order (one
+byte an in-edge: the partition of its source), then the edge buckets row by row: bucket (i, j) holds the source ids of
+the edges from j to i. So the graph among any set of partitions is read by large in-place reads without other edges, and
+every list keeps its order. `partition_writer.py` writes the files.
 """
 
 from __future__ import annotations
@@ -37,26 +37,23 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def sectors(nbytes: Any) -> Any:
-    """Bytes rounded up to whole sectors."""
+    """Round bytes up to whole sectors."""
     return -(-nbytes // SECTOR) * SECTOR
 
 
 def pages(nbytes: Any) -> Any:
-    """Bytes rounded up to whole pages."""
+    """Round bytes up to whole pages."""
     return -(-nbytes // PAGE) * PAGE
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """How many partitions there are and how large.
+    """Number and sizes of the partitions.
 
     Attributes:
-        num_nodes: nodes of the graph.
         size: nodes of a partition (the last may have fewer), such that its rows are whole sectors.
-        count: partitions.
         pinned: partitions that hold training nodes: the first ones.
-        row_bytes: bytes of a feature row.
-        index_dtype: of the source ids, int32 or int64.
+        index_dtype: dtype of the source ids, int32 or int64.
     """
 
     num_nodes: int
@@ -68,10 +65,10 @@ class Partitions:
 
     @classmethod
     def of(cls, workload: Workload, wanted: int) -> Partitions:
-        """At most `wanted` partitions of a workload's nodes; fewer where the graph is too small for whole sectors.
+        """Make at most `wanted` partitions of a workload's nodes; fewer if the graph is too small for whole sectors.
 
         Raises:
-            InputError: more than 256 are wanted.
+            InputError: `wanted` is outside 1 to 256.
         """
         if not 1 <= wanted <= _native.MAX_PARTITIONS:
             raise InputError(f"{wanted} partitions are wanted", f"give 1 to {_native.MAX_PARTITIONS}")
@@ -89,7 +86,7 @@ class Partitions:
         )
 
     def nodes_of(self, partition: int) -> int:
-        """Nodes of a partition."""
+        """Return the nodes of a partition."""
         return min(self.size, self.num_nodes - partition * self.size)
 
     @property
@@ -98,7 +95,7 @@ class Partitions:
         return self.size * self.row_bytes
 
     def assign(self, train: Ids, seed: int) -> Bytes:
-        """uint8 [num_nodes], the partition of each node: training nodes by ascending id, then the others at random."""
+        """Assign a partition to each node, uint8 [num_nodes]: training nodes by ascending id, others at random."""
         partition_of = np.empty(self.num_nodes, dtype=np.uint8)
         try:
             _native.assign_partitions(np.sort(train), self.size, seed, partition_of)
@@ -108,7 +105,7 @@ class Partitions:
 
 
 class Layout:
-    """Where everything lies in the two files.
+    """Offsets and sizes of all parts of the two files.
 
     Args:
         parts: the partitions.
@@ -125,7 +122,7 @@ class Layout:
         self.order_bytes = sectors(in_edges)
         self.list_bytes: Ids = self.ids_bytes + self.degree_bytes + self.order_bytes
         self.list_at: Ids = np.cumsum(self.list_bytes) - self.list_bytes
-        #: Bytes of the buckets, in whole sectors, and where they begin: row by row, behind the lists, from a page on.
+        #: Bytes of the buckets, in whole sectors, and their offsets: row by row, after the lists, from a page on.
         self.bucket_bytes: Ids = sectors(counts * parts.index_dtype.itemsize)
         flat = self.bucket_bytes.reshape(-1)
         self.buckets_begin = int(pages(self.list_bytes.sum()))
@@ -145,24 +142,24 @@ class Layout:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes on disk at most while the files are made: `topology.bin` and first its scratch file, then the rows."""
+        """Peak bytes on disk while writing: `topology.bin` and first its scratch file, then the feature rows."""
         rows = pages(self.counts.sum(axis=1) * self.parts.index_dtype.itemsize)
-        # A row that memory cannot hold is split once more.
+        # A row that does not fit memory is split once more.
         scratch = int(rows.sum() + rows.max(initial=0)) + PAGE * self.parts.count
         return self.topology_file_bytes + max(scratch, self.feature_file_bytes)
 
     def save(self, folder: Path) -> None:
-        """Keep what a later run needs to find its way."""
+        """Save the bucket counts, from which `load` restores the layout."""
         np.save(folder / COUNTS, self.counts)
 
     @classmethod
     def load(cls, folder: Path, parts: Partitions) -> Layout:
-        """The layout of a finished folder."""
+        """Load the layout of a finished folder."""
         return cls(parts, np.load(folder / COUNTS))
 
 
 def read_part(workload: Workload, part: Part) -> npt.NDArray[Any]:
-    """A whole part of the dataset, read directly. Raises DataIOError: it is truncated; names file and offset."""
+    """Read a whole part of the dataset by direct I/O. Raises DataIOError, with file and offset, if it is truncated."""
     dataset = workload.dataset
     entry = dataset.manifest.files[part]
     count = int(np.prod(entry.shape, dtype=np.int64))
@@ -181,7 +178,7 @@ def read_part(workload: Workload, part: Part) -> npt.NDArray[Any]:
 
 
 def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *, memory_bytes: int = 64 << 20) -> Ids:
-    """int64 [count, count]: edges from nodes of partition j to nodes of partition i, at [i, j].
+    """Count the edges from nodes of partition j to nodes of partition i, at [i, j]: int64 [count, count].
 
     Reads `indices` once, in pieces that take `memory_bytes` together, and `indptr` whole.
     """
@@ -194,14 +191,14 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
 
 
 def piece_bytes(wanted: int) -> int:
-    """Whole pages of a streamed piece, near `wanted`: long enough for a disk, short enough to be heard between two."""
+    """Return whole pages of a streamed piece, near `wanted`: long enough for a disk, short for progress."""
     return min(max(wanted, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES) // PAGE * PAGE
 
 
 def edge_runs(
     workload: Workload, indptr: Ids, piece: int, reads: OrderedReads | None = None
 ) -> Iterator[tuple[Ids, int, int, npt.NDArray[np.integer[Any]]]]:
-    """Pieces of the edges: bounds of the lists they lie in, first node, first edge, sources."""
+    """Yield pieces of the edges: bounds of their lists, first node, first edge, sources."""
     dataset = workload.dataset
     data = dataset.data_offset("indices")
     for at, found in ordered_stream(
@@ -209,14 +206,14 @@ def edge_runs(
     ):
         first = (at - data) // dataset.index_dtype.itemsize
         sources = found.view(dataset.index_dtype)
-        # The first list that reaches into the piece and the last that begins before its end.
+        # First list that overlaps the piece, and end of those that begin before its end.
         low = int(np.searchsorted(indptr, first, side="right")) - 1
         high = int(np.searchsorted(indptr, first + len(sources), side="left"))
         yield indptr[low : high + 1], low, first, sources
 
 
 class told:
-    """What the native code found wrong with the graph, as a DatasetError."""
+    """Context that converts IndexErrors of the native code about the graph to DatasetError."""
 
     def __init__(self, workload: Workload) -> None:
         self._name = workload.dataset.name

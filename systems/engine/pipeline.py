@@ -1,8 +1,8 @@
-"""Stages of threads joined by bounded channels: the pipeline that every system is made of.
+"""Stages of threads joined by bounded channels, the basis of every system.
 
-A stage is a number of threads that take items from a source, work on them and put the results in a sink. Whatever goes
-wrong in any thread stops all of them, and the reader of the last channel gets the error; leaving the `with` block, at
-any moment and for any reason, ends every thread and gives back what was still under way.
+A stage is a number of threads that take items from a source, process them and put the results in a sink. An error in
+any thread stops all threads and reaches the reader of the last channel; leaving the `with` block, at any time and for
+any reason, ends every thread and discards items in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ B = TypeVar("B")
 
 
 class Stopped(Exception):
-    """The pipeline was stopped while a thread waited; never seen outside its threads."""
+    """The pipeline stopped while a thread waited; never raised outside its threads."""
 
 
 class Drained(Exception):
@@ -27,14 +27,13 @@ class Drained(Exception):
 
 
 class Channel(Generic[T]):
-    """A bounded queue of numbered items.
+    """Bounded queue of numbered items.
 
     Args:
-        capacity: items it holds before `put` blocks.
-        ordered: hand items out by ascending number from 0, whatever the order they came in; `put` then blocks while
-            the item's number is `capacity` or more ahead of the next one to go out, so that the next one always finds
-            room.
-        discard: called for each item that nobody took when the pipeline ends.
+        capacity: items held before `put` blocks.
+        ordered: yield items by ascending number from 0, whatever their order of arrival; `put` then blocks while an
+            item's number is `capacity` or more ahead of the next one out, which therefore always fits.
+        discard: called for each item left when the pipeline ends.
     """
 
     def __init__(self, capacity: int, *, ordered: bool = False, discard: Callable[[T], None] | None = None) -> None:
@@ -51,7 +50,7 @@ class Channel(Generic[T]):
         self._stopped = False
 
     def put(self, number: int, item: T) -> None:
-        """Add an item, waiting for room.
+        """Add an item after waiting for space.
 
         Raises:
             Stopped: the pipeline ended meanwhile; the item was discarded.
@@ -76,10 +75,10 @@ class Channel(Generic[T]):
         return len(self._queue) < self.capacity
 
     def get(self) -> tuple[int, T]:
-        """The next item and its number, waiting for one.
+        """Wait for the next item; return its number and the item.
 
         Raises:
-            Drained: closed and nothing is left.
+            Drained: the channel is closed and empty.
             Stopped: the pipeline ended.
         """
         with self._changed:
@@ -99,19 +98,19 @@ class Channel(Generic[T]):
                 self._changed.wait()
 
     def close(self) -> None:
-        """No more items will come."""
+        """Mark the end of the items."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wake everyone who waits; `put` and `get` raise `Stopped` from now on."""
+        """Wake all waiting threads; `put` and `get` raise `Stopped` from now on."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Discard what is left inside."""
+        """Discard the remaining items."""
         with self._changed:
             left = [item for _, item in self._queue] + list(self._early.values())
             self._queue.clear()
@@ -126,7 +125,7 @@ class Channel(Generic[T]):
 
 
 class Turnstile:
-    """Lets numbered threads through one after the other, 0 first, so that a shared resource is taken in order."""
+    """Gate that lets numbered threads through one after the other, from 0, so that they take a resource in order."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -148,14 +147,14 @@ class Turnstile:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wake everyone who waits."""
+        """Wake all waiting threads."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
 
 class Pipeline:
-    """Threads, their channels and their end. Use as a context manager.
+    """Threads and their channels, started and ended together. Use as a context manager.
 
     Args:
         name: prefix of the threads' names.
@@ -174,25 +173,25 @@ class Pipeline:
 
     @property
     def stopping(self) -> bool:
-        """Whether the pipeline is ending; long work in a stage looks here now and then."""
+        """Whether the pipeline is ending; long work in a stage checks it regularly."""
         return self._stopping.is_set()
 
     def channel(
         self, capacity: int, *, ordered: bool = False, discard: Callable[[T], None] | None = None
     ) -> Channel[T]:
-        """A channel that ends with the pipeline."""
+        """Make a channel that ends with the pipeline."""
         channel: Channel[T] = Channel(capacity, ordered=ordered, discard=discard)
         self._channels.append(channel)
         return channel
 
     def turnstile(self) -> Turnstile:
-        """A turnstile that ends with the pipeline."""
+        """Make a turnstile that ends with the pipeline."""
         turnstile = Turnstile()
         self.on_stop(turnstile.stop)
         return turnstile
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Call this when the pipeline stops early, to wake threads that wait elsewhere (a feature buffer)."""
+        """Register a callback for an early stop, to wake threads that wait elsewhere (a feature buffer)."""
         self._on_stop.append(callback)
 
     def stage(
@@ -207,9 +206,12 @@ class Pipeline:
 
         Items of an iterable are numbered from 0. The sink is closed when the last worker has found the source drained.
 
+        Args:
+            sink: channel of the results; None drops them.
+
         Raises:
-            ValueError: an ordered sink behind an unordered channel, which could deadlock: every worker might wait for
-                room ahead of an item that none has taken yet.
+            ValueError: an ordered sink follows an unordered channel; every worker might wait for space ahead of an item
+                that no worker has taken yet, a deadlock.
         """
         if sink is not None and sink.ordered and isinstance(source, Channel) and not source.ordered:
             raise ValueError(f"stage {name} has an ordered sink, so its source has to be ordered too")
@@ -244,11 +246,11 @@ class Pipeline:
             thread.start()
 
     def results(self, channel: Channel[T]) -> Iterator[T]:
-        """Items of the last channel until it is drained.
+        """Yield the items of the last channel until it is drained.
 
         Raises:
-            BaseException: what any thread raised.
-            InterruptedError: the pipeline was closed by someone else meanwhile.
+            BaseException: the error of any thread.
+            InterruptedError: another thread closed the pipeline meanwhile.
         """
         while True:
             try:
@@ -266,7 +268,7 @@ class Pipeline:
             del item
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Stop every thread as soon as it looks up; the first error given is the one `results` raises."""
+        """Stop every thread at its next check; `results` raises the first error given."""
         with self._lock:
             if self._error is None:
                 self._error = error
@@ -279,10 +281,10 @@ class Pipeline:
             channel.stop()
 
     def finish(self) -> None:
-        """The regular end: wait until every thread has found its source drained.
+        """Wait until every thread has found its source drained, the regular end.
 
         Raises:
-            BaseException: what any thread raised.
+            BaseException: the error of any thread.
         """
         for thread in self._threads:
             thread.join()
@@ -292,7 +294,7 @@ class Pipeline:
         self._on_stop.clear()
 
     def close(self) -> None:
-        """Stop, wait for every thread, discard what nobody took. Safe to call twice.
+        """Stop and join every thread, and discard remaining items. Safe to call twice.
 
         Raises:
             RuntimeError: a thread did not end within `JOIN_SECONDS`; names it.
@@ -316,7 +318,7 @@ class Pipeline:
 
 
 class _Numbered(Generic[T]):
-    """An iterable that many threads take numbered items from."""
+    """Thread-safe source of numbered items from an iterable."""
 
     def __init__(self, items: Iterable[T]) -> None:
         self._items = enumerate(items)

@@ -1,15 +1,14 @@
-"""Cache policies on a recorded trace of mini-batches: which share of the row accesses each misses, by cache size.
+"""Cache policies on a recorded trace of mini-batches: each policy's share of missed row accesses, by cache size.
 
-Accesses are counted by mini-batch: a row that a mini-batch wants is a hit if it was cached when its turn came. Rows of
-a mini-batch are taken in the order of its nodes. The demand policies (`lru`, `fifo`, `lfu`, `clock`, `sieve`,
-`s3-fifo`) start empty and bring every missed row in, one row going out where the cache is full. `belady` starts empty
-and decides once a mini-batch, as Ginex's changesets do (Ginex, Section 3.3): of what it has and what the mini-batch
-brought it keeps the rows used again soonest, so a missed row need not come in; no policy misses less. `degree` and any
-other ranking are static: filled beforehand, which costs a read for each row (`fills`), and never changed.
+Accesses are counted by mini-batch: a row of a mini-batch is a hit if it was cached when its turn came. Rows of a
+mini-batch are processed in the order of its nodes. The demand policies (`lru`, `fifo`, `lfu`, `clock`, `sieve`,
+`s3-fifo`) start empty and admit every missed row, evicting one if the cache is full. `belady` starts empty and decides
+once a mini-batch, like Ginex's changesets (Ginex, Section 3.3): of the cached rows and the mini-batch's, it keeps those
+used again soonest, so a missed row need not be admitted; no policy misses less. `degree` and any other ranking are
+static: filled beforehand, at one read a row (`fills`), and never changed.
 
-What a cache reads from disk in all is `misses + fills`. Ginex fills its cache beforehand too, with rows that are used
-later: each of those reads saves exactly the miss that a cache starting empty would have had, so its `misses + fills`
-are `belady`'s misses.
+A cache reads `misses + fills` rows from disk. Ginex fills its cache beforehand too, with rows that are used later: each
+of those reads saves exactly the miss of a cache starting empty, so its `misses + fills` equal `belady`'s misses.
 """
 
 from __future__ import annotations
@@ -29,21 +28,20 @@ from workloads.workload import Workload
 Ids = npt.NDArray[np.int64]
 
 DYNAMIC = ("belady", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo")
-#: Names for `simulate`; `degree` is static, by out-degree, as PaGraph's cache.
+#: All policies for `compare`; `degree` is static, by out-degree, like PaGraph's cache.
 POLICIES = (*DYNAMIC, "degree")
-#: Answered for all sizes by one pass over the trace.
+#: Policies that need one pass over the trace for all sizes.
 ONE_PASS = ("belady", "lru", "degree")
 
 
 @dataclass(frozen=True)
 class RowTrace:
-    """Row accesses of mini-batches, one after another.
+    """Row accesses of mini-batches, in order.
 
     Attributes:
         rows: uint32 [accesses], rows numbered in the order of their first access, unique within a mini-batch.
-        begins: int64 [mini-batches + 1], where each mini-batch begins.
+        begins: int64 [mini-batches + 1], start of each mini-batch.
         nodes: int64 [num_rows], the node of each row.
-        num_nodes: N of the graph.
     """
 
     rows: npt.NDArray[np.uint32]
@@ -53,20 +51,20 @@ class RowTrace:
 
     @property
     def accesses(self) -> int:
-        """Row accesses in all."""
+        """Number of row accesses."""
         return len(self.rows)
 
     @property
     def num_rows(self) -> int:
-        """Different rows."""
+        """Number of distinct rows."""
         return len(self.nodes)
 
     @classmethod
     def of(cls, batches: Iterable[Ids], num_nodes: int) -> RowTrace:
-        """The trace of these mini-batches' nodes (int64 [n] each, unique in each).
+        """Make the trace of these mini-batches' nodes (int64 [n] each, unique in each).
 
         Raises:
-            InputError: a node is not one, or there is no mini-batch.
+            InputError: a node is outside the graph, or there is no mini-batch.
         """
         parts = list(batches)
         if not parts:
@@ -84,7 +82,7 @@ class RowTrace:
 
     @classmethod
     def record(cls, workload: Workload, epochs: int = 1, *, threads: int = 1) -> RowTrace:
-        """The mini-batches of a workload's first epochs, sampled for it; 12 bytes of memory an access meanwhile."""
+        """Sample the mini-batches of a workload's first epochs; takes 12 bytes of memory an access."""
         sampler, plan = make_sampler(workload, threads=threads), make_seed_plan(workload)
         return cls.of(
             (
@@ -98,14 +96,13 @@ class RowTrace:
 
 @dataclass(frozen=True)
 class Misses:
-    """What a policy does with a trace, for some cache sizes.
+    """Misses of a policy on a trace, for some cache sizes.
 
     Attributes:
-        policy: its name.
         sizes: int64 [k], rows of the cache.
         misses: int64 [k], accesses that were not cached.
         fills: int64 [k], rows read beforehand.
-        accesses: of the trace.
+        accesses: accesses of the trace.
     """
 
     policy: str
@@ -116,22 +113,22 @@ class Misses:
 
     @property
     def ratio(self) -> npt.NDArray[np.float64]:
-        """float64 [k], misses over accesses."""
+        """Misses over accesses, float64 [k]."""
         return self.misses / max(1, self.accesses)
 
     @property
     def reads(self) -> Ids:
-        """int64 [k], rows read from disk in all: policies that fill beforehand beside those that do not."""
+        """Rows read from disk, fills included, int64 [k]: makes static and demand policies comparable."""
         return self.misses + self.fills
 
 
 def simulate(trace: RowTrace, policy: str, sizes: Sequence[int] | Ids, *, threads: int = 1) -> Misses:
-    """Misses of one of `DYNAMIC` for caches of `sizes` rows (0 or more), each starting empty.
+    """Count the misses of one of `DYNAMIC` for caches of `sizes` rows (0 or more), each starting empty.
 
-    `belady` and `lru` take one pass for all sizes, the others one for each, `threads` of them beside each other.
+    `belady` and `lru` take one pass for all sizes, the others one pass a size, up to `threads` in parallel.
 
     Raises:
-        InputError: there is no such policy, or a size is negative.
+        InputError: the policy is unknown, or a size is negative.
     """
     if policy not in DYNAMIC:
         raise InputError(f"there is no policy {policy!r} to simulate", f"choose of {', '.join(DYNAMIC)}")
@@ -141,7 +138,7 @@ def simulate(trace: RowTrace, policy: str, sizes: Sequence[int] | Ids, *, thread
 
 
 def simulate_static(trace: RowTrace, ranking: Ids, sizes: Sequence[int] | Ids, *, policy: str = "static") -> Misses:
-    """Misses of caches of the first rows of `ranking` (int64, distinct nodes, best first), for all sizes at once.
+    """Count the misses of caches of the first rows of `ranking` (int64, distinct nodes, best first), for all sizes.
 
     Raises:
         InputError: a size is negative.
@@ -157,10 +154,10 @@ def simulate_static(trace: RowTrace, ranking: Ids, sizes: Sequence[int] | Ids, *
 def compare(
     workload: Workload, trace: RowTrace, policies: Sequence[str], sizes: Sequence[int] | Ids, *, threads: int = 1
 ) -> list[Misses]:
-    """Each of `policies` (of `POLICIES`) on the trace, in that order.
+    """Simulate each of `policies` (of `POLICIES`) on the trace, in that order.
 
     Raises:
-        InputError: there is no such policy, or a size is negative.
+        InputError: a policy is unknown, or a size is negative.
     """
     found = []
     for policy in policies:

@@ -1,8 +1,7 @@
-"""Which nodes are worth caching: rankings of all nodes, computed out of core from the graph in CSC.
+"""Rankings of all nodes by their value for caching, computed out of core from the graph in CSC.
 
-`indptr` lists for each node where its in-neighbours stand in `indices`, so an out-degree is how often a node occurs
-there. Everything streams `indices` from its first byte to its last with large direct reads; only arrays of one entry a
-node are held.
+A node's out-degree is its number of occurrences in `indices`. All rankings stream `indices` from its first byte to its
+last by large direct reads; only arrays of one entry a node are held.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LEAST_REQUEST_BYTES = 64 << 10
 
 
 def top(scores: Scores, k: int) -> NDArray[np.int64]:
-    """The `k` nodes of highest score, highest first, equal scores by id; all nodes where there are fewer than `k`.
+    """Return the `k` nodes of highest score, highest first, ties by id; all nodes if there are fewer than `k`.
 
     Args:
         scores: [N], any real dtype, without NaN.
@@ -48,7 +47,7 @@ def top(scores: Scores, k: int) -> NDArray[np.int64]:
     above = np.flatnonzero(scores > limit)
     equal = np.flatnonzero(scores == limit)[: k - above.shape[0]]
     chosen = np.sort(np.concatenate([above, equal]))
-    # Sorted upwards with the ids backwards and then turned round, equal scores end in the order of ids.
+    # Sorting ascending with reversed ids, then reversing, puts equal scores in the order of ids.
     backwards = chosen[::-1]
     return backwards[np.argsort(scores[backwards], kind="stable")][::-1]
 
@@ -62,24 +61,23 @@ def scores(
     scratch: Path | None = None,
     progress: Progress = silent,
 ) -> Scores:
-    """The score of every node; the higher, the more it is worth to be cached.
+    """Compute the score of every node; nodes of higher score are more valuable to cache.
 
     Args:
-        method: `out-degree` (PaGraph, Section 3.1); `aligraph`: out-degree over in-degree (as Ginex, Section 4.2, cites
-            AliGraph; a node without in-neighbours counts as having one); `random`: drawn from the workload's seed;
-            `reverse-pagerank`: until it converges, and `weighted-reverse-pagerank`: five iterations from scores that
-            favour the training nodes (Data Tiering, Section 3.1).
-        budget_bytes: bytes that it may hold.
-        threads: of the computation; None: all cores. The scores are the same for any number.
-        scratch: a folder for files of its own; none of the present methods needs one.
-        progress: told which share is done.
+        method: `out-degree` (PaGraph, Section 3.1); `aligraph`: out-degree over in-degree (AliGraph as cited by Ginex,
+            Section 4.2; a node without in-neighbours counts as having one); `random`: drawn from the workload's seed;
+            `reverse-pagerank`: until convergence; `weighted-reverse-pagerank`: five iterations from scores that favour
+            the training nodes (Data Tiering, Section 3.1).
+        budget_bytes: bytes that the computation may hold; None: unlimited.
+        threads: threads of the computation; None: all cores. The scores are the same for any number.
+        scratch: folder for temporary files; unused by the present methods.
 
     Returns:
-        float64 [N]; of `out-degree` int32 or int64 [N].
+        float64 [N]; for `out-degree` int32 or int64 [N].
 
     Raises:
         BudgetError: one or two numbers a node and the smallest buffers do not fit.
-        InputError: no such method.
+        InputError: the method is unknown.
     """
     if method == "out-degree":
         return out_degrees(workload, budget_bytes, progress)
@@ -101,18 +99,18 @@ def scores(
 
 
 def out_degrees(workload: Workload, budget_bytes: int | None = None, progress: Progress = silent) -> NDArray[Any]:
-    """How many nodes each node is an in-neighbour of, counted while `indices` streams by once.
+    """Count each node's occurrences as an in-neighbour while `indices` streams by once.
 
     Args:
-        budget_bytes: bytes that counts and buffers may take together; None: as they like (32 MiB of buffers).
+        budget_bytes: bytes of counts and buffers together; None: unlimited (32 MiB of buffers).
 
     Returns:
-        int32 [N], or int64 [N] where the graph has 2^31 edges or more.
+        int32 [N], or int64 [N] if the graph has 2^31 edges or more.
 
     Raises:
-        BudgetError: not even the counts and the smallest buffers fit.
+        BudgetError: the counts and the smallest buffers do not fit.
         DataIOError: `indices` cannot be read to its end.
-        DatasetError: it holds an id that is no node's.
+        DatasetError: `indices` holds an id outside the graph.
     """
     dataset = workload.dataset
     dtype = np.dtype(np.int32 if dataset.num_edges < 2**31 else np.int64)
@@ -149,7 +147,7 @@ def _degree_ratio(workload: Workload, budget_bytes: int | None, progress: Progre
 
 
 def _request_bytes(what: str, held: int, budget_bytes: int | None) -> int:
-    """Bytes of one read, so that `held` and the stream's buffers (the ring of pieces and the reader's own) fit."""
+    """Return the bytes of a read such that `held` and the stream's buffers (ring of pieces and reader's own) fit."""
     pieces = 2 * _DEPTH + 8
     request = _MOST_REQUEST_BYTES
     if budget_bytes is not None:

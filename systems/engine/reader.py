@@ -1,4 +1,4 @@
-"""Rows of a table file into memory with direct I/O: sorted, merged, a full device queue, errors raised."""
+"""Direct reads of table rows into memory: sorted, merged, at full queue depth, with errors raised."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ Mode = Literal["auto", "io_uring", "pread"]
 
 @dataclass
 class ReadStats:
-    """What a read asked of the disk; all but `seconds` is the same on every machine.
+    """Counts of a read's disk requests; all but `seconds` is the same on every machine.
 
     Attributes:
-        requests: reads submitted.
-        bytes_read: bytes they returned.
+        bytes_read: bytes returned by reads.
         bytes_useful: bytes of the rows that were read, each row once.
-        requests_by_size: request bytes -> how many.
-        rows: ids asked for.
+        requests_by_size: number of reads by request bytes.
+        rows: ids requested.
         unique_rows: rows read (with `merge=False` one for each id).
-        seconds: wall time.
     """
 
     requests: int = 0
@@ -61,7 +59,7 @@ class Group:
     """Rows of a `read_groups` call that are in the staging buffer.
 
     Attributes:
-        positions: int64 [k], which of the ids these rows are.
+        positions: int64 [k], positions of these rows in the requested ids.
         start: first staging row of the group.
         rows: uint8 [k, row_bytes], a view of the staging buffer; row i is the row `ids[positions[i]]`.
     """
@@ -73,34 +71,33 @@ class Group:
     _slice: int
 
     def release(self) -> None:
-        """Give the slice back to be read into; call it once the rows have been copied away."""
+        """Return the slice for further reads; call it once the rows have been copied away."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             give_back(self._slice)
 
 
 class SliceSource(Protocol):
-    """Where a `read_groups` takes slices of a staging buffer from that it does not have to itself."""
+    """Provider of slices of a staging buffer that `read_groups` shares with other users."""
 
     def take(self, *, starved: bool) -> int | None:
-        """A slice, or None where there is none now; `starved`: the read has none left, so wait for one."""
+        """Return a slice, or None if none is free now; `starved`: the read has none left, so wait for one."""
 
     def filled(self, slice_: int, ids: NDArray[np.int64]) -> None:
-        """The rows of these ids lie in the slice, from its first row on."""
+        """Note that the rows of these ids lie in the slice, from its first row on."""
 
     def give_back(self, slice_: int) -> None:
-        """The read is done with it."""
+        """Take back a slice that the read no longer uses."""
 
 
 class RowReader:
-    """Reads rows of one table file with O_DIRECT. Give each thread its own: a reader serves one read at a time.
+    """Reader of one table file's rows by O_DIRECT. Each thread needs its own: a reader serves one read at a time.
 
     Row `i` lies at `data_offset + i * row_bytes`. A read sorts its ids, reads each row once, joins rows whose blocks
     touch into one request up to `max_request_bytes`, and keeps `depth` requests in flight until none is left. The ring
-    and its buffers are built once, here.
+    and its buffers are built once, by the constructor.
 
     Args:
-        path: the file.
         data_offset: bytes before row 0.
         num_rows: rows of the table; a larger id raises IndexError.
         row_bytes: bytes of a row, any number.
@@ -108,9 +105,9 @@ class RowReader:
         granularity: `logical`: requests begin and end at the device's logical blocks; `4096`: at 4 KiB.
         merge: False: one request for each id in the order given, duplicates too.
         merge_gap_bytes: unwanted bytes that may be read to join two requests; 0 joins touching blocks only.
-        mode: `auto` takes io_uring, or the pread pool where io_uring is missing or forbidden; the others insist.
-        threads: of the pread pool.
-        register_buffers: register the bounce buffer with io_uring; where the memlock limit forbids it `mode` says so.
+        mode: `auto` uses io_uring, or the pread pool if io_uring is missing or forbidden; the others force one.
+        threads: threads of the pread pool.
+        register_buffers: register the bounce buffer with io_uring; `mode` reports if the memlock limit forbids it.
         buffer_bytes: size of the bounce buffer; 0 chooses (see `plan_bytes`).
 
     Raises:
@@ -170,7 +167,7 @@ class RowReader:
         self.mode: str = self._native.mode
         #: Bytes of the bounce buffer; a plan adds `plan_bytes` for the ids of a read.
         self.memory_bytes: int = self._native.memory_bytes
-        #: Requests begin and end at multiples of this many bytes.
+        #: Alignment of requests in bytes.
         self.block_bytes: int = self._native.block_bytes
 
     @staticmethod
@@ -188,11 +185,11 @@ class RowReader:
         num_ids: int = 0,
         path: Path | str | None = None,
     ) -> int:
-        """Bytes of host memory of a reader with these arguments: its bounce buffer, and the plan of `num_ids` ids.
+        """Return the host memory of a reader with these arguments: its bounce buffer, and the plan of `num_ids` ids.
 
         Args:
             num_ids: most ids of one read.
-            path: the file, whose device's logical block counts; without it blocks of 512 bytes are taken.
+            path: the file, whose device's logical block counts; None: blocks of 512 bytes.
         """
         block = _native.block_bytes(str(path)) if path is not None else 512
         block = max(block, 4096 if granularity == "4096" else 0)
@@ -212,8 +209,8 @@ class RowReader:
             out_rows: int64 [n].
 
         Raises:
-            DataIOError: the device failed or the file ends before a row; names file and offset. Nothing is in flight
-                then, and `out` holds some of the rows.
+            DataIOError: the device failed or the file ends before a row; names file and offset. No reads remain in
+                flight, and `out` holds some of the rows.
             IndexError: an id or a row of `out` does not exist.
         """
         start = time.perf_counter()
@@ -223,7 +220,7 @@ class RowReader:
         return ReadStats(**counts, seconds=time.perf_counter() - start)
 
     def counts_of(self, ids: Array | torch.Tensor) -> ReadStats:
-        """What `read(ids)` would ask of the disk, exactly; nothing is read and any thread may ask at any time.
+        """Return the exact counts of `read(ids)` without reading; any thread may call it at any time.
 
         Raises:
             IndexError: an id does not exist.
@@ -259,12 +256,11 @@ class RowReader:
         """Read several ranges of the file at once: the device's queue stays full from the first to the last.
 
         Bytes `[offsets[i], offsets[i] + sizes[i])` go to `out` from byte `positions[i]` on, in requests of
-        `request_bytes`, of which none crosses from one range to the next. Where offset, size and address are multiples
-        of the device's block they land there directly.
+        `request_bytes` that never span two ranges; without a copy if offset, size and address are aligned to the
+        device's block.
 
         Args:
-            offsets: int64 [n], and
-            sizes: int64 [n], bytes, and
+            offsets, sizes: int64 [n], bytes in the file.
             positions: int64 [n], bytes from the start of `out`.
 
         Raises:
@@ -287,18 +283,18 @@ class RowReader:
         stats: ReadStats | None = None,
         source: SliceSource | None = None,
     ) -> Generator[Group]:
-        """Read rows into a bounded staging buffer; yields groups of up to `group_rows` as they complete.
+        """Read rows into a bounded staging buffer; yield groups of up to `group_rows` as they complete.
 
         Reads of later groups are in flight while the caller copies a group away (GNNDrive, Section 4.2). The caller
         calls `group.release()` when it no longer needs the group's slice, at once or, for an asynchronous copy, later;
-        with every slice held, the next step raises. Leaving the loop early waits for what is in flight.
+        if the caller holds every slice, the next step raises. Leaving the loop early waits for reads in flight.
 
         Args:
             ids: int64 [n]; a repeated id has a staging row for each occurrence.
             staging: contiguous host memory, uint8 or any dtype; cut into slices of `group_rows` rows.
-            stats: filled when given, before the first group.
-            source: gives slices as they are needed, where the staging buffer is used by others too; all of them go
-                back to it.
+            group_rows: rows of a group.
+            stats: filled if given, before the first group.
+            source: provides slices on demand if the staging buffer has other users; all slices return to it.
 
         Raises:
             DataIOError: as `read`.
@@ -311,7 +307,7 @@ class RowReader:
             read = _native.GroupRead(self._open(), wanted, table, group_rows, source is None)
         except ValueError as error:
             raise InputError(f"staged read of {self.path}: {error}", "raise the staging buffer") from error
-        lent: set[int] = set()  # slices of `source` that no group was handed out in
+        lent: set[int] = set()  # slices of `source` without a yielded group
         missing = 0 if source is None else -(-len(wanted) // group_rows)  # groups without a slice
         give_back = read.give_back if source is None else source.give_back
 

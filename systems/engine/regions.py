@@ -1,7 +1,7 @@
-"""A file of regions: bytes appended one after the other, each 4096-aligned, checked, read by one large direct read.
+"""A file of regions: appended byte ranges, each 4096-aligned, checksummed, read by one large direct read.
 
-What a system writes while it runs (sampled batches, changesets) is kept so: past the page cache, within a byte budget,
-and never read wrongly, since each region has its XXH3 in the index.
+Stores data that a system writes while it runs (sampled mini-batches, changesets): past the page cache, within a byte
+budget, and verified on every read by the XXH3 in the index.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from workloads.units import format_bytes
 PAGE = 4096
 Bytes = NDArray[np.uint8]
 Index = NDArray[Any]
-#: One region in the index. A region is its head, padded to 8 bytes, then its body; `count` is the writer's own.
+#: A region's entry in the index. A region is its head, padded to 8 bytes, then its body; `count` is for the writer.
 ENTRY = np.dtype(
     [
         ("offset", "<i8"),
@@ -40,31 +40,31 @@ _MAGIC = b"outcore regions 1"
 
 
 def padded(nbytes: int, to: int = PAGE) -> int:
-    """`nbytes` rounded up to a multiple of `to`."""
+    """Round `nbytes` up to a multiple of `to`."""
     return -(-nbytes // to) * to
 
 
 def index_path(path: Path) -> Path:
-    """Where the index of a region file is saved."""
+    """Return the path of a region file's saved index."""
     return path.with_name(path.name + ".index")
 
 
 def region_bytes(entry: Any) -> int:
-    """Bytes of a region's head, its padding and its body."""
+    """Return the bytes of a region's head, its padding and its body."""
     return padded(int(entry["head_bytes"]), 8) + int(entry["body_bytes"])
 
 
 class RegionWriter:
-    """Appends regions to a new file, by one thread at a time.
+    """Writer that appends regions to a file, by one thread at a time.
 
     Args:
-        path: the file; one that is there is replaced, or
-        reuse: written over in place, which spares the file system to find blocks; it may stay longer than its regions.
-        budget_bytes: that the file may have; None: no limit.
-        fix: what to do when the budget or the disk is full.
+        path: output file, replaced if it exists.
+        budget_bytes: most bytes of the file; None: unlimited.
+        fix: user's remedy for a full budget or disk.
+        reuse: overwrite an existing file in place, which saves block allocation; it may stay longer than its regions.
 
     Raises:
-        DataIOError: the file cannot be made.
+        DataIOError: the file cannot be created.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class RegionWriter:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the buffer in which a region is put together: those of the largest region so far."""
+        """Bytes of the buffer that assembles a region: those of the largest region so far."""
         return self._buffer.nbytes
 
     def append(self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0) -> None:
-        """Write one region: `head` alone can be read later without the `body`, whose arrays are joined.
+        """Write one region: `head` can be read later without the `body`, whose arrays are joined.
 
         Raises:
-            BudgetError: the file would be larger than its budget.
+            BudgetError: the file would exceed its budget.
             DataIOError: the disk is full or fails; names file and offset. The file is removed.
         """
         parts = [_flat(array) for array in body]
@@ -113,17 +113,17 @@ class RegionWriter:
         self.append_made([(head.nbytes, total - start, count)])
 
     def room(self, nbytes: int) -> Bytes:
-        """Memory of at least so many bytes in which regions are put together; what it held is gone."""
+        """Return at least `nbytes` bytes of memory to assemble regions in; the previous content is lost."""
         if self._buffer.nbytes < nbytes:
-            self._buffer = aligned_empty(0)  # the old one goes before the new one comes
+            self._buffer = aligned_empty(0)  # free the old buffer before allocating the new one
             self._buffer = aligned_empty(nbytes)
         return self._buffer
 
     def append_made(self, made: Sequence[tuple[int, int, int]]) -> None:
-        """Write regions that stand one behind the other in `room`: bytes of head and body, and `count`, of each.
+        """Write consecutive regions laid out in `room`: (bytes of head, bytes of body, `count`) of each.
 
         Raises:
-            BudgetError: the file would be larger than its budget.
+            BudgetError: the file would exceed its budget.
             DataIOError: the disk is full or fails; names file and offset. The file is removed.
         """
         if self._fd is None:
@@ -154,14 +154,14 @@ class RegionWriter:
         self.nbytes += at
 
     def index(self) -> Index:
-        """Structured array (`ENTRY`) of the regions so far."""
+        """Return the entries (`ENTRY`) of the regions so far."""
         return np.array(self._entries, dtype=ENTRY)
 
     def close(self, *, save_index: bool = True, sync: bool = True) -> Index:
-        """Bring the file to disk; its index is saved beside it unless the caller keeps it.
+        """Flush the file to disk, and save its index beside it unless the caller keeps it.
 
         Args:
-            sync: False for files that need not survive the machine: written they are either way.
+            sync: False for files that need not survive a crash of the machine.
 
         Raises:
             DataIOError: the disk is full or fails.
@@ -201,12 +201,11 @@ class RegionWriter:
 
 
 class RegionReader:
-    """Reads regions by one large direct read each; any number of threads may.
+    """Reader of regions by one large direct read each, for any number of threads.
 
     Args:
-        path: a file of `RegionWriter`.
-        index: what `close` returned; by default the one saved beside the file.
-        what: what a region is, for errors (`batch`).
+        path: file of a `RegionWriter`.
+        index: result of `RegionWriter.close`; None: the index saved beside the file.
 
     Raises:
         DataIOError: file or index cannot be opened, or the index is damaged.
@@ -234,15 +233,14 @@ class RegionReader:
         return max((padded(region_bytes(entry)) for entry in self.index), default=0)
 
     def nbytes_of(self, number: int) -> int:
-        """Bytes that reading a region asks the disk for."""
+        """Return the bytes that reading a region requests from the disk."""
         return padded(region_bytes(self.index[number]))
 
     def read(self, number: int) -> tuple[Bytes, Bytes]:
-        """Head and body (uint8) of a region, views of memory of their own, both checked.
+        """Return head and body (uint8) of a region, both verified, as views of new memory.
 
         Raises:
-            DataIOError: the device failed, the file ends early or the bytes are not those written; names file, offset
-                and region.
+            DataIOError: the device failed, or the bytes are missing or corrupted; names file, offset and region.
         """
         entry = self.index[number]
         start, nbytes = padded(int(entry["head_bytes"]), 8), region_bytes(entry)
@@ -253,7 +251,7 @@ class RegionReader:
         return head, body
 
     def head(self, number: int) -> Bytes:
-        """The head alone (uint8); raises as `read`."""
+        """Return the head alone (uint8); raises as `read`."""
         entry = self.index[number]
         head = self._read(number, int(entry["offset"]), int(entry["head_bytes"]))
         self._verify(number, head, int(entry["head_xxh3"]))
@@ -272,7 +270,7 @@ class RegionReader:
         done = 0
         while done < nbytes:
             try:
-                # A short read ends at a block, so going on from there keeps the alignment.
+                # A short read ends at a block, so the next one stays aligned.
                 got = os.preadv(self._fd, [memory[done:].data], offset + done)
             except OSError as error:
                 raise self._broken(number, offset + done, os.strerror(error.errno or 0), error.errno or 0) from error

@@ -1,10 +1,10 @@
 """A dataset with its nodes renumbered by a score, highest first: graph and feature rows, in parallel, out of core.
 
-Data Tiering (Section 3.2) reorders so that a row's tier is told by its id alone. With the place of every node known
-beforehand, each neighbour list and each row is moved on its own. What does not fit the budget is made window by window
-of the new file: for each, the old file is streamed once and what belongs into the window is put there. Where the
-features would take more than three such passes, they are first split by window into scratch files, so that they are
-read and written twice, however small the memory is.
+Data Tiering (Section 3.2) reorders so that a row's id alone determines its tier. Since all new positions are known
+beforehand, each neighbour list and each row moves independently. Parts larger than the budget are made window by window
+of the new file: for each window, the old file is streamed once and its data in the window is kept. If the features
+would take more than three such passes, they are first split by window into scratch files, so they are read and written
+twice, however small the memory is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
 
 @dataclass
 class ReorderFacts:
-    """How a reordering went: passes over the features and the edges, and whether scratch files were used."""
+    """Passes of a reordering over the features and the edges, and whether scratch files were used."""
 
     feature_windows: int = 0
     edge_windows: int = 0
@@ -47,7 +47,7 @@ class ReorderFacts:
 
 
 def order_by(scores: NDArray[Any]) -> Ints:
-    """Old ids by descending score, equal scores by id: int64 [N], entry i is the old id of new node i."""
+    """Return old ids by descending score, ties by id: int64 [N], entry i is the old id of new node i."""
     backwards = np.argsort(scores[::-1], kind="stable")
     return np.ascontiguousarray((scores.shape[0] - 1 - backwards)[::-1], dtype=np.int64)
 
@@ -64,19 +64,18 @@ def reorder(
     """Write `dataset` renumbered to a new dataset folder, with `order` beside its parts.
 
     New node i is the old node `order[i]`: its row, its label, and its neighbour list in the old order with new ids. The
-    splits keep their order too, so that the same seeds come in the same places.
+    splits keep their order too, so that seed nodes keep their positions.
 
     Args:
         order: int64 [N], a permutation (`order_by`).
-        path: the new folder, which must not be there.
-        budget_bytes: bytes that this may hold; None: the largest part in memory.
-        facts: filled when given.
+        path: the new folder, which must not exist.
+        budget_bytes: bytes that reordering may hold; None: the largest part in memory.
 
     Raises:
         BudgetError: the order, its inverse, the new index pointers and the smallest buffers do not fit.
         DatasetError: the folder exists, the disk is full, or the graph's files contradict each other.
         DataIOError: a file cannot be read to its end.
-        ValueError: `order` is no permutation.
+        ValueError: `order` is not a permutation.
     """
     job = _Reordering(dataset, order, budget_bytes, threads or len(os.sched_getaffinity(0)), facts or ReorderFacts())
     recipe = {"source": "reordered", "of": dataset.fingerprint}
@@ -99,10 +98,10 @@ def reorder(
 
 
 def load_order(dataset: Dataset) -> Ints:
-    """The old ids of a reordered dataset's nodes: int64 [N].
+    """Load the old ids of a reordered dataset's nodes: int64 [N].
 
     Raises:
-        DatasetError: it has none, or one of another size.
+        DatasetError: the order is missing or of another dataset.
     """
     path = dataset.path / ORDER_FILE
     try:
@@ -115,12 +114,12 @@ def load_order(dataset: Dataset) -> Ints:
 
 
 class _Reordering:
-    """One renumbering: what it holds, and one method a part."""
+    """State of one renumbering, with one method a part."""
 
     def __init__(self, dataset: Dataset, order: Ints, budget: int | None, threads: int, facts: ReorderFacts) -> None:
         nodes = dataset.num_nodes
         self._dataset, self._order, self._threads, self._facts = dataset, order, threads, facts
-        held = 24 * nodes + 8 * nodes  # order, places, new index pointers, and the degrees they are summed from
+        held = 24 * nodes + 8 * nodes  # order, places, new index pointers, and degrees
         self._piece_bytes = _MOST_PIECE_BYTES
         row = dataset.dim * dataset.feature_dtype.itemsize
         left = None
@@ -139,11 +138,10 @@ class _Reordering:
         self._indptr = dataset.memmap("indptr")
 
     def _buffers(self) -> int:
-        # A piece under way is also gathered by window, with its places.
+        # A piece in flight is also gathered by window, with its places.
         return ordered_stream_bytes(self._piece_bytes) + 3 * self._piece_bytes
 
     def write(self, writer: DatasetWriter) -> None:
-        """Every part of the new dataset."""
         dataset = self._dataset
         degrees = np.empty(dataset.num_nodes, dtype=np.int64)
         for first in range(0, dataset.num_nodes, _CHUNK):
@@ -169,7 +167,7 @@ class _Reordering:
             writer.write(part, self._places[dataset.load(part)])
 
     def _edge_windows(self) -> Iterator[NDArray[Any]]:
-        """The new `indices`, window after window; each streams the old ones once."""
+        """Yield the new `indices`, window by window; each window streams the old ones once."""
         dataset = self._dataset
         item = dataset.index_dtype.itemsize
         edges = dataset.num_edges
@@ -193,7 +191,7 @@ class _Reordering:
             yield window
 
     def _feature_windows(self, scratch: Path) -> Iterator[NDArray[np.uint8]]:
-        """The new feature rows as bytes, window after window."""
+        """Yield the new feature rows as bytes, window by window."""
         dataset = self._dataset
         row = dataset.dim * dataset.feature_dtype.itemsize
         nodes = dataset.num_nodes
@@ -215,7 +213,7 @@ class _Reordering:
     def _through_scratch(
         self, folder: Path, size: int, windows: int, out: NDArray[np.uint8]
     ) -> Iterator[NDArray[np.uint8]]:
-        """Split the rows by window, in their old order, then put each window's in their new one."""
+        """Split the rows by window, in their old order, then reorder within each window."""
         dataset = self._dataset
         row = out.shape[1]
         paths = [folder / f"window-{number}" for number in range(windows)]
@@ -245,7 +243,7 @@ class _Reordering:
             yield window
 
     def _rows(self, path: Path, offset: int, count: int, row: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """(first row, rows as bytes) of a file, from its first to its last."""
+        """Yield (first row, rows as bytes) of a file, from its first to its last."""
         step = 4096 // int(np.gcd(4096, row))
         piece = max(1, self._piece_bytes // row)
         piece = (piece // step * step or piece) * row

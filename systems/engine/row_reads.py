@@ -1,4 +1,4 @@
-"""How a system's readers read feature rows: options that several systems have, as a reader's arguments."""
+"""Conversion of options that several systems share to a reader's arguments for feature rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workloads.workload import Workload
 
 
 class RowReadOptions(Protocol):
-    """The options of a system that reads rows; some have `merge_gap_bytes` too."""
+    """Options of a system that reads rows; some also have `merge_gap_bytes`."""
 
     @property
     def io_depth(self) -> int:
@@ -17,11 +17,11 @@ class RowReadOptions(Protocol):
 
     @property
     def io_granularity(self) -> Literal["logical", "4096"]:
-        """Smallest read."""
+        """Granularity of reads."""
 
     @property
     def merge(self) -> bool:
-        """Read neighbouring rows together."""
+        """Whether adjacent rows are read together."""
 
     @property
     def max_request_bytes(self) -> int:
@@ -29,7 +29,7 @@ class RowReadOptions(Protocol):
 
 
 class ReaderArguments(TypedDict):
-    """What decides how a `RowReader` reads, and how large it is."""
+    """Arguments of a `RowReader` that determine its reads and its size."""
 
     data_offset: int
     num_rows: int
@@ -42,7 +42,7 @@ class ReaderArguments(TypedDict):
 
 
 def reader_arguments(workload: Workload, options: RowReadOptions) -> ReaderArguments:
-    """Arguments of one reader of the feature table."""
+    """Return the arguments of a reader of the feature table."""
     return {
         "data_offset": workload.dataset.data_offset("features"),
         "num_rows": workload.dataset.num_nodes,

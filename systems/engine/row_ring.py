@@ -11,9 +11,9 @@ from systems.engine.pipeline import Stopped
 
 
 class RowRing:
-    """Pieces of `table` [rows, dim], taken and given back in the same order.
+    """Ring of pieces of `table` [rows, dim], taken and given back in the same order.
 
-    Buffers of the largest mini-batch's size would stand half empty under most mini-batches; here each takes its own.
+    Fixed buffers of the largest mini-batch's size would stand half empty; here each mini-batch takes its own size.
     """
 
     def __init__(self, table: torch.Tensor) -> None:
@@ -24,7 +24,7 @@ class RowRing:
         self._stopped = False
 
     def take(self, rows: int) -> torch.Tensor:
-        """A piece of `rows` rows, waiting until there is room; one thread at a time.
+        """Return a piece of `rows` rows after waiting until they are free; one thread at a time.
 
         Raises:
             ValueError: the table is smaller.
@@ -51,7 +51,7 @@ class RowRing:
         return newest if newest + rows <= oldest else -1
 
     def give_back(self, piece: torch.Tensor) -> None:
-        """Its rows may be taken again, once those before it are given back too. Any thread may."""
+        """Free a piece's rows, once all earlier pieces are given back too. Any thread may call."""
         start = (piece.data_ptr() - self.table.data_ptr()) // max(1, self.table.stride(0) * self.table.element_size())
         with self._changed:
             for entry in self._held:
@@ -63,7 +63,7 @@ class RowRing:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wake who waits; `take` raises `Stopped` where it would wait."""
+        """Wake waiting threads; `take` raises `Stopped` where it would wait."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

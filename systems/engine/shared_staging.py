@@ -1,8 +1,8 @@
-"""A staging buffer for all processes of a run (GNNDrive, Section 4.4): each reserves a portion of it, borrows what
-others leave idle, and takes rows that lie there already instead of reading them again.
+"""A staging buffer for all processes of a run (GNNDrive, Section 4.4), cut into segments of equal size.
 
-The buffer is cut into segments of equal size. An extractor fills a segment with rows, publishes which, copies them to
-its device and releases the segment; until someone takes it, its rows may be fetched by any process.
+Each process reserves a portion, borrows idle segments of others, and copies rows already present instead of reading
+them again. An extractor fills a segment with rows, publishes their ids, copies them to its device and releases the
+segment; until the segment is taken again, any process may fetch its rows.
 """
 
 from __future__ import annotations
@@ -20,26 +20,22 @@ from workloads.errors import OutcoreError
 
 
 class StagingClosed(OutcoreError):
-    """The staging buffer was closed, or a process that shared it died, while this one needed a segment."""
+    """Error of a process that needs a segment after the buffer was closed or a process sharing it died."""
 
     kind = "closed"
 
 
 class SharedStaging:
-    """One process's access to the staging buffer of all. Every method may be called from any thread.
+    """One process's access to the shared staging buffer. Every method may be called from any thread.
 
-    Nobody can be blocked for ever: whoever waits for a segment holds none, and a loan is only given while no other
-    process waits.
+    Deadlock-free: a process that waits for a segment holds none, and loans are given only while no other waits.
 
     Args:
-        party: this process, and
-        parties: how many there are.
-        portion: segments that each of them reserves.
-        segment_rows: rows of a segment.
-        row_bytes: bytes of a row.
-        rows: uint8 [parties * portion * segment_rows * row_bytes] that all processes map, and
+        party: number of this process, of `parties`.
+        portion: segments reserved by each process.
+        rows: uint8 [parties * portion * segment_rows * row_bytes] that all processes map.
         memory: uint8 [`plan_bytes(...)`] for the bookkeeping, aligned to 64 bytes.
-        create: make the bookkeeping; the others attach with False once that is done.
+        create: initialise the bookkeeping; other processes attach with False afterwards.
         borrow: False keeps every process to its portion.
     """
 
@@ -68,14 +64,14 @@ class SharedStaging:
 
     @staticmethod
     def plan_bytes(parties: int, portion: int, segment_rows: int) -> int:
-        """Bytes of the bookkeeping for all processes together."""
+        """Return the bytes of the bookkeeping for all processes together."""
         return _native.SegmentPool.bytes(parties, portion, segment_rows)
 
     def acquire(self, *, wait: bool, borrow: bool = True) -> int | None:
-        """A segment, or None where none is to be had now. Whoever waits must hold no other.
+        """Return a free segment, or None if there is none. With `wait`, the caller must hold no other segment.
 
         Raises:
-            StagingClosed: as named.
+            StagingClosed: the buffer was closed.
         """
         found = self._native.acquire(self._party, borrow and self._borrow, wait)
         if found == -2:
@@ -83,12 +79,12 @@ class SharedStaging:
         return None if found < 0 else found
 
     def release(self, segment: int) -> None:
-        """Others may take it; until then its rows may be found, so nothing may be written to it any more."""
+        """Release a segment to other processes; its rows may still be found, so it must not be written any more."""
         self._native.release(self._party, segment)
 
     @contextmanager
     def part(self) -> Iterator[torch.Tensor]:
-        """A segment's bytes (uint8) for the body, which waits for it and holds no other."""
+        """Yield a segment's bytes (uint8) after waiting for it; the caller must hold no other segment."""
         found = self.acquire(wait=True)
         assert found is not None
         nbytes = self.segment_rows * self.row_bytes
@@ -98,15 +94,15 @@ class SharedStaging:
             self.release(found)
 
     def publish(self, segment: int, nodes: Array) -> None:
-        """Row i of a segment just filled is that of `nodes[i]` (int64 [n])."""
+        """Publish a segment just filled: row i is that of `nodes[i]` (int64 [n])."""
         self._native.publish(segment, as_ids(nodes))
 
     def present(self, nodes: Array) -> NDArray[np.int64]:
-        """Positions of those of `nodes` (int64 [n]) whose rows lie in some segment at this moment."""
+        """Return the positions of `nodes` (int64 [n]) whose rows lie in some segment at this moment."""
         return self._native.present(as_ids(nodes))
 
     def fetch(self, segment: int, nodes: Array) -> NDArray[np.int64]:
-        """Copy rows of `nodes` (int64 [n]) that still lie somewhere to the first rows of `segment`; their positions."""
+        """Copy the rows of `nodes` (int64 [n]) still in any segment to `segment`; return their positions."""
         return self._native.fetch(self._party, segment, as_ids(nodes), self._flat, self.row_bytes)
 
     @property
@@ -120,5 +116,5 @@ class SharedStaging:
         return self._native.counts(self._party)[1]
 
     def close(self) -> None:
-        """Wake every process that waits; all of them, and later calls, raise StagingClosed."""
+        """Wake every waiting process; the waits and all later calls raise StagingClosed."""
         self._native.close()

@@ -1,9 +1,9 @@
-"""How to part memory between a neighbour cache and a feature cache: each split is simulated on the run's own epoch.
+"""Division of memory between a neighbour cache and a feature cache, by simulation on the run's own first epoch.
 
 More neighbour lists in memory save page faults of sampling, more feature rows save reads. The mini-batches of the first
-epoch are sampled once; for each candidate the lists and rows that its caches would miss are counted, the row reads
-exactly as the reader would make them, the list pages through a model of the page cache in its steady state (the epoch's
-second round). The candidate whose reads take the device the least time wins.
+epoch are sampled once; for each candidate split, the misses of both caches are counted: row reads exactly as the reader
+would submit them, list pages by a model of the page cache in its steady state (the epoch's second round). The candidate
+whose reads take the least device time wins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workloads.workload import Workload
 
 PAGE_BYTES = 4096
 _MOST_CANDIDATES = 8
-# Like the kernel's two lists it lets pages of a single use pass through and knows those that come back.
+# Like the kernel's two lists, it evicts single-use pages soon and keeps reused ones.
 _PAGE_POLICY = "s3-fifo"
 
 Ids = npt.NDArray[np.int64]
@@ -34,13 +34,12 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to part the memory.
+    """A candidate split of the memory.
 
     Attributes:
-        name: for notes.
-        list_entries: entries that the neighbour cache holds (see `neighbour_cache.choose`).
-        rows: that the feature cache holds, of highest out-degree.
-        page_cache_bytes: what is left for pages of `indices`.
+        list_entries: entries of the neighbour cache (see `neighbour_cache.choose`).
+        rows: rows of the feature cache, of highest out-degree.
+        page_cache_bytes: bytes left for pages of `indices`.
     """
 
     name: str
@@ -51,19 +50,18 @@ class Candidate:
 
 @dataclass
 class Forecast:
-    """What an epoch would read with a candidate's caches.
+    """Predicted reads of an epoch with a candidate's caches.
 
     Attributes:
-        name: the candidate's.
-        rows: feature rows asked for.
-        row_misses: of those, not in the feature cache.
-        requests_by_size: reads of the missed rows, request bytes -> how many.
-        bytes_read: by those reads.
-        list_reads: neighbour lists asked for (empty ones are not).
-        list_hits: of those, in the neighbour cache.
+        rows: feature rows requested.
+        row_misses: requested rows not in the feature cache.
+        requests_by_size: number of reads of missed rows by request bytes.
+        bytes_read: bytes of the reads of missed rows.
+        list_reads: non-empty neighbour lists requested.
+        list_hits: requested lists in the neighbour cache.
         page_accesses: pages of uncached lists, each once a mini-batch.
-        page_misses: of those, read from disk in an epoch that follows another.
-        seconds: of the device for all of it, or None without a profile.
+        page_misses: accessed pages read from disk in an epoch after the first.
+        seconds: device time of all reads, or None without a profile.
     """
 
     name: str
@@ -79,18 +77,18 @@ class Forecast:
 
     @property
     def cost(self) -> float:
-        """Predicted seconds; without a profile the number of reads."""
+        """Predicted seconds; without a profile, the number of reads."""
         return (
             self.seconds if self.seconds is not None else float(self.page_misses + sum(self.requests_by_size.values()))
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for an artefact's facts."""
+        """Return plain data, for an artefact's facts."""
         return {**asdict(self), "requests_by_size": {str(k): v for k, v in sorted(self.requests_by_size.items())}}
 
 
 def scratch_bytes(workload: Workload, most_accesses: int) -> int:
-    """Bytes that a forecast takes beside `indptr`, the reader and the mini-batch looked at."""
+    """Return the bytes of a forecast beside `indptr`, the reader and the current mini-batch."""
     nodes = workload.dataset.num_nodes
     pages = workload.dataset.topology_bytes // PAGE_BYTES + 2
     return 18 * nodes + 24 * pages + 16 * most_accesses
@@ -107,13 +105,13 @@ def forecast(
     disk: DiskProfile,
     most_accesses: int = 1 << 24,
 ) -> list[Forecast]:
-    """What each candidate would read for these mini-batches.
+    """Predict each candidate's reads for these mini-batches.
 
     Args:
-        batches: an epoch's, or its beginning; no more are taken once `most_accesses` are recorded.
+        batches: an epoch, or its beginning; stops once `most_accesses` are recorded.
         indptr: int64 [N + 1].
         degrees: [N], out-degrees, by which rows are cached.
-        reader: as the system reads missed rows; nothing is read with it here.
+        reader: reader of missed rows, used only for its counts.
         most_accesses: page accesses that may be recorded over all candidates, 4 bytes each.
 
     Raises:
@@ -150,21 +148,21 @@ def forecast(
 
 
 def best(forecasts: Sequence[Forecast]) -> int:
-    """Index of the forecast of least cost, the first of equal ones."""
+    """Return the index of the forecast of least cost, the first of equal ones."""
     return min(range(len(forecasts)), key=lambda index: forecasts[index].cost)
 
 
 def device_seconds(result: Forecast, disk: DiskProfile) -> float:
-    """Time the device needs for the reads of a forecast, by the profile of the series."""
+    """Predict the device time of a forecast's reads by the disk profile."""
     reads = dict(result.requests_by_size)
     reads[PAGE_BYTES] = reads.get(PAGE_BYTES, 0) + result.page_misses
     return disk.seconds(reads)
 
 
 def disk_class(disk: DiskProfile) -> list[int]:
-    """A disk as coarse as a choice depends on it: random rates by size, rounded to powers of two.
+    """Return a coarse key of a disk: random rates by size, rounded to powers of two.
 
-    A profile measured anew never has quite the same rates; the choice of a setting is to be kept all the same.
+    Repeated profiles differ slightly in their rates; the chosen setting must not change with them.
     """
     rates: dict[int, float] = {}
     for point in disk.points:
@@ -176,7 +174,7 @@ def disk_class(disk: DiskProfile) -> list[int]:
 def _cached(
     candidates: Sequence[Candidate], indptr: Ids, degrees: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """For each node, one bit a candidate: is its list cached, is its row."""
+    """Return, per node, one bit a candidate: whether its list is cached, and whether its row is."""
     lists, rows = (np.zeros(len(degrees), dtype=np.uint8) for _ in range(2))
     ranking = top(degrees, max(candidate.rows for candidate in candidates))
     for number, candidate in enumerate(candidates):
@@ -196,10 +194,10 @@ def _add_reads(result: Forecast, rows: int, stats: ReadStats, misses: int) -> No
 
 
 def touched_pages(workload: Workload, batch: SampledBatch, indptr: Ids) -> tuple[Ids, Ids]:
-    """Pages of `indices` that sampling this mini-batch touches, and the node for whose list each is.
+    """Return the pages of `indices` that sampling this mini-batch touches, and for each page the node of its list.
 
-    Both pages of a list that lies on two; of longer lists as many as entries are drawn, evenly spread, since which
-    entries were drawn is not recorded.
+    A list on two pages counts both; a longer one counts as many as entries were drawn, evenly spread, since the drawn
+    entries are not recorded.
     """
     item = workload.dataset.index_dtype.itemsize
     nodes = np.concatenate([batch.nodes[: block.num_dst] for block in batch.blocks])
@@ -215,7 +213,7 @@ def touched_pages(workload: Workload, batch: SampledBatch, indptr: Ids) -> tuple
 
 
 def _page_misses(parts: list[npt.NDArray[np.uint32]], num_pages: int, capacity: int) -> tuple[int, int]:
-    """Page accesses of an epoch, and its misses in a cache of `capacity` pages that the same epoch warmed."""
+    """Count an epoch's page accesses, and its misses in a cache of `capacity` pages warmed by the same epoch."""
     accesses = sum(len(part) for part in parts)
     if not accesses:
         return 0, 0

@@ -1,8 +1,8 @@
 """A static cache of feature rows in host memory (PaGraph's policy): filled once with the highest-ranked rows.
 
-Nothing ever leaves it, so a look-up is one read of a node -> slot map and what hits is known from the ranking alone.
-The rows lie in a table that the system allocates: alone, or in front of the buffers that misses are read into, so that
-a mini-batch's node alias list points into either without an assembling copy.
+Rows are never evicted, so a look-up is one read of a node -> slot map, and hits follow from the ranking alone. The rows
+lie in a table that the system allocates: alone, or in front of the buffers that misses are read into, so that a
+mini-batch's node alias list points into either without an assembling copy.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from workloads.workload import Workload
 Ids = npt.NDArray[np.int64]
 
 _CHUNK_ROWS = 1 << 16
-_WANTED = -2  # in the map until the row is read
+_WANTED = -2  # marks a row to be read in the map
 _DEPTH = 128
 _MAX_REQUEST = 131072
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where a mini-batch's rows are.
+    """Locations of a mini-batch's rows.
 
     Attributes:
-        hit_positions: int64 [h], which of its nodes are cached, and
-        hit_slots: int64 [h], in which rows of the cache's table.
-        miss_positions: int64 [m], which are not, ascending.
+        hit_positions: int64 [h], positions of the cached nodes.
+        hit_slots: int64 [h], rows of the cached nodes in the cache's table.
+        miss_positions: int64 [m], positions of the other nodes, ascending.
     """
 
     hit_positions: Ids
@@ -47,9 +47,8 @@ class StaticCache:
     """Rows of the highest-ranked nodes, in a table of the caller's.
 
     Attributes:
-        slot_of: int32 [N], the row of each node in the table, -1 where it is not cached; [0] for a cache of no rows.
-        capacity: cached rows.
-        stats: what filling it read.
+        slot_of: int32 [N], the row of each node in the table, -1 if not cached; [0] for a cache of no rows.
+        stats: reads of filling.
     """
 
     def __init__(self, slot_of: npt.NDArray[np.int32], capacity: int, stats: ReadStats) -> None:
@@ -67,7 +66,7 @@ class StaticCache:
 
         Raises:
             DataIOError: the features cannot be read; names file and offset.
-            ValueError: the table has fewer rows, or a node is there twice.
+            ValueError: the table has fewer rows, or a node is repeated.
         """
         dataset, size = workload.dataset, row_bytes(workload)
         rows = as_rows(table, size)
@@ -88,7 +87,7 @@ class StaticCache:
             depth=_DEPTH,
             max_request_bytes=_MAX_REQUEST,
         ) as reader:
-            # In pieces of the node range: sorted without sorting, and no list of all cached nodes beside the map.
+            # In pieces of the node range: ids ascend without a sort, and without a list of all cached nodes.
             for begin in range(0, dataset.num_nodes, _CHUNK_ROWS):
                 nodes = begin + np.flatnonzero(slot_of[begin : begin + _CHUNK_ROWS] == _WANTED)
                 if len(nodes):
@@ -99,18 +98,18 @@ class StaticCache:
 
     @staticmethod
     def plan_bytes(workload: Workload, capacity: int) -> int:
-        """Bytes of the rows and the node -> slot map; nothing for a cache of no rows."""
+        """Return the bytes of the rows and the node -> slot map; 0 for a cache of no rows."""
         return capacity * row_bytes(workload) + (4 * workload.dataset.num_nodes if capacity else 0)
 
     @staticmethod
     def capacity_of(workload: Workload, nbytes: int) -> int:
-        """Most rows whose `plan_bytes` are at most `nbytes`."""
+        """Return the most rows whose `plan_bytes` are at most `nbytes`."""
         left = nbytes - 4 * workload.dataset.num_nodes
         return min(workload.dataset.num_nodes, max(0, left) // max(1, row_bytes(workload)))
 
     @staticmethod
     def items(workload: Workload, capacity: int) -> tuple[PlanItem, ...]:
-        """Its part of a plan on the host."""
+        """Plan the cache and its map on the host."""
         if not capacity:
             return ()
         return (
@@ -120,7 +119,7 @@ class StaticCache:
 
     @staticmethod
     def scratch_bytes(workload: Workload) -> int:
-        """Bytes that filling takes beside the cache."""
+        """Return the bytes that filling takes beside the cache."""
         dataset = workload.dataset
         reader = RowReader.plan_bytes(
             row_bytes=row_bytes(workload),
@@ -133,7 +132,7 @@ class StaticCache:
         return reader + 24 * _CHUNK_ROWS + dataset.num_nodes
 
     def lookup(self, nodes: Ids) -> Found:
-        """Which of a mini-batch's nodes (int64 [n]) are cached, and where."""
+        """Find the cached nodes of a mini-batch (int64 [n]), and their rows."""
         if not self.capacity:
             return Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.arange(len(nodes)))
         slots = self.slot_of[nodes]
@@ -142,10 +141,10 @@ class StaticCache:
         return Found(hits, slots[hits].astype(np.int64), np.flatnonzero(~cached))
 
     def aliases(self, nodes: Ids, first_buffer_row: int) -> tuple[Ids, Ids]:
-        """A mini-batch's node alias list over a table of cache and buffer rows.
+        """Return a mini-batch's node alias list over a table of cache and buffer rows.
 
         Args:
-            first_buffer_row: where the first miss goes; the others follow it.
+            first_buffer_row: row of the first miss; the others follow it.
 
         Returns:
             rows int64 [n], and the positions int64 [m] of the misses, in the order of their buffer rows.

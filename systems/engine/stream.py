@@ -1,4 +1,4 @@
-"""A file's range as a stream of large direct reads: the queue stays full from the first byte to the last."""
+"""Stream of large direct reads over a file's range; the queue stays full from the first byte to the last."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from workloads.errors import InputError
 
 @dataclass
 class Piece:
-    """Some bytes of the range, in the buffer.
+    """A piece of the range, in the buffer.
 
     Attributes:
-        offset: in the file.
+        offset: offset in the file.
         data: uint8 view of the buffer, valid until `release`.
     """
 
@@ -29,7 +29,7 @@ class Piece:
     _group: Group | None
 
     def release(self) -> None:
-        """Give the piece's place in the buffer back to be read into."""
+        """Return the piece's part of the buffer for further reads."""
         group, self._group = self._group, None
         if group is not None:
             group.release()
@@ -53,10 +53,10 @@ def stream(
     while the caller works on one. Release each piece; a buffer of twice `depth` pieces keeps the queue full.
 
     Args:
-        buffer: contiguous host memory of at least one piece; page-aligned and with an `offset` that is a multiple of
-            4096 it is read into directly.
-        stats: filled when given.
-        only: int64 [k], ascending numbers of the pieces wanted; None: all. The short rest of a range counts as one.
+        buffer: contiguous host memory of at least one piece; read into directly if it is page-aligned and `offset` is a
+            multiple of 4096.
+        stats: filled if given.
+        only: int64 [k], ascending numbers of the wanted pieces; None: all. The short rest of a range counts as one.
 
     Raises:
         DataIOError: the device failed or the file ends before the range; names file and offset.
@@ -77,7 +77,7 @@ def stream(
         max_request_bytes=request_bytes,
         mode=mode,
         threads=depth,
-        register_buffers=False,  # only what is not aligned passes through the reader's own buffer
+        register_buffers=False,  # only unaligned reads pass through the reader's own buffer
         buffer_bytes=8 * (1 << (request_bytes - 1).bit_length()),
     ) as reader:
         for group in reader.read_groups(wanted, flat, 1, stats):

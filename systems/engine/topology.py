@@ -1,4 +1,4 @@
-"""How systems hold the graph: `indptr` in memory, `indices` memory-mapped (or loaded), and what that costs."""
+"""The graph in memory or memory-mapped: `indptr` loaded, `indices` mapped (or loaded), and their memory plans."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from workloads.sampling.make import advise_random, make_sampler
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
-# A thread that sleeps on pages: 16 KiB of kernel stack, about as much of its own, an arena's first pages, and the page
-# tables of three mappings; 110 KiB were measured without the kernel's part.
+# A thread blocked on page faults: 16 KiB of kernel stack, about as much of its own, an arena's first pages, and the
+# page tables of three mappings; 110 KiB were measured without the kernel's part.
 _THREAD_BYTES = 160 << 10
 
 
 def indptr_item(workload: Workload) -> PlanItem:
-    """The index pointers, int64 [num_nodes + 1], which every disk-based system keeps in memory."""
+    """Plan the index pointers, int64 [num_nodes + 1], which every disk-based system keeps in memory."""
     return PlanItem("indptr", 8 * (workload.dataset.num_nodes + 1))
 
 
 def map_item(workload: Workload, *, features: bool = False) -> PlanItem:
-    """Page tables of memory maps: a page of them for each 2 MiB that are touched, kept when the pages have gone.
+    """Plan the page tables of memory maps: one page for each 2 MiB touched, kept after the pages are dropped.
 
     Args:
-        features: mapped beside `indices` and labels.
+        features: whether features are mapped beside `indices` and labels.
     """
     dataset = workload.dataset
     mapped = dataset.topology_bytes + 8 * dataset.num_nodes + (dataset.feature_bytes if features else 0)
@@ -43,11 +43,11 @@ def map_item(workload: Workload, *, features: bool = False) -> PlanItem:
 def mapped_sampler(
     workload: Workload, *, read_ahead: bool = False, indptr: npt.NDArray[np.int64] | None = None, threads: int = 1
 ) -> NeighborSampler:
-    """A sampler with `indptr` in memory and `indices` and labels memory-mapped, without read-ahead unless asked for.
+    """Make a sampler with `indptr` in memory, `indices` and labels memory-mapped, by default without read-ahead.
 
     Args:
-        indptr: int64 [num_nodes + 1] where it is in memory already.
-        threads: that share one mini-batch; above the cores they wait for more pages at once.
+        indptr: int64 [num_nodes + 1] if it is in memory already.
+        threads: threads that share one mini-batch; more than cores wait for more pages at once.
     """
     dataset = workload.dataset
     indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
@@ -58,7 +58,7 @@ def mapped_sampler(
 
 
 def loaded(dataset: Dataset, part: Literal["indptr", "indices", "labels"], group: RankGroup | None) -> npt.NDArray[Any]:
-    """A part of the dataset in memory: this process's own, or one for all ranks, which rank 0 loads."""
+    """Load a part of the dataset: a private copy, or one shared by all ranks, which rank 0 loads."""
     if group is None:
         return dataset.load(part)
     like = dataset.memmap(part)
@@ -70,10 +70,10 @@ def loaded(dataset: Dataset, part: Literal["indptr", "indices", "labels"], group
 
 
 def sampling_items(bounds: Bounds, *, workers: int, waiting: int, list_threads: int = 1) -> tuple[PlanItem, ...]:
-    """Sampled mini-batches under way: with `workers` samplers, `waiting` in queues, and the one in training.
+    """Plan the sampled mini-batches in flight: with `workers` samplers, `waiting` in queues, and one in training.
 
     Args:
-        list_threads: that share one mini-batch (`mapped_sampler`'s `threads`).
+        list_threads: threads that share one mini-batch (`mapped_sampler`'s `threads`).
     """
     helpers = workers * list_threads_bytes(bounds, list_threads)
     return (
@@ -85,24 +85,24 @@ def sampling_items(bounds: Bounds, *, workers: int, waiting: int, list_threads: 
 
 
 def list_threads_bytes(bounds: Bounds, list_threads: int) -> int:
-    """Bytes of the threads beside a sampler's own that share its mini-batches.
+    """Return the bytes of the threads beside a sampler's own that share its mini-batches.
 
-    Each has a stack, its part of the allocator's arenas, what the kernel keeps for it, and a list of the new nodes it
-    met, 8 bytes each. These lists grow by halves to the largest part a thread ever had: three times the nodes in all.
+    Each has a stack, its part of the allocator's arenas, kernel memory, and a list of its new nodes, 8 bytes each.
+    These lists grow by halves to the largest part a thread ever had: three times the nodes in all.
     """
     return (list_threads - 1) * _THREAD_BYTES + (24 * bounds.max_nodes if list_threads > 1 else 0)
 
 
 def row_bytes(workload: Workload) -> int:
-    """Bytes of one feature row."""
+    """Return the bytes of one feature row."""
     return workload.dataset.dim * workload.dataset.feature_dtype.itemsize
 
 
 class DatasetFiles:
-    """Checks that files still have the bytes that their maps promise.
+    """Check that files are as long as their memory maps.
 
-    A map beyond the end of a file that shrank raises SIGBUS, which no error message survives; so systems that map look
-    before each mini-batch.
+    A map beyond the end of a file that shrank raises SIGBUS, which kills the process without an error message, so
+    systems with maps check before each mini-batch.
     """
 
     def __init__(self, workload: Workload, parts: Iterable[Literal["indices", "labels", "features"]]) -> None:
@@ -111,13 +111,13 @@ class DatasetFiles:
         self._expected = [(dataset.file(part), dataset.data_offset(part) + data[part]) for part in parts]
 
     def check(self) -> None:
-        """Raises DataIOError: a file is shorter than its map, or gone; names it and the offset where it ends."""
+        """Raise DataIOError, with path and end offset, if a file is missing or shorter than its map."""
         for path, expected in self._expected:
             check_length(path, expected)
 
 
 def check_length(path: Path, expected: int) -> None:
-    """Raises DataIOError: the file has fewer than `expected` bytes, or is gone; names it and the offset of its end."""
+    """Raise DataIOError, with path and end offset, if the file is missing or has fewer than `expected` bytes."""
     try:
         size = os.stat(path).st_size  # noqa: PTH116 - once a mini-batch
     except OSError as error:

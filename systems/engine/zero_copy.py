@@ -1,7 +1,7 @@
 """Loading without copies: the device reads cold rows from host memory itself, hot rows from its own.
 
-`uva` and `data-tiering`: a mini-batch needs nothing but its node alias list into a table that is split between the two
-memories. Rows that are memory-mapped have to be in memory when the device comes for them, so their pages are touched.
+In `uva` and `data-tiering`, a mini-batch needs only its node alias list into a table split between the two memories.
+Memory-mapped rows must be resident when the device reads them, so their pages are touched first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from workloads.sampling.batch import SampledBatch
 
 _TOUCH_BYTES = 1 << 20
 _GATHERED_BYTES = 6 << 20
-# Mini-batches whose alias lists are made ahead of training: nothing on the device is held for them.
+# Alias lists made ahead of training; they hold no device memory.
 _AHEAD = 4
 
 
 class Lookups(Gatherer):
-    """Looks mini-batches up in the cache, and brings the pages of mapped cold rows into memory."""
+    """Gatherer that looks mini-batches up in the cache and touches the pages of mapped cold rows."""
 
     def __init__(self, features: HostFeatures, cache: DeviceCache, clock: StageClock, *, threads: int) -> None:
         self._features = features
@@ -42,7 +42,7 @@ class Lookups(Gatherer):
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
     ) -> Iterator[Gathered]:
-        """Every mini-batch with its places and no rows."""
+        """Yield every mini-batch with its cache lookup and without rows."""
         while True:
             take()
             structure = next(sampled, None)
@@ -60,13 +60,13 @@ class Lookups(Gatherer):
 
 
 class ZeroCopyLoader(CacheLoader):
-    """A loader whose tables are split: the cache's rows, then those of the host."""
+    """Loader with split tables: the cache's rows, then those of the host."""
 
     def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
         assert self._cache is not None and self._features is not None
         hot, host = self._cache.rows, self._features.tensor
         if item.sampled.local is not None:
-            # Reordered: the rows of the lowest ids are on the device, so an id is its row in the table.
+            # Reordered: the lowest ids are on the device, so an id is its row in the table.
             return SplitTable(self._cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
         alias, misses = item.found.alias, item.found.misses
         alias[misses] = hot + item.sampled.nodes[misses]
@@ -74,7 +74,7 @@ class ZeroCopyLoader(CacheLoader):
 
 
 class ZeroCopySystem(CachedSystem):
-    """Features in host memory that the device reads by itself; see the module."""
+    """System with features in host memory that the device reads by zero-copy."""
 
     loader: ClassVar[type[CacheLoader]] = ZeroCopyLoader
 
@@ -88,8 +88,7 @@ class ZeroCopySystem(CachedSystem):
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
         touched = (PlanItem("touched rows", _TOUCH_BYTES),) if self._mapped else ()
-        # The processor looks at what lies in two places by way of copies: a piece at a time where it only digests it,
-        # all of a mini-batch before it trains on it.
+        # The processor reads a split table by copies: a piece at a time to digest it, a whole mini-batch to train.
         largest = self._bounds.max_nodes * self._rows.row_bytes
         whole = largest if self.runtime.accelerator.kind == "cpu" else 0
         return (*touched, PlanItem("gathered rows", whole + min(_GATHERED_BYTES, 2 * largest)))
@@ -102,7 +101,7 @@ class ZeroCopySystem(CachedSystem):
         return Lookups(features, cache, self.clock, threads=self._threads)
 
     def notes(self) -> dict[str, str]:
-        """The hot rows as they are."""
+        """Return the base's notes, with the device cache as hot rows."""
         found = {**super().notes(), "loading": "cold rows are read by the device itself (zero-copy)"}
         if "device_cache" in found:
             found["hot_rows"] = found.pop("device_cache")

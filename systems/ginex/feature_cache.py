@@ -1,4 +1,4 @@
-"""The feature cache's memory: all of it in the main loop, the rows that stay while superbatches are sampled."""
+"""Memory of the feature cache: all of it in the main loop, only the rows that stay while superbatches are sampled."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from workloads.workload import Workload
 
 
 class FeatureCache:
-    """`capacity` rows, whose pages exist once they are filled.
-
-    Attributes:
-        rows: [capacity, dim].
-    """
+    """Cache of `capacity` feature rows, `rows` [capacity, dim]; pages are allocated as rows are filled in."""
 
     def __init__(self, workload: Workload, capacity: int, kept: int) -> None:
         dataset = workload.dataset
@@ -26,5 +22,5 @@ class FeatureCache:
         self.rows = table.view(capacity, dataset.dim)
 
     def shrink(self) -> None:
-        """Give the memory behind the rows that stay back to the kernel."""
+        """Give the kernel all memory but that of the rows that stay."""
         madvise(self._memory[padded(self._kept_bytes) :], "dontneed")

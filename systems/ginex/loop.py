@@ -1,8 +1,8 @@
 """The main loop of a superbatch: load, read misses, gather, update the cache, transfer (Section 3.1, Main Loop).
 
-Which rows miss is known beforehand, so reads run ahead: several mini-batches' misses are read beside each other while
-one is gathered and another trained, and the disk's queue never runs empty between two of them. Gathering and updating
-the cache are done in order by one thread.
+Misses are known beforehand, so reads run ahead: the misses of several mini-batches are read while one is gathered and
+another trained, and the disk's queue never runs empty between two mini-batches. One thread gathers rows and updates the
+cache, in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Table = torch.Tensor
 
 @dataclass
 class _Loaded:
-    """A mini-batch on its way: its changeset, the positions that miss, and its rows once there is a buffer."""
+    """A mini-batch on its way, its changeset, and its rows once it has a buffer."""
 
     sampled: SampledBatch
     change: Changeset
@@ -41,7 +41,7 @@ class _Loaded:
 
 
 class Readers:
-    """As many row readers as threads; each thread borrows one."""
+    """Row readers, one for each reading thread."""
 
     def __init__(self, make: Callable[[], RowReader], count: int) -> None:
         self._all = [make() for _ in range(count)]
@@ -52,11 +52,11 @@ class Readers:
 
     @property
     def mode(self) -> str:
-        """How they read."""
+        """Read mode of the readers."""
         return ", ".join(sorted({reader.mode for reader in self._all}))
 
     def read(self, nodes: np.ndarray, out: Table, out_rows: np.ndarray | None = None) -> ReadStats:
-        """`RowReader.read` by one that is idle; there are as many as threads."""
+        """Read rows with an idle reader; arguments as for `RowReader.read`."""
         reader = self._idle.popleft()
         try:
             return reader.read(nodes, out, out_rows)
@@ -64,7 +64,7 @@ class Readers:
             self._idle.append(reader)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all readers."""
         for reader in self._all:
             reader.close()
         self._all.clear()
@@ -72,12 +72,12 @@ class Readers:
 
 
 class MainLoop:
-    """Trains superbatches; holds the batch inputs and the device's tables, not the cache.
+    """Main loop of all superbatches; holds the batch inputs and the device's tables, not the cache.
 
     Args:
-        input_rows: that batch inputs have in host memory together.
-        tables: those on the device.
-        copy_threads: that copy rows between cache and batch inputs.
+        input_rows: rows of host memory for all batch inputs together.
+        tables: feature tables on the device.
+        copy_threads: threads that copy rows between cache and batch inputs.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class MainLoop:
         self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
 
     def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:
-        """Feature-cache initialisation: rows in file order, several pieces at once."""
+        """Read a superbatch's initial rows into the feature cache in file order, several pieces at once."""
         done: Channel[int] = pipe.channel(1 << 30)
 
         def work(_: int, piece: Callable[[], Piece]) -> int:
@@ -119,9 +119,9 @@ class MainLoop:
     def run(
         self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: Tally
     ) -> Iterator[Batch]:
-        """The superbatch's next `count` mini-batches in order; what any thread raises is raised here.
+        """Yield the superbatch's next `count` mini-batches in order; an exception of any thread is raised here.
 
-        Nothing is read ahead of them, so that an epoch that ends within a superbatch ends with its own reads.
+        Nothing beyond them is read, so that an epoch that ends within a superbatch counts its own reads only.
         """
         loaded: Channel[_Loaded] = pipe.channel(LOADED, ordered=True)
         read: Channel[_Loaded] = pipe.channel(max(1, len(self._readers)), ordered=True)
@@ -137,7 +137,7 @@ class MainLoop:
                 return _Loaded(sampled, policy.changeset(superbatch, i, sampled))
 
         def fetch(i: int, batch: _Loaded) -> _Loaded:
-            # In order, so that a later mini-batch never has the rows that the next one to be trained waits for.
+            # In order, so that a later mini-batch never holds the memory that the next one to train waits for.
             turnstile.enter(i)
             batch.rows = table = self._take(inputs, batch.sampled)
             turnstile.leave()
@@ -181,7 +181,7 @@ class MainLoop:
         return inputs.take(sampled.num_nodes)
 
     def _gather(self, batch: _Loaded, cache: Table, tally: Tally) -> None:
-        """Cached rows join those read; then the cache takes what shall enter, from the batch input (Figure 11)."""
+        """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""
         change, sampled, rows = batch.change, batch.sampled, batch.rows
         assert rows is not None
         hits = np.flatnonzero(change.slots >= 0).astype(np.int32)
@@ -202,7 +202,7 @@ class MainLoop:
         return Batch(batch.sampled, table, on_release=lambda: _give_back(free, table))
 
     def close(self) -> None:
-        """Free the tables; the pipelines are over."""
+        """Free the tables once all pipelines have ended."""
         for table in self._device:
             self._accelerator.free(table)
         self._device.clear()

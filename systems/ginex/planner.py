@@ -1,7 +1,7 @@
-"""Sizes of Ginex's buffers. Superbatch sampling and the main loop take turns, so each has the budget to itself.
+"""Sizes of Ginex's buffers: superbatch sampling and the main loop take turns, so each has the budget to itself.
 
-What is always held comes first; then the main loop's feature cache takes what is left of the host budget, and in
-sampling the changesets of a superbatch and the neighbour cache take it (Section 3.5, Cache Size).
+Buffers of both stages come first. The rest of the host budget goes to the feature cache in the main loop, and to a
+superbatch's changesets and the neighbour cache in sampling (Section 3.5, Cache Size).
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from workloads.workload import Workload
 
 #: Mini-batches read from the runtime files ahead of the readers.
 LOADED = 1
-# A thread's stack and what its allocations leave behind; the loop has two beside the readers, and one that waits.
+# A thread's stack and allocator leftovers; the loop has two threads beside the readers, and one that waits.
 _THREAD_BYTES = 512 << 10
 _LOOP_THREADS = 3
-# The node of a row that stays, and of the one that comes in its place.
+# Node ids of a row that stays and of the row that replaces it.
 _KEPT_ROW_BYTES = 8
-# A superbatch of so many mini-batches is worth more than one more sampler.
+# Up to this many mini-batches, a longer superbatch is worth more than another sampler.
 _FEW_BATCHES = 8
-# Threads that share a sampled mini-batch's lists; 1.24 times as fast as one where the graph is four times the memory.
+# Threads that share a mini-batch's lists; 1.24 times as fast as one thread where the graph is four times the memory.
 _LIST_THREADS = 8
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the planner decided.
+    """Sizes of a run's superbatches, caches and buffers.
 
     Attributes:
         num_batches: mini-batches of an epoch.
-        superbatch: mini-batches of a superbatch, of whichever epochs.
-        runtime_bytes: that the runtime files of all superbatches on disk at once may take.
+        superbatch: mini-batches of a superbatch, over the ends of epochs.
+        runtime_bytes: most bytes of the runtime files of all superbatches on disk at once.
         capacity: rows of the feature cache.
-        kept: of these, those that sampling and planning leave room for.
+        kept: cached rows that fit beside sampling and planning.
         neighbours: plan of the neighbour cache; empty: none.
         samplers: threads that sample.
-        list_threads: threads that share the lists of each mini-batch that is sampled.
-        readers: mini-batches read beside each other.
-        input_rows: that batch inputs have in host memory together.
-        tables: those on the device.
+        list_threads: threads that share the neighbour lists of a mini-batch in sampling.
+        readers: mini-batches whose misses are read at the same time.
+        input_rows: rows of host memory for all batch inputs together.
+        tables: feature tables on the device.
         plan: all buffers: those always held, and those of the larger of the two stages.
     """
 
@@ -72,7 +72,7 @@ class Sizes:
 
 
 def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
-    """Bytes of one mini-batch in the runtime files at most: ids and adj, changeset, its part of the initial cache."""
+    """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
     adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
     return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
 
@@ -81,7 +81,7 @@ def plan_sizes(name: str, workload: Workload, runtime: Runtime, budget: MemoryBu
     """Size every buffer.
 
     Raises:
-        BudgetError: a part does not fit; names it.
+        BudgetError: a buffer does not fit; names it.
     """
     planner = _Planner(name, workload, runtime, budget, options)
     while True:
@@ -101,7 +101,7 @@ class _Planner:
         self.bounds = batch_bounds(workload)
         self.num_nodes = workload.dataset.num_nodes
         self.sampling_only = runtime.stages == "sample"
-        #: Mini-batches of the run, as far as it is known.
+        #: Mini-batches of the run; of one epoch where the run's length is unknown.
         self.run_batches = self.bounds.num_batches * max(1, runtime.epochs)
         self.list_threads = self._list_threads()
 
@@ -161,7 +161,7 @@ class _Planner:
         )
 
     def _kept(self, capacity: int, held: list[PlanItem], sample: list[PlanItem]) -> int:
-        """Rows of the feature cache for which there is room beside sampling and planning."""
+        """Return the rows of the feature cache that fit beside sampling and planning."""
         left = self._left(held + sample)
         return capacity if left is None else min(capacity, max(0, left) // (row_bytes(self.workload) + _KEPT_ROW_BYTES))
 
@@ -174,7 +174,7 @@ class _Planner:
         return self.budget.host - sum(item.bytes for item in items if item.tier == "host")
 
     def _runtime_files(self) -> tuple[int, int]:
-        """Bytes for the runtime files, and of one mini-batch in all superbatches that are on disk at once."""
+        """Return the bytes for the runtime files, and of a mini-batch in all superbatches on disk at once."""
         wanted = parse_bytes(self.options.runtime_files, "runtime_files")
         if self.budget.disk is not None:
             wanted = min(wanted, self.budget.disk - self.budget.disk // 4)  # a quarter for the neighbour cache's file
@@ -194,7 +194,7 @@ class _Planner:
         return wanted, per_batch
 
     def _list_threads(self) -> int:
-        """Eight; fewer where those of all samplers would take an eighth of the budget: superbatches shrink for them."""
+        """Return eight; fewer where those of all samplers take over an eighth of the budget from superbatches."""
         count = self.options.list_threads or _LIST_THREADS
         samplers = self.options.samplers or 2 * self.runtime.cores
         while not self.options.list_threads and self.budget.host is not None and count > 1:
@@ -204,7 +204,7 @@ class _Planner:
         return count
 
     def _samplers(self, held: list[PlanItem], loop: list[PlanItem]) -> int:
-        """Twice the cores; fewer where they take a quarter of the budget, or what planning needs for its cache."""
+        """Return twice the cores; fewer where samplers take over a quarter of the budget or planning's memory."""
         count = self.options.samplers or 2 * self.runtime.cores
         one = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes
         one += list_threads_bytes(self.bounds, self.list_threads)
@@ -237,7 +237,7 @@ class _Planner:
         )
 
     def _inputs(self) -> tuple[int, int]:
-        """Rows of batch inputs, and readers: as many as wanted, fewer where the cache would have less than they."""
+        """Return the rows of batch inputs and the readers: as wanted, fewer where the cache would get less memory."""
         mean = int(largest_batch(self.workload).nodes_by_batch.mean()) + 1
         batches = self.options.batch_inputs or self.options.readers + 2
         while True:
@@ -245,7 +245,7 @@ class _Planner:
             readers = min(self.options.readers, batches)
             left = self._left([indptr_item(self.workload), *self._loop_items(readers)])
             taken = rows * row_bytes(self.workload) + readers * self._reader_bytes()
-            # Two keep the disk busy between mini-batches, which is worth more than the rows they cost the cache.
+            # Two batch inputs keep the disk busy between mini-batches, which is worth more than the cache rows lost.
             share = 0.75 if batches == 2 else 0.5
             if self.options.batch_inputs or left is None or taken <= share * left or batches == 1:
                 return rows, readers
@@ -259,9 +259,9 @@ class _Planner:
         )
 
     def _loop_items(self, readers: int) -> list[PlanItem]:
-        """Mini-batches between the runtime files and the end of their training, with their changesets."""
+        """List the memory of mini-batches and changesets from their load to the end of their training."""
         one = runtime_batch_bytes(self.workload, self.bounds) + self.bounds.sampled_bytes
-        # Being loaded, loaded, being read, read, and (gathered, transferred), ready, trained.
+        # Mini-batches being loaded, loaded, being read, read, (gathered, transferred,) ready and trained.
         under_way = 1 + LOADED + 2 * readers + (5 if self.runtime.accelerator.kind != "cpu" else 3)
         return [
             PlanItem("mini-batches read back", under_way * one),
@@ -289,7 +289,7 @@ class _Planner:
         if self.options.feature_cache != "auto":
             wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
         if not static:
-            # Planning keeps 12 bytes a row: rows of a few bytes are bounded by that.
+            # Planning keeps 12 bytes a row, which limits the number of very short rows.
             room = self._left(held + sample)
             if room is not None:
                 planning = PlanItem("changesets", self._changeset_bytes(1, 1))
@@ -312,8 +312,8 @@ class _Planner:
         )
 
     def _superbatch(self, on_disk: int, capacity: int, held: list[PlanItem], sample: list[PlanItem]) -> tuple[int, int]:
-        """Mini-batches of a superbatch, and the bytes of planning its changesets."""
-        # One of several epochs' mini-batches would have its first epoch inspect for all of them.
+        """Return the mini-batches of a superbatch, and the bytes for planning its changesets."""
+        # At most one epoch's: in a longer superbatch the first epoch would pay for the inspection of all.
         most = min(on_disk, self.bounds.num_batches)
         if self.options.superbatch:
             most = min(self.options.superbatch, self.run_batches)
@@ -323,7 +323,7 @@ class _Planner:
         if not self.options.superbatch and left is not None:
             one = self._changeset_bytes(1, capacity)
             each = max(1, self._changeset_bytes(2, capacity) - one)
-            # Larger superbatches are always better (Section 3.5); but half is the neighbour cache's where it is of use.
+            # Larger superbatches are always better (Section 3.5), but a useful neighbour cache gets half of the memory.
             table = 8 * self.num_nodes
             useful = self.options.neighbour_cache != "off" and left // 2 >= 2 * table
             room = max(left // 2, min(left, one)) if useful else left

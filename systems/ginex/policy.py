@@ -1,7 +1,7 @@
-"""What the feature cache holds: Belady's changesets, or PaGraph's static ranking (`ginex-pg`).
+"""Policies of the feature cache: Belady's changesets, or PaGraph's static ranking (`ginex-pg`).
 
-A policy fills the cache before a superbatch's main loop and says for each mini-batch which rows hit, in which slots,
-and which of the others enter. Rows that are in memory from the superbatch before are not read again.
+A policy chooses the rows that fill the cache before a superbatch's main loop and, for each mini-batch, the hits, their
+slots and the misses that enter. Rows still in memory from the superbatch before are not read again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Stop = Callable[[], bool]
 _PIECE = 1 << 16
 _RANKING_BUFFERS = 4 << 20
 _NONE = np.empty(0, dtype=np.int32)
-#: What to fill the cache with: nodes, ascending, and their slots.
+#: Rows to read into the cache: nodes, ascending, and their slots.
 Piece = tuple[Ids, npt.NDArray[np.int32]]
 
 
 class Policy(ABC):
-    """Decides for the feature cache of `capacity` rows, the first `kept` of which stay between superbatches."""
+    """Policy of a feature cache of `capacity` rows, the first `kept` of which stay between superbatches."""
 
     def __init__(self, workload: Workload, capacity: int, kept: int, prefill: bool) -> None:
         self.workload = workload
@@ -38,28 +38,28 @@ class Policy(ABC):
         self.prefill = prefill
 
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:  # noqa: B027 - a static one need not
-        """Plan for a sampled superbatch."""
+        """Plan a sampled superbatch."""
 
     @abstractmethod
     def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
-        """What to fill the cache with, in the order of the file, read when asked for."""
+        """Return the pieces that fill the cache, in file order; calling one reads its nodes and slots."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Nothing is in memory of what the cache held."""
+        """Forget the rows in the slots, so that every row is read anew."""
 
     @abstractmethod
     def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
-        """Hits and updates of the superbatch's `i`-th mini-batch."""
+        """Return the hits and updates of the superbatch's `i`-th mini-batch."""
 
 
 class Belady(Policy):
-    """Changesets, precomputed from the whole superbatch."""
+    """Belady's policy: changesets precomputed from the whole superbatch."""
 
     _there = np.empty(0, dtype=np.uint32)
 
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
-        """Three passes over the superbatch's ids; initial cache and changesets go to its runtime files."""
+        """Plan in three passes over the superbatch's ids; write initial cache and changesets to its runtime files."""
         plan = ChangesetPlan(
             superbatch.nodes,
             superbatch.sizes,
@@ -90,41 +90,41 @@ class Belady(Policy):
         self._there = plan.contents(self.kept)
 
     def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
-        """The rows used first, as planned, but for those that are there."""
+        """Return the planned pieces of the rows used first, without rows still in memory."""
         return [
             lambda piece=piece: superbatch.initial_rows(piece)  # type: ignore[misc]
             for piece in range(superbatch.initial_pieces)
         ]
 
     def forget(self) -> None:
-        """Every row is read anew."""
+        """Forget the rows in the slots, so that every row is read anew."""
         self._there = self._there[:0]
 
     def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
-        """As planned, from the runtime file."""
+        """Read the planned changeset from the runtime file."""
         return superbatch.changeset(i)
 
 
 class Static(Policy):
-    """The rows of highest out-degree, for every superbatch; nothing enters or leaves."""
+    """Static policy: the rows of highest out-degree for every superbatch; no row enters or leaves."""
 
     _slot_of: npt.NDArray[np.int32] | None = None
     _filled = False
 
     @staticmethod
     def ranking_bytes(num_nodes: int) -> int:
-        """Bytes that finding the ranking takes."""
+        """Return the bytes of memory for ranking the nodes."""
         return 16 * num_nodes + _RANKING_BUFFERS
 
     def rank(self) -> None:
-        """Count the out-degrees by streaming `indices` once; slots follow the ids, so that rows are read in order."""
+        """Rank by out-degrees, streaming `indices` once; slots follow the ids, so that rows are read in order."""
         num_nodes = self.workload.dataset.num_nodes
         chosen = top(out_degrees(self.workload, 4 * num_nodes + _RANKING_BUFFERS), self.capacity)
         self._slot_of = np.full(num_nodes, -1, dtype=np.int32)
         self._slot_of[np.sort(chosen)] = np.arange(len(chosen), dtype=np.int32)
 
     def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
-        """The same rows for every superbatch; of those that stayed none again."""
+        """Return pieces of the same rows for every superbatch, without the rows that stayed."""
         slot_of, kept = self._ranked, self.kept if self._filled else 0
         cached = int(np.count_nonzero(slot_of >= 0))
         superbatch.planned.kept = min(kept, cached)
@@ -142,7 +142,7 @@ class Static(Policy):
         return begin + wanted, slots[wanted]
 
     def forget(self) -> None:
-        """Every row is read anew."""
+        """Forget the rows in the slots, so that every row is read anew."""
         self._filled = False
 
     @property
@@ -153,13 +153,13 @@ class Static(Policy):
         return self._slot_of
 
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
-        """Nothing to plan, but what will be read is known here as well."""
+        """Count the superbatch's misses; there is nothing else to plan."""
         for i in range(len(superbatch)):
             if stop():
                 raise InterruptedError("counting misses was stopped")
             superbatch.planned.misses += int(np.count_nonzero(self._ranked[superbatch.nodes(i)] < 0))
 
     def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
-        """A look-up in the node -> slot map."""
+        """Look the slots up in the node -> slot map."""
         slots = self._ranked[sampled.nodes]
         return Changeset(slots, _NONE, _NONE, int(np.count_nonzero(slots >= 0)))

@@ -1,4 +1,4 @@
-"""One superbatch: its mini-batches and what was planned for them, in runtime files on disk (Section 3.1)."""
+"""One superbatch: its mini-batches and their changesets, in runtime files on disk (Section 3.1)."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _FIX = "make room on the disk of the results folder, or lower runtime_files or s
 
 
 class RuntimeFiles:
-    """Counts what goes to and comes from the runtime files in an epoch, whichever epoch it is for; any thread may."""
+    """Bytes written to and read from the runtime files during an epoch, for any epoch; any thread may add to them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.restart()
 
     def restart(self) -> None:
-        """Another epoch begins."""
+        """Reset the counts for another epoch."""
         with self._lock:
             self.written = 0
             self.read = 0
             self.loads: dict[int, int] = {}
 
     def wrote(self, nbytes: int) -> None:
-        """So many bytes were written."""
+        """Count `nbytes` bytes written."""
         with self._lock:
             self.written += nbytes
 
     def loaded(self, nbytes: int, *, in_loop: bool) -> None:
-        """One read of so many bytes; `in_loop`: by the main loop, beside the reads of feature rows."""
+        """Count one read of `nbytes` bytes; `in_loop`: by the main loop, beside the reads of feature rows."""
         with self._lock:
             self.read += nbytes
             if in_loop:
@@ -52,13 +52,13 @@ class RuntimeFiles:
 
 @dataclass
 class Planned:
-    """What planning the changesets of a superbatch found.
+    """Counts found by planning the changesets of a superbatch.
 
     Attributes:
         misses: rows that the main loop will read.
-        filled: rows that are read for the cache to begin with, and
-        kept: those it begins with that are in memory from the superbatch before.
-        evictions: rows evicted that are used again.
+        filled: rows of the initial cache that are read.
+        kept: rows of the initial cache that are in memory from the superbatch before.
+        evictions: evicted rows that are used again.
     """
 
     misses: int = 0
@@ -70,11 +70,11 @@ class Planned:
 class Superbatch:
     """Mini-batches `start` to `stop - 1`, counted over the epochs of `batches` mini-batches each.
 
-    Its files: `batches` (ids and adj), `changes` (slots, and what enters the cache where), `initial` (rows to be read
-    that the cache begins with). Written in that order, each by one thread; read by any number.
+    Files: `batches` (ids and adj), `changes` (slots, and rows that enter the cache with their slots), `initial` (rows
+    to read into the initial cache). Each is written by one thread, in this order, and read by any number.
 
     Attributes:
-        done: of its mini-batches, those trained.
+        done: mini-batches trained.
         misses: rows that the main loop has read.
     """
 
@@ -93,17 +93,17 @@ class Superbatch:
         return self.stop - self.start
 
     def place(self, i: int) -> tuple[int, int]:
-        """Epoch of its `i`-th mini-batch, and its number there."""
+        """Return the epoch of the `i`-th mini-batch, and its number within the epoch."""
         return divmod(self.start + i, self._per_epoch)
 
     def begin_sampling(self, budget_bytes: int) -> BatchWriter:
-        """Where sampled mini-batches are appended, in order."""
+        """Return the writer to which sampled mini-batches are appended, in order."""
         writer = BatchWriter(self._paths["batches"], budget_bytes=budget_bytes, fix=_FIX)
         self._writers.append(writer)
         return writer
 
     def sampled(self, writer: BatchWriter) -> None:
-        """All mini-batches are in `writer`."""
+        """Close `writer`, which has all mini-batches, and open its file for reading."""
         index: BatchIndex = writer.close(save_index=False, sync=False)
         self._files.wrote(index.nbytes)
         self._batches = BatchReader(self._paths["batches"], index=index)
@@ -114,18 +114,18 @@ class Superbatch:
         return _opened(self._batches).index.num_nodes
 
     def nodes(self, i: int) -> Ids:
-        """Node ids of the superbatch's `i`-th mini-batch, for planning."""
+        """Return the node ids of the `i`-th mini-batch, for planning."""
         nodes = _opened(self._batches).nodes(i)
         self._files.loaded(4 * len(nodes), in_loop=False)
         return nodes
 
     def write_initial(self, pieces: Iterator[tuple[Ids, Ints]]) -> None:
-        """Keep the rows that are read for the cache to begin with: nodes, and their slots."""
+        """Write the rows to read into the initial cache: nodes and their slots."""
         index = self._write("initial", ((nodes.astype(np.uint32), [slots]) for nodes, slots in pieces))
         self._initial = RegionReader(self._paths["initial"], index=index, what="initial cache, piece")
 
     def write_changes(self, changes: Iterator[Changeset]) -> None:
-        """Keep the changesets, in order."""
+        """Write the changesets, in order."""
         index = self._write("changes", ((c.slots, [c.in_positions, c.in_slots]) for c in changes))
         self._changes = RegionReader(self._paths["changes"], index=index, what="changeset")
 
@@ -141,24 +141,24 @@ class Superbatch:
 
     @property
     def initial_pieces(self) -> int:
-        """Pieces that `write_initial` was given."""
+        """Number of pieces that `write_initial` wrote."""
         return len(_opened(self._initial))
 
     def initial_rows(self, piece: int) -> tuple[Ids, Ints]:
-        """Nodes of one piece, ascending, and their slots."""
+        """Return the nodes of one piece of the initial cache, ascending, and their slots."""
         reader = _opened(self._initial)
         head, body = reader.read(piece)
         self._files.loaded(reader.nbytes_of(piece), in_loop=False)
         return head.view(np.uint32).astype(np.int64), body.view(np.int32)
 
     def batch(self, i: int) -> SampledBatch:
-        """The superbatch's `i`-th mini-batch."""
+        """Read the `i`-th mini-batch."""
         batches = _opened(self._batches)
         self._files.loaded(batches.nbytes_of(i), in_loop=True)
         return batches.read(i)
 
     def changeset(self, i: int) -> Changeset:
-        """What the cache does for it."""
+        """Read the changeset of the `i`-th mini-batch."""
         reader = _opened(self._changes)
         head, body = reader.read(i)
         self._files.loaded(reader.nbytes_of(i), in_loop=True)
@@ -166,7 +166,7 @@ class Superbatch:
         return Changeset(head.view(np.int32), entering[0], entering[1])
 
     def discard(self) -> None:
-        """Close and remove its files. May be called at any time, more than once."""
+        """Close and remove the files. May be called at any time, more than once."""
         for writer in self._writers:
             writer.abandon()
         for reader in (self._batches, self._changes, self._initial):

@@ -1,9 +1,9 @@
 """Ginex's four stages: superbatch sampling, changeset precomputation, feature-cache initialisation, main loop.
 
-The changesets of a superbatch are planned while the next one is sampled; sampling and gathering take turns, each with
-all of the memory (Section 3), but for rows that sampling leaves room for: these stay cached. Everything a superbatch
-needs later goes to runtime files. A superbatch goes on over the ends of epochs, as far as the run has any: its stages
-are on the clock of the epoch in which they happen, and between two epochs nothing does.
+A superbatch's changesets are planned while the next one is sampled. Sampling and gathering take turns, each with all of
+the memory (Section 3); only rows that fit beside sampling stay cached. A superbatch's data goes to runtime files.
+Superbatches cross the ends of epochs, up to the run's last: their stages count for the epoch in which they run, and
+nothing runs between two epochs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Ginex(System):
 
     _current: Superbatch | None = None
     _following: Superbatch | None = None
-    _follows: int | None = None  # the mini-batch that the cache and the superbatches are ready for, over all epochs
+    _follows: int | None = None  # mini-batch that cache and superbatches are ready for, counted over epochs
     _turn = 0
     _seeds: tuple[int, list[Seeds]] = (-1, [])
     _cache: FeatureCache | None = None
@@ -72,11 +72,11 @@ class Ginex(System):
         return plan_sizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
 
     def plan(self) -> Plan:
-        """All buffers; see `planner.py`."""
+        """Return all buffers; see `planner.py`."""
         return self._sizes.plan
 
     def prepare(self) -> None:
-        """Load `indptr`, make the neighbour cache (or find it made), allocate batch inputs, open the readers."""
+        """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""
         sizes, options = self._sizes, self.options
         self._topology = DatasetFiles(self.workload, ["indices", "labels"])
         self._topology.check()
@@ -110,9 +110,9 @@ class Ginex(System):
         return RowReader(self.workload.dataset.file("features"), **reader_arguments(self.workload, self.options))
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, in the seed plan's order, superbatch by superbatch.
+        """Return the mini-batches of epoch `k` in the seed plan's order.
 
-        Epochs asked for one after the other share superbatches; any other begins one.
+        Successive epochs share superbatches; any other epoch begins a new one.
         """
         if self._indptr is None:
             raise RuntimeError("prepare() comes before epoch()")
@@ -123,7 +123,7 @@ class Ginex(System):
     def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
         batches = self._sizes.num_batches
         at, end = epoch * batches, (epoch + 1) * batches
-        # Of a run whose length is not known nobody knows whether there is another epoch.
+        # In a run of unknown length, superbatches end with their epoch.
         last = max(end, self.runtime.epochs * batches)
         if self._follows != at:
             self._drop()
@@ -140,7 +140,7 @@ class Ginex(System):
                     superbatch.discard()
                     self._current = None
         except BaseException:
-            # Abandoned or failed: what slots hold is not what was planned.
+            # Abandoned or failed: the rows in the slots differ from the plan.
             if turn == self._turn:
                 self._drop()
             raise
@@ -149,7 +149,7 @@ class Ginex(System):
             self._shrink()
 
     def _next_superbatch(self, start: int, last: int, tally: Tally) -> Superbatch:
-        """The superbatch that begins with the next mini-batch: sampled, planned, and the cache filled for it."""
+        """Return the superbatch of the next mini-batch, sampled and planned, with the cache filled for it."""
         self._shrink()
         sampled, self._following = self._following, None
         current = self._current = sampled or self._superbatch(start, last)
@@ -169,13 +169,13 @@ class Ginex(System):
         return Superbatch(self.runtime.scratch, start, stop, self._sizes.num_batches, self._files)
 
     def _shrink(self) -> None:
-        """Give sampling and planning the cache's memory but for the rows that stay."""
+        """Free the cache's memory for sampling and planning, but for the rows that stay."""
         if self._cache is not None:
             self._cache.shrink()
             give_back_free_memory()
 
     def _drop(self) -> None:
-        """Forget every superbatch, and what slots hold."""
+        """Discard every superbatch and forget the rows in the slots."""
         for superbatch in (self._current, self._following):
             if superbatch is not None:
                 superbatch.discard()
@@ -211,7 +211,7 @@ class Ginex(System):
                 self._sample(pipe, sampling, tally)
             for _ in pipe.results(planned):
                 pass
-        # What sampling and planning had is the feature cache's now.
+        # The feature cache takes over the memory of sampling and planning.
         give_back_free_memory()
 
     def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
@@ -243,7 +243,7 @@ class Ginex(System):
         superbatch.sampled(writer)
 
     def _sampler(self) -> NeighborSampler:
-        """A sampler for one superbatch, with the neighbour cache, read from its file as the paper has it."""
+        """Return a sampler for one superbatch, with the neighbour cache read from its file as in the paper."""
         self._topology.check()
         dataset = self.workload.dataset
         indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
@@ -260,7 +260,7 @@ class Ginex(System):
         )
 
     def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
-        """The superbatch's next `count` mini-batches."""
+        """Yield the superbatch's next `count` mini-batches."""
         if self._loop is None or self._policy is None or self._cache is None:
             for i in range(superbatch.done, superbatch.done + count):
                 yield Batch(superbatch.batch(i), None)
@@ -274,16 +274,16 @@ class Ginex(System):
         return self._pipeline
 
     def counters(self) -> Counters:
-        """Hits and misses are those planned, read for read; `observed` has fills, updates and runtime files."""
+        """Return hits and misses, which equal the plan's; `observed` has fills, updates and runtime files."""
         return self._tally.counters() if self._tally is not None else Counters()
 
     def files(self) -> list[Path]:
-        """The neighbour cache's file."""
+        """Return the neighbour cache's files."""
         prepared = self._neighbours.prepared if self._neighbours is not None else None
         return sorted(path for path in prepared.path.iterdir() if path.is_file()) if prepared is not None else []
 
     def notes(self) -> dict[str, str]:
-        """How it reads, how large superbatch and caches are."""
+        """Return the read mode and the sizes of superbatch and caches."""
         sizes = self._sizes
         found = {
             "io": self._mode,
@@ -301,7 +301,7 @@ class Ginex(System):
         return found
 
     def close(self) -> None:
-        """End the threads, close the files, free the buffers."""
+        """End the threads, close the files and free the buffers."""
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
             pipeline.close()

@@ -1,4 +1,4 @@
-"""Counters of one epoch: what was hit, what was planned to miss, and what was read."""
+"""Counters of one epoch: hits, misses, reads and cache updates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systems.interface import Counters
 
 
 class Tally:
-    """Added to by all threads of an epoch."""
+    """Counters of one epoch; any thread may add to them."""
 
     def __init__(self, depth: int, files: RuntimeFiles) -> None:
         self.files = files
@@ -22,55 +22,55 @@ class Tally:
         self._lists = self._list_hits = self._inspected = 0
 
     def sampled(self, lists: int, hits: int) -> None:
-        """A mini-batch looked at `lists` neighbour lists, `hits` of them in the neighbour cache."""
+        """Count a sampled mini-batch's neighbour lists, `hits` of them in the neighbour cache."""
         with self._lock:
             self._inspected += 1
             self._lists += lists
             self._list_hits += hits
 
     def filled(self, stats: ReadStats) -> None:
-        """A piece of the initial cache was read."""
+        """Count the reads of a piece of the initial cache."""
         with self._lock:
             self._filled += stats.rows
             self._reads.add(stats)
 
     def kept(self, rows: int) -> None:
-        """So many rows of the initial cache were in memory."""
+        """Count rows of the initial cache that were in memory."""
         with self._lock:
             self._kept += rows
 
     def missed(self, stats: ReadStats) -> None:
-        """The misses of a mini-batch were read."""
+        """Count the reads of a mini-batch's misses."""
         with self._lock:
             self._misses += stats.rows
             self._reads.add(stats)
 
     def gathered(self, rows: int, hits: int, updated: int) -> None:
-        """A mini-batch has its rows; `hits` came from the cache, `updated` entered it."""
+        """Count a mini-batch's rows, its `hits` from the cache and the `updated` rows that entered the cache."""
         with self._lock:
             self._rows += rows
             self._hits += hits
             self._updated += updated
 
     def superbatch(self, evictions: int) -> None:
-        """A superbatch is over."""
+        """Count a finished superbatch and its evictions."""
         with self._lock:
             self._superbatches += 1
             self._evicted += evictions
 
     def overlapped(self) -> None:
-        """A superbatch's changesets were planned while another was sampled."""
+        """Count a superbatch whose changesets were planned while another was sampled."""
         with self._lock:
             self._overlapped += 1
 
     @property
     def misses(self) -> int:
-        """Rows read so far because they were not cached."""
+        """Number of misses read so far."""
         with self._lock:
             return self._misses
 
     def counters(self) -> Counters:
-        """As the harness wants them."""
+        """Return the harness's counters."""
         with self._lock:
             sizes = dict(self._reads.requests_by_size)
             for size, count in self.files.loads.items():

@@ -1,4 +1,4 @@
-"""Ginex with the rows of highest out-degree cached instead: what its optimal cache gains, alone (Section 5.3)."""
+"""Ginex with the rows of highest out-degree cached, which isolates the gain of its optimal cache (Section 5.3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One extractor: brings the missing rows of a mini-batch from disk into the feature buffer's table.
+"""Extractors: each reads the missing rows of a mini-batch from disk into the feature buffer's table.
 
-Three ways, by where the table lies and how the file is read: straight into a host table (the paper's CPU variant), over
-a bounded staging buffer with asynchronous copies to a device (GPU variant), or over the page cache (`direct=False`).
+Three kinds, by place of the table and reading of the file: straight into a host table (the paper's CPU variant), over a
+bounded staging buffer with asynchronous copies to a device (GPU variant), or over the page cache (`direct=False`).
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from systems.engine.topology import DatasetFiles
 from workloads.accelerator import Accelerator, Event
 
 Ids = npt.NDArray[np.int64]
-# A staging buffer, uint8, for the time of a `with` block.
+# Lends a staging buffer, uint8, for a `with` block.
 Staging = Callable[[], AbstractContextManager[torch.Tensor]]
 
 
 def as_table(staging: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """As many rows like those of `table` as the uint8 buffer holds."""
+    """View the uint8 buffer as rows of `table`'s dimension and dtype, as many as it holds."""
     row = table.shape[1] * table.element_size()
     rows = staging.nbytes // row
     return staging[: rows * row].view(table.dtype).view(rows, table.shape[1])
 
 
 class Extractor(ABC):
-    """Loads rows; one thread at a time uses it."""
+    """Loader of missing rows, for one thread at a time."""
 
     mode: str
 
     @abstractmethod
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
-        """Rows `nodes` (int64 [m]) are in the table's rows `slots` when this returns.
+        """Load rows `nodes` (int64 [m]) into the table's rows `slots`; they are there on return.
 
         Returns:
-            What was read, and the moment (monotonic) when the last read was over and only copies were left.
+            Counts of the reads, and the monotonic time at which the last read completed and only copies were left.
         """
 
     def close(self) -> None:  # noqa: B027 - some hold nothing
-        """Free what it holds."""
+        """Free files and buffers."""
 
 
 class HostExtractor(Extractor):
-    """Reads land in the feature buffer itself."""
+    """Extractor that reads into the feature buffer itself."""
 
     def __init__(self, reader: RowReader, table: torch.Tensor) -> None:
         self._reader = reader
@@ -58,7 +58,7 @@ class HostExtractor(Extractor):
         self.mode = reader.mode
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
-        """One read of all rows."""
+        """Read all rows in one call."""
         stats = self._reader.read(nodes, self._table, slots)
         return stats, time.monotonic()
 
@@ -68,14 +68,13 @@ class HostExtractor(Extractor):
 
 
 class StagedExtractor(Extractor):
-    """Reads land in the staging buffer; each group is copied to the device while later groups are being read.
+    """Extractor that reads into a staging buffer; each group is copied to the device while later groups are read.
 
     Args:
         staging: uint8 host buffer (pinned on CUDA), whole rows.
-        slices: parts of the staging buffer: one is read into while others are copied away.
     """
 
-    SLICES = 8
+    SLICES = 8  # parts of the staging buffer: one is read into while others are copied to the device
 
     def __init__(self, reader: RowReader, table: torch.Tensor, staging: torch.Tensor, accelerator: Accelerator) -> None:
         self._reader = reader
@@ -89,7 +88,7 @@ class StagedExtractor(Extractor):
         self.mode = reader.mode
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
-        """Read and copy group by group; all copies are over on return."""
+        """Read and copy group by group; all copies are complete on return."""
         stats = ReadStats()
         copies: deque[tuple[Event, Group]] = deque()
         groups = self._reader.read_groups(nodes, self._staging, self._group_rows, stats)
@@ -121,10 +120,7 @@ class StagedExtractor(Extractor):
 
 
 class CachedExtractor(Extractor):
-    """Buffered reads: rows come through the page cache, by threads that fault them in parallel.
-
-    No read is submitted by the system, so none is counted.
-    """
+    """Extractor through the page cache, with threads that fault rows in parallel; it submits and counts no read."""
 
     THREADS = 32
 
@@ -144,7 +140,7 @@ class CachedExtractor(Extractor):
         self.mode = f"page cache, {self.THREADS} threads"
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
-        """Gather and copy, a staging buffer at a time."""
+        """Gather and copy rows, one staging buffer at a time."""
         self._files.check()
         begin = 0
         while begin < len(nodes):
@@ -159,7 +155,7 @@ class CachedExtractor(Extractor):
 
 
 class ExtractorPool:
-    """As many extractors as threads; each thread borrows one for a mini-batch."""
+    """Extractors, one for each thread; a thread borrows one for a mini-batch."""
 
     def __init__(self, make: Callable[[], Extractor], count: int) -> None:
         self._all = [make() for _ in range(count)]
@@ -167,19 +163,19 @@ class ExtractorPool:
 
     @property
     def mode(self) -> str:
-        """How they read."""
+        """Read mode of the extractors."""
         return ", ".join(sorted({extractor.mode for extractor in self._all}))
 
     def borrow(self) -> Extractor:
-        """One that nobody uses; there are as many as threads."""
+        """Take an idle extractor; there are as many as threads."""
         return self._idle.popleft()
 
     def give_back(self, extractor: Extractor) -> None:
-        """The thread is done with it."""
+        """Return an extractor to the pool."""
         self._idle.append(extractor)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all extractors."""
         for extractor in self._all:
             extractor.close()
         self._all.clear()

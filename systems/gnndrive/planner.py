@@ -1,4 +1,4 @@
-"""Sizes of GNNDrive's buffers from the workload and the budget: feature buffer first, everything else around it.
+"""Sizes of GNNDrive's buffers from the workload and the budget.
 
 Processes that train together share `indptr`, the staging buffer and, on the processor, the feature buffer (Section
 4.4): each counts its part of them, and the feature buffer is as large as all their budgets allow.
@@ -28,17 +28,17 @@ _PAGE = 4096
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the planner decided.
+    """Sizes of a run's buffers.
 
     Attributes:
         slots: rows of the feature buffer.
         max_nodes: rows of the largest mini-batch.
-        on_device: the feature buffer lies on a device with memory of its own (the paper's GPU variant).
-        sharing: processes that share the feature buffer, 1 for one that is a process's own.
-        staging_bytes: staging buffer of each extractor, 0 where reads land in the feature buffer itself.
-        portion: segments of the shared staging buffer that each process reserves, 0 where none is shared.
-        segment_rows: rows of a segment.
+        on_device: whether the feature buffer lies in device memory (the paper's GPU variant).
+        sharing: processes that share the feature buffer; 1: each has its own.
+        staging_bytes: bytes of each extractor's staging buffer; 0: it reads into the feature buffer.
         plan: all buffers.
+        portion: segments of the shared staging buffer that each process reserves; 0: it is not shared.
+        segment_rows: rows of a segment.
     """
 
     slots: int
@@ -56,7 +56,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
 
     Raises:
         BudgetError: the feature buffer cannot hold the largest mini-batch of every extractor, below which extraction
-            could deadlock (Section 4.2), or another part does not fit.
+            could deadlock (Section 4.2), or another buffer does not fit.
     """
     bounds = _joint_bounds(batch_bounds(workload), runtime)
     on_device = runtime.accelerator.kind != "cpu"
@@ -77,7 +77,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     elif staging:
         host.append(PlanItem("staging buffer", options.extractors * staging))
     host.append(_part(_page_cache(workload, budget, runtime.world), runtime.world))
-    Plan(tuple(host)).require(NAME, budget)  # names what is too large before the feature buffer gets what is left
+    Plan(tuple(host)).require(NAME, budget)  # names a buffer that is too large before the feature buffer gets the rest
     if on_device:
         slots = _slots(
             workload, options, bounds, _device_bytes(runtime, budget), 0, "device", 1, runtime.accelerator.keeps_rows
@@ -96,12 +96,12 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
 
 
 def _part(item: PlanItem, sharing: int) -> PlanItem:
-    """A process's part of what `sharing` processes hold together."""
+    """Return one process's part of a buffer that `sharing` processes hold together."""
     return replace(item, bytes=item.bytes // sharing)
 
 
 def _joint_bounds(bounds: Bounds, runtime: Runtime) -> Bounds:
-    """The largest over all ranks, so that all of them plan the same."""
+    """Return the largest bounds over all ranks, so that all ranks plan the same."""
     if runtime.group is None:
         return bounds
     ranks = runtime.group.gather(bounds)
@@ -114,7 +114,7 @@ def _sampling(bounds: Bounds, options: GnnDriveOptions) -> tuple[PlanItem, ...]:
 
 
 def _staging_bytes(workload: Workload, bounds: Bounds, options: GnnDriveOptions, on_device: bool) -> int:
-    """Bounded by what one extractor may have in flight between disk and device; at least one row."""
+    """Return the bytes of an extractor's staging buffer, in whole rows; 0 where it reads into the feature buffer."""
     if options.direct and not on_device:
         return 0
     row = row_bytes(workload)
@@ -130,7 +130,7 @@ def _reader_bytes(workload: Workload, options: GnnDriveOptions, bounds: Bounds) 
 
 
 def _page_cache(workload: Workload, budget: MemoryBudget, world: int) -> PlanItem:
-    """What the feature buffer must leave for `indices`, which sampling reads through the page cache."""
+    """Return the memory that the feature buffer leaves for `indices`, which sampling reads through the page cache."""
     share = workload.dataset.topology_bytes if budget.host is None else budget.host * world // 8
     return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))
 
@@ -154,9 +154,9 @@ def _slots(
     sharing: int,
     keeps_rows: bool = True,
 ) -> int:
-    """Slots of the feature buffer: as many as wanted, or as `left` bytes hold, with their mapping table if `mapped`.
+    """Return the slots of the feature buffer: as wanted, or as `left` bytes hold with a mapping table if `mapped`.
 
-    Where the tier keeps no rows, no more than the mini-batches under way have.
+    Where the tier keeps no rows, at most the rows of the mini-batches under way.
     """
     row = row_bytes(workload)
     least = sharing * options.extractors * bounds.max_nodes
@@ -177,7 +177,7 @@ def _slots(
                 f"left of the {tier} budget",
                 "lower feature_buffer or raise memory" if keeps_rows else NO_ROWS,
             )
-    # More slots than nodes are never used; then every extractor's batch finds room whatever its size.
+    # More slots than nodes are never used; with a slot for each node, every mini-batch finds its slots.
     slots = min(wanted, fitting, workload.dataset.num_nodes)
     if slots < min(least, workload.dataset.num_nodes):
         raise BudgetError(
@@ -190,7 +190,7 @@ def _slots(
 
 
 def _fitting(left: int, row: int, mapped: int) -> int:
-    """Most slots whose rows (and mapping, if `mapped`) take at most `left` bytes."""
+    """Return the most slots whose rows (and mapping table, if `mapped`) take at most `left` bytes."""
     if left <= 0:
         return 0
     low, high = 0, left // row

@@ -1,4 +1,4 @@
-"""An extractor over the staging buffer that all processes of a run share (Section 4.4 of the paper, multi-GPU)."""
+"""Extractor over the staging buffer that all processes of a run share (Section 4.4 of the paper, multi-GPU)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from workloads.accelerator import Accelerator, Event
 
 
 class SharedStagedExtractor(Extractor):
-    """Takes rows that lie in the staging buffer already, reads the others into it; copies both to the device.
+    """Extractor that takes rows already in the staging buffer, reads the others into it, and copies both to the device.
+
+    It holds as many segments as an extractor with its own staging buffer has slices. Where these would not keep the
+    device's queue full, since they are small or wait for their copies, it acquires more, beyond its process's portion
+    if others leave theirs idle, and releases them as copies complete.
 
     Args:
-        share_rows: False reads them all.
-
-    It holds as many segments as an extractor with a staging buffer of its own has slices. Where they would not keep the
-    device's queue full, since they are small or wait for their copies, it asks for more, beyond its process's portion
-    if others leave theirs idle, and gives them back as copies end.
+        share_rows: whether to take rows already in the staging buffer; False reads all rows.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SharedStagedExtractor(Extractor):
         self.mode = reader.mode
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
-        """Fetch and read group by group; all copies are over on return."""
+        """Fetch and read group by group; all copies are complete on return."""
         stats = ReadStats()
         segments = _Segments(self._staging, self._reader.depth)
 
@@ -72,7 +72,7 @@ class SharedStagedExtractor(Extractor):
         return stats, read_at
 
     def _fetch(self, nodes: Ids, segments: _Segments, copy: Callable[[int, Ids, Callable[[], None]], None]) -> Ids:
-        """Copy what any process has in the staging buffer; returns the positions of the rows that have to be read."""
+        """Copy rows that any process has in the staging buffer; return the positions of the rows still to read."""
         staging = self._staging
         if not self._share_rows:
             return np.arange(len(nodes))
@@ -84,7 +84,7 @@ class SharedStagedExtractor(Extractor):
             assert segment is not None
             found = chunk[staging.fetch(segment, nodes[chunk])]
             missing[found] = False
-            # Nothing to copy where all were overwritten meanwhile; the segment goes back all the same.
+            # Copies no row where all were overwritten meanwhile, but gives the segment back.
             copy(segment * staging.segment_rows, found, partial(segments.give_back, segment))
         return np.flatnonzero(missing)
 
@@ -94,17 +94,17 @@ class SharedStagedExtractor(Extractor):
 
 
 class _Segments:
-    """The segments that hold one mini-batch's rows: where `read_groups` takes them from, and their copies."""
+    """Segments that hold one mini-batch's rows, as slice source of `read_groups`, and the copies from them."""
 
     def __init__(self, staging: SharedStaging, depth: int) -> None:
         self._staging = staging
-        # Rows to read into, below which the queue of `depth` reads would run dry.
+        # Least free rows that keep the queue of `depth` reads full.
         self._enough = max(depth, 2 * staging.segment_rows)
         self._held = 0
         self._copies: deque[tuple[Event, Callable[[], None]]] = deque()
 
     def take(self, *, starved: bool) -> int | None:
-        """See `SliceSource`. Waits only once it holds none."""
+        """Acquire a segment, or None; waits only if `starved` and no segment is held. See `SliceSource`."""
         self._finish_done()
         found = None
         scarce = (self._held - len(self._copies)) * self._staging.segment_rows < self._enough
@@ -119,7 +119,7 @@ class _Segments:
         return found
 
     def filled(self, slice_: int, ids: Ids) -> None:
-        """Other processes may fetch these rows from now on."""
+        """Publish a segment's rows, so that other processes may fetch them."""
         self._staging.publish(slice_, ids)
 
     def give_back(self, slice_: int) -> None:
@@ -128,7 +128,7 @@ class _Segments:
         self._staging.release(slice_)
 
     def copying(self, event: Event, release: Callable[[], None]) -> None:
-        """A segment's rows are on their way to the device; `release` once they are there."""
+        """Note a segment's copy to the device; `release` is called once the copy is complete."""
         self._copies.append((event, release))
         self._finish_done()
 

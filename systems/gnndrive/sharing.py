@@ -1,4 +1,4 @@
-"""What the processes of a run share (Section 4.4): staging buffer and, on the processor, the feature buffer."""
+"""Buffers that a run's processes share (Section 4.4): staging buffer and, on the processor, the feature buffer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workloads.workload import Workload
 def shared_buffer(
     group: RankGroup, workload: Workload, sizes: Sizes, dtype: torch.dtype
 ) -> tuple[torch.Tensor, FeatureBuffer]:
-    """Table and bookkeeping in memory of all processes: a row that one of them reads serves the others too."""
+    """Allocate table and bookkeeping in memory shared by all processes: a row that one reads serves the others too."""
     slots, dim = sizes.slots, workload.dataset.dim
     table = torch.from_numpy(group.shared(slots * dim * dtype.itemsize)).view(dtype).view(slots, dim)
     memory = group.shared(FeatureBuffer.plan_bytes(slots))
@@ -31,7 +31,7 @@ def shared_buffer(
 def shared_staging(
     group: RankGroup, workload: Workload, sizes: Sizes, accelerator: Accelerator, *, borrow: bool
 ) -> SharedStaging:
-    """The staging buffer of all processes, pinned in each where its device copies from pinned memory."""
+    """Allocate the staging buffer of all processes, pinned in each where its device copies from pinned memory."""
     portion, rows, row = sizes.portion, sizes.segment_rows, row_bytes(workload)
     staging = torch.from_numpy(group.shared(group.world * portion * rows * row))
     accelerator.pin(staging)
@@ -48,13 +48,13 @@ def shared_staging(
 
 
 def mini_batches_held(sizes: Sizes, workload: Workload, under_way: int) -> int:
-    """Mini-batches that a process may hold in a feature buffer that it shares.
+    """Return the most mini-batches that a process may hold in a shared feature buffer.
 
-    Ranks train in step, so one that filled the buffer with what comes later would starve the rank that it waits for.
-    With its own share of the slots each always finds room.
+    Ranks train in step, so a rank that filled the buffer with later mini-batches would starve the rank that it waits
+    for. With its own share of the slots each rank always finds free slots.
 
     Args:
-        under_way: mini-batches that its queues and extractors can hold at all.
+        under_way: most mini-batches that its queues and extractors can hold.
     """
     if sizes.slots >= workload.dataset.num_nodes:
         return under_way  # every row has a slot of its own
@@ -63,7 +63,7 @@ def mini_batches_held(sizes: Sizes, workload: Workload, under_way: int) -> int:
 
 @contextmanager
 def ended_with_peers(group: RankGroup | None) -> Iterator[None]:
-    """What all share was closed under the body: another process failed, and that one says why."""
+    """Raise PeerLost where a shared buffer is closed under the body: another process failed and reports the cause."""
     try:
         yield
     except (FeatureBufferClosed, StagingClosed) as error:

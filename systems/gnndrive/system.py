@@ -1,8 +1,7 @@
 """GNNDrive's four stages (Section 4.1): samplers, extractors, the trainer (the harness's loop) and a releaser.
 
-Sampling reads `indices` through the page cache, extraction reads features with direct I/O into a feature buffer whose
-rows are shared by all mini-batches: a row wanted again soon is not read again, one that another extractor is reading
-is waited for.
+Sampling reads `indices` through the page cache. Extraction reads features with direct I/O into a feature buffer shared
+by all mini-batches: a buffered row is not read again, and an extractor waits for a row that another one is reading.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class GnnDrive(System):
         devices=("cpu", "cuda", "emulated"),
         faithful=True,
         options=GnnDriveOptions,
-        # Which rows are still buffered depends on when mini-batches are released; rows and hits + misses do not.
+        # Hits depend on the time at which mini-batches are released; rows and hits + misses do not.
         deterministic_counters=False,
         data_parallel=True,
     )
@@ -77,15 +76,15 @@ class GnnDrive(System):
 
     @property
     def _in_order(self) -> bool:
-        # Ranks take each step together: with mini-batches out of order they would mix their steps.
+        # Ranks take each step together; out of order, they would mix their steps.
         return self.options.keep_order or self.runtime.keep_order or self.runtime.group is not None
 
     def plan(self) -> Plan:
-        """All buffers; see `planner.py`."""
+        """Return all buffers; see `planner.py`."""
         return self._sizes.plan
 
     def prepare(self) -> None:
-        """Load `indptr`, map `indices`, allocate the feature buffer, open the readers."""
+        """Load `indptr`, map `indices`, allocate the feature buffer and open the readers."""
         sizes = self._sizes
         self._topology = DatasetFiles(self.workload, ["indices", "labels"])
         self._topology.check()
@@ -107,7 +106,7 @@ class GnnDrive(System):
         self._mode = self._extractors.mode
 
     def _shared_indptr(self) -> npt.NDArray[np.int64] | None:
-        """`indptr` once for all processes; None where there is one, which loads its own."""
+        """Load `indptr` once for all processes; None in a run of one process, which loads its own."""
         group = self.runtime.group
         return None if group is None else loaded(self.workload.dataset, "indptr", group)
 
@@ -129,7 +128,7 @@ class GnnDrive(System):
         return StagedExtractor(reader, self._table, accelerator.host_buffer(self._sizes.staging_bytes), accelerator)
 
     def _staging_part(self) -> Staging:
-        """An extractor's own staging buffer, or a segment of that of all processes for as long as it is needed."""
+        """Return a lender of an extractor's own staging buffer, or of a segment of the shared one."""
         staging = self._staging
         if staging is None:
             own = self.runtime.accelerator.host_buffer(self._sizes.staging_bytes)
@@ -137,7 +136,7 @@ class GnnDrive(System):
         return staging.part
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, as their extraction finishes, or in the seed plan's order if asked for."""
+        """Return the mini-batches of epoch `k`, as their extraction finishes or in the seed plan's order."""
         if self._sampler is None:
             raise RuntimeError("prepare() comes before epoch()")
         tier = "device" if self._sizes.on_device else "host"
@@ -168,9 +167,7 @@ class GnnDrive(System):
             yield from self._extract_all(pipe, extracting, self._fresh_buffer(pipe), tally)
 
     def _fresh_buffer(self, pipe: Pipeline) -> FeatureBuffer:
-        """The feature buffer, kept from epoch to epoch where its tier keeps rows; an epoch that stops early wakes its
-        waiters by closing it.
-        """
+        """Return the feature buffer, kept over epochs if its tier keeps rows; an epoch that stops early closes it."""
         buffer = self._buffer
         assert buffer is not None
         if not self.runtime.accelerator.keeps_rows:
@@ -180,8 +177,8 @@ class GnnDrive(System):
             self._evicted_before = 0
 
         def replace() -> None:
-            # All threads of this pipeline are told to end and none of its batches is used again, so starting from an
-            # empty mapping is right, and much simpler than undoing what was under way.
+            # Closing wakes the waiting threads. They all end and their mini-batches are not used again, so an empty
+            # mapping is right, and much simpler than undoing the loads under way.
             buffer.close()
             if self._staging is not None:
                 self._staging.close()
@@ -218,7 +215,7 @@ class GnnDrive(System):
         pipe.finish()
 
     def _places(self, pipe: Pipeline) -> Channel[None] | None:
-        """Mini-batches that this process may hold in a feature buffer that it shares, as tokens."""
+        """Return a token for each mini-batch that this process may hold in a shared feature buffer, or None."""
         if self._sizes.sharing == 1:
             return None
         under_way = self.options.extractors + self.options.training_queue + 1
@@ -238,11 +235,11 @@ class GnnDrive(System):
         releasing: Channel[Slots],
         places: Channel[None] | None,
     ) -> Batch:
-        """Algorithm 1 of the paper for one mini-batch."""
+        """Extract one mini-batch by Algorithm 1 of the paper."""
         assert self._table is not None and self._extractors is not None
         began = time.monotonic()
         if turnstile is not None:
-            # In order, a later mini-batch must not take the slots that the one to be trained next waits for.
+            # In order: a later mini-batch must not take the slots that the next one to train waits for.
             turnstile.enter(number)
         if places is not None:
             places.get()
@@ -252,7 +249,7 @@ class GnnDrive(System):
         start = time.monotonic()
         tally.acquired(sampled.num_nodes, len(got.load), len(got.waiting), start - began)
         if len(got.load):
-            # An error here stops the pipeline, which closes the feature buffer: nobody waits for these rows in vain.
+            # An error here stops the pipeline, which closes the feature buffer: no thread waits for these rows then.
             extractor = self._extractors.borrow()
             try:
                 stats, read_at = extractor.load(sampled.nodes[got.load], got.load_slots, sampled.index)
@@ -262,7 +259,7 @@ class GnnDrive(System):
             self.clock.add("extract", sampled.index, start, read_at)
             if self._sizes.on_device:
                 self.clock.add("transfer", sampled.index, read_at, time.monotonic())
-            # Only now: the bytes are in the table, so whoever finds the row valid may read it.
+            # Only after the bytes are in the table: a thread that finds the row valid reads it.
             buffer.publish(got.load_slots)
         if len(got.waiting):
             waiting = time.monotonic()
@@ -276,7 +273,7 @@ class GnnDrive(System):
         )
 
     def counters(self) -> Counters:
-        """What the last epoch's extractors asked for, found in the feature buffer and read."""
+        """Return the last epoch's rows, hits in the feature buffer, and reads."""
         if self._tally is None:
             return Counters()
         counts = self._buffer is not None and (self._sizes.sharing == 1 or self.runtime.rank == 0)
@@ -288,7 +285,7 @@ class GnnDrive(System):
         return counters
 
     def notes(self) -> dict[str, str]:
-        """How it reads and how large the feature buffer is."""
+        """Return the read mode, the feature buffer's size and the order of mini-batches."""
         sizes = self._sizes
         batches = sizes.slots / sizes.max_nodes if sizes.max_nodes else 0.0
         return {
@@ -301,7 +298,7 @@ class GnnDrive(System):
         }
 
     def close(self) -> None:
-        """End the threads, close the files, free the feature buffer."""
+        """End the threads, close the files and free the feature buffer."""
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
             pipeline.close()
@@ -321,7 +318,7 @@ class GnnDrive(System):
 
 
 def _release(releasing: Channel[Slots], buffer: FeatureBuffer, number: int, slots: Slots) -> None:
-    """Hand a trained mini-batch's slots to the releaser, or release them here once it has gone home."""
+    """Queue a trained mini-batch's slots for the releaser, or release them here once the pipeline has stopped."""
     try:
         releasing.put(number, slots)
     except Stopped:

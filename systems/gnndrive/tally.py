@@ -1,4 +1,4 @@
-"""What the extractors of an epoch asked for, found and read."""
+"""Counters of one epoch's extractors: rows used, hits, reads and waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from systems.interface import Counters
 
 
 class Tally:
-    """Counters of one epoch, added to by all extractors."""
+    """Counters of one epoch, to which all extractors add."""
 
     def __init__(self, tier: str, depth: int) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,7 @@ class Tally:
         self._reads = ReadStats()
 
     def acquired(self, rows: int, misses: int, waited_rows: int, slot_wait_s: float) -> None:
-        """A mini-batch of `rows` rows has its slots; `waited_rows` of them are in loading by other extractors."""
+        """Count a mini-batch that has its slots; other extractors are loading `waited_rows` of its rows."""
         with self._lock:
             self._rows += rows
             self._misses += misses
@@ -33,24 +33,24 @@ class Tally:
             self._slot_wait_s += slot_wait_s
 
     def loaded(self, stats: ReadStats) -> None:
-        """A mini-batch's misses were read."""
+        """Count the reads of a mini-batch's misses."""
         with self._lock:
             self._reads.add(stats)
 
     def waited(self, seconds: float) -> None:
-        """An extractor waited so long for rows of its wait list."""
+        """Add the seconds that an extractor waited for rows of its wait list."""
         with self._lock:
             self._row_wait_s += seconds
 
     @staticmethod
     def staged(counters: Counters, borrowed: int, found: int) -> None:
-        """Rows found in the staging buffer of all processes were not read: hits in host memory, not misses."""
+        """Count rows found in the shared staging buffer as hits in host memory, since they were not read."""
         counters.hits["host"] = counters.hits.get("host", 0) + found
         counters.misses -= found
         counters.observed |= {"staging_borrowed_segments": float(borrowed), "staging_found_rows": float(found)}
 
     def counters(self, evictions: int) -> Counters:
-        """As the harness wants them."""
+        """Return the harness's counters."""
         with self._lock:
             return Counters(
                 rows=self._rows,

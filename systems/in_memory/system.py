@@ -27,9 +27,9 @@ class InMemoryOptions(Options):
 
 
 class InMemory(System):
-    """Everything in RAM. Under a cap that is too small it runs out of memory, which is its right answer.
+    """Training with all data in RAM.
 
-    Its plan refuses a budget that does not hold the tables, and the run ends as `oom`, as the papers' tables have it.
+    Under a cap that is too small the plan does not fit, and the run ends as `oom`, as in the papers' tables.
     """
 
     info: ClassVar[SystemInfo] = SystemInfo(
@@ -70,11 +70,11 @@ class InMemory(System):
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:
-        """Always."""
+        """Return True: the whole feature table is in host memory."""
         return True
 
     def plan(self) -> Plan:
-        """Everything it loads and the tables that mini-batches are gathered into."""
+        """Plan the graph, the features and the tables into which mini-batches are gathered."""
         return self.fit(self._plan)
 
     def _plan(self) -> Plan:
@@ -91,7 +91,7 @@ class InMemory(System):
         return Plan(items).require(self.info.name, self.budget, "raise memory, or use a system that reads from disk")
 
     def prepare(self) -> None:
-        """Load all parts."""
+        """Load graph, labels and features."""
         dataset = self.workload.dataset
         DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
         sampler = make_sampler(
@@ -116,18 +116,18 @@ class InMemory(System):
         self._rows += len(nodes)
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, in the seed plan's order."""
+        """Return the mini-batches of epoch `k`, in the seed plan's order."""
         if self._loader is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._rows = 0
         return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
 
     def counters(self) -> Counters:
-        """Every row is a hit in host memory."""
+        """Return the counters: every row is a hit in host memory."""
         return Counters(rows=self._rows, hits={"host": self._rows})
 
     def close(self) -> None:
-        """End the threads and let go of the arrays."""
+        """End the threads and free the arrays."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()

@@ -1,9 +1,9 @@
-"""What a loop of one's own is handed: PyG's `Data`, a plain object of the same attributes, or DGL's blocks.
+"""Mini-batches for a user's own loop: PyG's `Data`, a plain object of the same attributes, or DGL's blocks.
 
-`edges="hops"` is the form of PyG's `NeighborLoader`: each node's neighbours as they were drawn in the hop that found
-the node, so that edges and nodes stand hop by hop and `trim_to_layer` can cut them. `edges="layers"` is the whole
-mini-batch, one bipartite graph a layer: there a node that several layers aggregate into has neighbours drawn anew for
-each, as GraphSAGE (Hamilton, Ying and Leskovec 2017, Algorithm 2) and DGL's blocks have it.
+`edges="hops"` is the form of PyG's `NeighborLoader`: each node's neighbours as drawn in the hop that found the node, so
+edges and nodes are ordered by hop and `trim_to_layer` can cut them. `edges="layers"` is the whole mini-batch, one
+bipartite graph a layer: a node that several layers aggregate into has neighbours drawn anew for each, as in GraphSAGE
+(Hamilton, Ying and Leskovec 2017, Algorithm 2) and DGL's blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GIVEN_BACK = "the next one was asked for, and its rows' memory was given back"
 
 
 class LayerEdges(NamedTuple):
-    """One layer's edges, from the first `size[0]` rows of its input to the first `size[1]`, which are its output.
+    """One layer's edges, from its input rows (the first `size[0]`) to its output rows (the first `size[1]`).
 
     Attributes:
         edge_index: int64 [2, num_edges], sources above destinations, ordered by destination.
@@ -39,17 +39,17 @@ class LayerEdges(NamedTuple):
 
 @dataclass
 class MiniBatch:
-    """A mini-batch with the attributes of PyG's `Data`, where torch_geometric is not to be had or not wanted.
+    """Mini-batch with the attributes of PyG's `Data`, without torch_geometric.
 
     Attributes:
-        y: int64 [batch_size], labels of the seed nodes, which are the first nodes; -1 where there is none.
+        y: int64 [batch_size], labels of the seed nodes, which are the first nodes; -1 for a missing label.
         n_id: int64 [num_nodes], original ids.
         batch_size: seed nodes.
-        epoch, step: its place: epoch, and number in the epoch's seed plan.
+        epoch, step: epoch, and number within the epoch's seed plan.
         num_sampled_nodes: seed nodes, then new nodes of each hop; None for a `shadow` subgraph.
-        edge_index: int64 [2, num_edges], sources above destinations, hop by hop (`edges="hops"`), and
-        num_sampled_edges: edges of each hop.
-        layers: one for each layer, input layer first (`edges="layers"`).
+        edge_index: int64 [2, num_edges], sources above destinations, hop by hop (`edges="hops"`).
+        num_sampled_edges: edges of each hop (`edges="hops"`).
+        layers: edges of each layer, input layer first (`edges="layers"`).
     """
 
     y: torch.Tensor
@@ -65,10 +65,10 @@ class MiniBatch:
 
     @property
     def x(self) -> torch.Tensor:
-        """Float [num_nodes, dim], the dataset's dtype; until the next mini-batch is asked for, unless copied.
+        """Feature rows [num_nodes, dim] in the dataset's dtype; valid until the next mini-batch, unless copied.
 
         Raises:
-            InputError: it was.
+            InputError: the next mini-batch was requested.
         """
         if self.rows is None:
             raise InputError(f"x of mini-batch {self.step} is asked for after {_GIVEN_BACK}", "load with copy=True")
@@ -76,11 +76,11 @@ class MiniBatch:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, seed nodes first."""
+        """Number of nodes; seed nodes come first."""
         return int(self.n_id.shape[0])
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> MiniBatch:
-        """The same on another device; what is there already is shared."""
+        """Return the mini-batch on another device; tensors already there are shared."""
 
         def moved(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
@@ -95,10 +95,10 @@ class MiniBatch:
 
 
 def resolve_form(form: str, edges: str, sampler: str) -> Form:
-    """The form to use, `auto` decided: PyG's where torch_geometric is installed.
+    """Return the form to use; `auto` becomes PyG's if torch_geometric is installed, else `plain`.
 
     Raises:
-        InputError: no such form or edges, or edges that the sampler does not have.
+        InputError: the form or edges are unknown, or the sampler has no such edges.
         HostError: `pyg` without torch_geometric, `dgl` without DGL.
     """
     if edges not in ("hops", "layers"):
@@ -120,9 +120,9 @@ def resolve_form(form: str, edges: str, sampler: str) -> Form:
 
 
 def handed_out_items(bounds: Bounds, row_bytes: int, on_device: bool) -> tuple[PlanItem, ...]:
-    """What the largest mini-batch takes in the loop's hands, beside what the system holds.
+    """Plan the largest mini-batch that the loop holds, beside the system's own buffers.
 
-    The structure counts twice: the loop still holds the one before while the next is made.
+    The structure counts twice: the loop still holds the previous mini-batch while the next is made.
     """
     rows = PlanItem("rows handed out", bounds.max_nodes * row_bytes, "device" if on_device else "host")
     structure = 2 * (16 * bounds.max_edges + 16 * bounds.max_nodes)
@@ -133,11 +133,11 @@ def handed_out_items(bounds: Bounds, row_bytes: int, on_device: bool) -> tuple[P
 def hand_out(
     form: Form, edges: Edges, sampled: SampledBatch, x: torch.Tensor, device: torch.device, shadow: bool
 ) -> Any:
-    """The mini-batch in its form; shares no memory with `sampled`.
+    """Convert a sampled mini-batch to its form; shares no memory with `sampled`.
 
     Args:
         x: [num_nodes, dim] on `device`.
-        shadow: the layers share one subgraph.
+        shadow: whether the layers share one subgraph.
     """
     if form == "dgl":
         return _dgl(sampled, x, device)
@@ -157,7 +157,7 @@ def hand_out(
 
 
 def forget_rows(handed: Any) -> None:
-    """Take the rows from a mini-batch whose memory is about to be used again, so that a late look is seen."""
+    """Remove the rows from a mini-batch whose memory is about to be reused, so that a late access fails."""
     if isinstance(handed, MiniBatch):
         handed.rows = None
     elif hasattr(handed, "srcdata"):
@@ -167,7 +167,7 @@ def forget_rows(handed: Any) -> None:
 
 
 def layer_edges(block: Block) -> LayerEdges:
-    """A block as PyG's bipartite `edge_index`."""
+    """Convert a block to PyG's bipartite `edge_index`."""
     result = np.empty((2, block.num_edges), dtype=np.int64)
     result[0] = block.indices
     result[1] = np.repeat(np.arange(block.num_dst), np.diff(block.indptr))
@@ -175,14 +175,14 @@ def layer_edges(block: Block) -> LayerEdges:
 
 
 def hop_nodes(sampled: SampledBatch) -> list[int]:
-    """Seed nodes, then the nodes that each hop brought."""
+    """Return the number of seed nodes, then of new nodes of each hop."""
     return [sampled.num_seeds, *(block.num_src - block.num_dst for block in reversed(sampled.blocks))]
 
 
 def hop_edges(sampled: SampledBatch) -> tuple[torch.Tensor, list[int]]:
-    """Each node's neighbours as drawn in the hop that found it: int64 [2, num_edges], and edges of each hop."""
+    """Return each node's neighbours as drawn in the hop that found it: int64 [2, num_edges], and edges of each hop."""
     parts, begin = [], 0
-    for block in reversed(sampled.blocks):  # next to the seed nodes first
+    for block in reversed(sampled.blocks):  # nearest the seed nodes first
         parts.append((block, begin, block.num_dst))
         begin = block.num_dst
     counts = [int(block.indptr[last] - block.indptr[first]) for block, first, last in parts]
@@ -203,16 +203,16 @@ def _pyg(found: MiniBatch) -> Any:
 
 
 def _dgl(sampled: SampledBatch, x: torch.Tensor, device: torch.device) -> tuple[Any, Any, list[Any]]:
-    """As DGL's `DataLoader` gives them: input nodes, output nodes, blocks with `feat` and `label`."""
+    """Return input nodes, output nodes and blocks with `feat` and `label`, like DGL's `DataLoader`."""
     from systems.engine.dgl_bridge import import_dgl, to_dgl_blocks
 
-    # The blocks would share the arrays, which the system uses again.
+    # Copied because the system reuses the arrays.
     own = replace(sampled, blocks=tuple(replace(block, indptr=block.indptr.copy()) for block in sampled.blocks))
     blocks = [block.to(device) for block in to_dgl_blocks(import_dgl(), own)]
     nodes = torch.tensor(sampled.nodes).to(device)
     blocks[0].srcdata["feat"] = x
     labels = torch.tensor(sampled.labels).to(device)
-    # A shadow subgraph's last layer gives a row for every node; the seed nodes are the first.
+    # A shadow subgraph's last layer outputs a row for every node; the seed nodes come first.
     rest = torch.full((blocks[-1].num_dst_nodes() - len(labels),), -1, dtype=torch.int64, device=device)
     blocks[-1].dstdata["label"] = torch.cat([labels, rest])
     return nodes, nodes[: sampled.num_seeds], blocks

@@ -1,4 +1,4 @@
-"""One epoch of a loader: takes the system's mini-batches one by one, hands each out, and gives it back in time."""
+"""One epoch of a loader: takes the system's mini-batches one by one, hands each out, and releases it in time."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from workloads.feature_table import SplitTable
 
 
 class Owner(Protocol):
-    """The loader, as an epoch sees it."""
+    """Interface of the loader towards an epoch."""
 
     def began(self) -> None:
-        """The first mini-batch is there."""
+        """Note that the first mini-batch has arrived."""
 
 
 class Epoch(Iterator[Any]):
-    """An iterator over the mini-batches of one epoch.
+    """Iterator over the mini-batches of one epoch.
 
-    The rows of a mini-batch are, without a copy, a view of the system's table where they lie there in order; the
-    system's slots are then given back when the next mini-batch is asked for. Elsewhere they are gathered into one
-    buffer, used for one mini-batch after the other, and the slots are given back at once.
+    If rows lie in order in the system's table, `x` is a view of it and the system's slots are released when the next
+    mini-batch is requested. Otherwise rows are gathered into one reused buffer and the slots are released at once.
 
     Args:
-        largest: nodes of the largest mini-batch that was planned for.
+        largest: nodes of the largest mini-batch in the plan.
         count: mini-batches of the epoch.
-        shadow: the layers share one subgraph.
+        shadow: whether the layers share one subgraph.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Epoch(Iterator[Any]):
         largest: int,
         count: int,
     ) -> None:
-        self._owner: Owner | None = owner  # keeps the loader, which closes the system when it goes
+        self._owner: Owner | None = owner  # keeps the loader alive, which closes the system on garbage collection
         self._accelerator = accelerator
         self._clock = clock
         self._form = form
@@ -88,7 +87,7 @@ class Epoch(Iterator[Any]):
         except StopIteration:
             raise
         except BaseException:
-            # The error that is raised says more than one of ending would.
+            # The original error is more informative than an error of `_stop`.
             try:
                 self._stop()
             except Exception:
@@ -118,7 +117,7 @@ class Epoch(Iterator[Any]):
         return found
 
     def _rows(self, batch: Batch) -> tuple[torch.Tensor, bool]:
-        """`x`, and whether it is the system's memory."""
+        """Return `x`, and whether it is the system's memory."""
         table, rows, count = batch.table, batch.rows, batch.sampled.num_nodes
         accelerator = self._accelerator
         if isinstance(table, torch.Tensor) and rows is None:
@@ -135,12 +134,12 @@ class Epoch(Iterator[Any]):
         return found, False
 
     def _finish_reading(self) -> None:
-        """Before the system may write where rows were read: the device has to have done so."""
+        """Wait until the device has read the rows, so that the system may overwrite them."""
         if self._accelerator.kind == "cuda":
             torch.cuda.current_stream(self._accelerator.torch_device).synchronize()
 
     def _take_back(self) -> None:
-        """The mini-batch that the loop had."""
+        """Release the mini-batch that the loop held."""
         if self._handed_step >= 0:
             self._clock.add("train", self._handed_step, self._handed_at, time.monotonic())
             self._handed_step = -1
@@ -154,7 +153,7 @@ class Epoch(Iterator[Any]):
             held.release()
 
     def _stop(self) -> None:
-        """End the system's epoch, if it is not over; its threads end with it."""
+        """End the system's epoch and its threads, unless it is over."""
         batches, self._batches = self._batches, None
         if batches is None:
             return
@@ -167,9 +166,9 @@ class Epoch(Iterator[Any]):
             self._buffer = self._owner = None
 
     def end(self, why: str) -> None:
-        """End it from outside; whoever goes on with it is told why.
+        """End the epoch early; a later `next` raises an error with reason `why`.
 
-        A loop that counts has all mini-batches without having asked for the end: to the system that is one.
+        A loop that counts to `len` has all mini-batches without requesting the end; for the system, request it here.
         """
         if self._batches is None:
             return
@@ -180,7 +179,7 @@ class Epoch(Iterator[Any]):
             next(self, None)
 
     def close(self) -> None:
-        """Leave the epoch."""
+        """End the epoch."""
         self._stop()
 
     def __del__(self) -> None:
@@ -189,6 +188,6 @@ class Epoch(Iterator[Any]):
 
 
 def _buffer(rows: int, like: torch.Tensor) -> torch.Tensor:
-    """Page-aligned [rows, dim], its pages taken as they are written."""
+    """Allocate a page-aligned [rows, dim] tensor; pages are committed when first written."""
     dim = like.shape[1]
     return aligned_host_tensor(rows * dim * like.element_size()).view(like.dtype).view(rows, dim)

@@ -1,7 +1,6 @@
-"""The loader: a system, planned within a budget and driven epoch by epoch for a training loop of one's own.
+"""The loader: a system, planned within a budget and driven epoch by epoch for a user's own training loop.
 
-It is what the harness's worker is to a run, without the cap, the clocks and the trainer: the loop that asks for
-mini-batches trains on them.
+Counterpart of the harness's worker without the cap, the clocks and the trainer: the user's loop trains.
 """
 
 from __future__ import annotations
@@ -45,46 +44,45 @@ from workloads.workload import ModelSpec, SamplerName, SamplerSpec, Workload
 
 
 class Loader:
-    """An iterable of mini-batches; each iteration is the next epoch, and `len` is mini-batches an epoch.
+    """Iterable of mini-batches; each iteration runs the next epoch, and `len` is the number of mini-batches an epoch.
 
-    Use it as a context manager, or `close()` it: a system has threads, open files and caches. One iteration goes on at
-    a time; beginning another ends it. Not for several processes: each makes its own, with `rank` and `world`.
+    Use it as a context manager or call `close()`: a system has threads, open files and caches. Only one iteration is
+    active at a time; starting another ends it. Each process needs its own loader, with `rank` and `world`.
 
     Args:
-        dataset: an opened dataset, its folder, or its name under `$OUTCORE_DATA`.
-        system: a name of the registry, or `package.module:Class`.
-        memory: host memory that the loader may hold, page cache that it fills included: `8GiB`, or `0.25x` of the
-            feature table; None: no limit. Your model and the interpreter are not part of it. Planned, not enforced:
-            a cgroup does that.
-        fanout: neighbours a node and hop, next to the seed nodes first; -1: all.
+        dataset: opened dataset, its folder, or its name under `$OUTCORE_DATA`.
+        system: name in the registry, or `package.module:Class`.
+        memory: host memory that the loader may hold, including page cache that it fills: `8GiB`, or `0.25x` of the
+            feature table; None: unlimited. Excludes the user's model and the interpreter. Planned, not enforced (use a
+            cgroup).
+        fanout: neighbours per node and hop, nearest the seed nodes first; -1: all.
         batch_size: seed nodes of a mini-batch.
-        device: `cpu` or `cuda`, where `x` and the structure are wanted.
-        device_memory: device memory that the loader may hold; None on `cuda`: half of what is free now.
+        device: `cpu` or `cuda`, the place of `x` and the structure.
+        device_memory: device memory that the loader may hold; None on `cuda`: half of the memory free now.
         options: the system's own options (`outcore systems NAME` lists them).
-        split: seed nodes: `train`, `valid` or `test`; or
-        nodes: any nodes, int64 [n].
-        epochs: how many epochs will be asked for, where that is known: what is prepared offline is then prepared once
-            for all of them.
-        seed: keys shuffling and every draw. Equal seeds give equal mini-batches, whatever the system.
-        sampler: `neighbor`, `layerwise` or `shadow`, with `layers` of the model for the last.
-        shuffle: the seed nodes, anew every epoch; None: only those of `train`.
-        max_batches: at most so many mini-batches an epoch; 0: all.
+        split: seed nodes: `train`, `valid` or `test`.
+        nodes: seed nodes, int64 [n], instead of a split.
+        epochs: number of epochs that will be requested, if known; offline preparation then covers all of them at once.
+        seed: key of shuffling and of every draw. Equal seeds give equal mini-batches, whatever the system.
+        sampler: `neighbor`, `layerwise` or `shadow`.
+        layers: layers of the model, for `shadow`; 0: the number of hops.
+        shuffle: shuffle the seed nodes anew every epoch; None: only those of `train`.
+        max_batches: most mini-batches an epoch; 0: all.
         form: `pyg` (`torch_geometric.data.Data`), `plain` (`MiniBatch`, the same attributes), `dgl` (input nodes,
-            output nodes, blocks), or `auto`: `pyg` where it is installed.
+            output nodes, blocks), or `auto`: `pyg` if installed, else `plain`.
         edges: `hops` or `layers`, see `systems.loading.batches`; DGL's blocks are always layers.
-        copy: give each mini-batch rows of its own. Otherwise `x` is the system's memory, until the next is asked for.
-        faithful: refuse a system whose mini-batches are not the workload's; False takes its own.
-        keep_order: mini-batches in the seed plan's order, also where a system would give them out as they are ready.
+        copy: copy each mini-batch's rows. Otherwise `x` is the system's memory, valid until the next mini-batch.
+        faithful: refuse a system whose mini-batches differ from the workload's; False accepts the system's own.
+        keep_order: yield mini-batches in the seed plan's order, even if a system could yield them as they complete.
         cores: threads to plan for; 0: the cores this process may use.
-        artefacts: folder where prepared work is kept for the next loader of the same kind; None: a folder beside the
-            dataset that goes with the loader.
-        disk: what the dataset's device was measured to do, for systems that choose by it; of a drive that
-            `outcore ssd profile` measured: `harness.ssd.drive.read_drive(path).disk_profile()`.
+        artefacts: folder that keeps prepared artefacts for later loaders; None: a temporary folder beside the dataset.
+        disk: measured profile of the dataset's device, for systems that choose by it; for a drive measured by `outcore
+            ssd profile`: `harness.ssd.drive.read_drive(path).disk_profile()`.
         rank, world: this process among those that share every step's seed nodes.
 
     Raises:
-        InputError, DatasetError: an argument is wrong; the message says which.
-        BudgetError: the plan does not fit `memory` or `device_memory`; names the part that does not.
+        InputError, DatasetError: an argument is wrong; the message names it.
+        BudgetError: the plan does not fit `memory` or `device_memory`; names the item that does not fit.
         HostError: a library or a device is missing.
     """
 
@@ -130,7 +128,7 @@ class Loader:
         spec = SamplerSpec(sampler, tuple(fanout), replace, batch_size, own_shuffle, max_batches)
         model = ModelSpec(layers=layers or len(spec.fanout))
         self.workload = Workload(opened, spec, model, seed, rank, world)
-        #: Whether the mini-batches are the workload's, as every faithful system's are.
+        #: Whether the mini-batches equal the workload's, as every faithful system's do.
         self.faithful = self._class.is_faithful(chosen)
         self._batches = make_seed_plan(self.workload).num_batches
         self._host = memory_bytes(memory, opened.feature_bytes)
@@ -158,7 +156,6 @@ class Loader:
         cores: int,
         keep_order: bool,
     ) -> None:
-        """Folders, device, bounds, then the system and its plan."""
         dataset = self.workload.dataset
         self._private = artefacts is None
         scratch = self._held.folder(dataset.path.parent if artefacts is None else Path(artefacts))
@@ -197,26 +194,26 @@ class Loader:
 
     @property
     def system(self) -> str:
-        """The system's name."""
+        """Name of the system."""
         return self._class.info.name
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next iteration is of."""
+        """Number of the epoch that the next iteration runs."""
         return self._next
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next iteration be of `epoch`, as when training goes on from a checkpoint.
+        """Set the epoch of the next iteration, such as when training resumes from a checkpoint.
 
         Raises:
-            InputError: it is negative.
+            InputError: `epoch` is negative.
         """
         if epoch < 0:
             raise InputError(f"epoch is {epoch}", "give 0 or more")
         self._next = epoch
 
     def prepare(self) -> None:
-        """The system's offline work and allocation; the first iteration does it where nobody asked before."""
+        """Run the system's offline work and allocation once; the first iteration calls this if the user did not."""
         self._check_open()
         if not self._prepared:
             self._system.prepare()
@@ -249,7 +246,7 @@ class Loader:
         return found
 
     def began(self) -> None:
-        """Called when an epoch's first mini-batch is there: what only the epochs before it needed is removed."""
+        """Remove artefacts that only earlier epochs needed; called when an epoch's first mini-batch has arrived."""
         if not self._private:
             return
         root = self._system.runtime.artefacts
@@ -259,16 +256,16 @@ class Loader:
         self._used = used
 
     def counters(self) -> dict[str, Any]:
-        """Rows, hits by tier, misses, reads and bytes of the last epoch (`systems.interface.Counters`)."""
+        """Return rows, hits by tier, misses, reads and bytes of the last epoch (`systems.interface.Counters`)."""
         self._check_open()
         return self._system.counters().as_dict()
 
     def stages(self) -> dict[str, float]:
-        """Seconds of each stage since the last call; `train` is the time that the loop held a mini-batch."""
+        """Return seconds of each stage since the last call; `train` is the time that the loop held a mini-batch."""
         return wall_seconds(self._clock.drain())
 
     def notes(self) -> dict[str, str]:
-        """What the system says of itself."""
+        """Return the system's notes (`System.notes`)."""
         self._check_open()
         return self._system.notes()
 
@@ -283,7 +280,7 @@ class Loader:
             raise InputError("the loader is closed", "make another")
 
     def close(self) -> None:
-        """End the epoch under way, every thread, file and buffer. May be called more than once."""
+        """End the current epoch, every thread, file and buffer. May be called more than once."""
         try:
             self._end("the loader was closed")
         finally:
@@ -300,7 +297,7 @@ class Loader:
 
 
 class _Held:
-    """What a loader holds, given back together: at `close`, when nobody has the loader any more, or at exit."""
+    """Resources of a loader, released together: at `close`, on garbage collection of the loader, or at exit."""
 
     def __init__(self) -> None:
         self.stack = contextlib.ExitStack()
@@ -309,7 +306,7 @@ class _Held:
         self._process = os.getpid()
 
     def folder(self, root: Path) -> Path:
-        """A folder of this loader's own under `root`; if the process is killed, the next loader removes it.
+        """Create a private folder of this loader under `root`; if the process is killed, the next loader removes it.
 
         Raises:
             InputError: `root` cannot be written.
@@ -330,7 +327,7 @@ class _Held:
         return made
 
     def close(self) -> None:
-        """In the order that owes nothing: system, device, folders. A forked child has none of it."""
+        """Close system, device and folders, in order of dependence; a no-op in a forked child, which owns none."""
         if os.getpid() != self._process:
             return
         system, self.system = self.system, None

@@ -1,4 +1,4 @@
-"""From what a person asks of a loader to what the layers below want: seed nodes, bytes, options and bounds, checked."""
+"""Validation of a loader's arguments: seed nodes, bytes, options and bounds for the layers below."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from workloads.units import parse_bytes
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
-# Mini-batches that have to be seen before their spread says anything.
+# Fewest sampled mini-batches for a usable standard deviation.
 _SEEN = 8
-# A loop may run for thousands of epochs that nobody looked at: room for one among very many.
+# A loop may run for thousands of unsampled epochs: the margin covers one extreme mini-batch among very many.
 _DEVIATIONS = 5.0
 
 
 class SeedNodes(Dataset):
-    """A dataset whose training nodes are others: what is wanted of `valid` or `test` nodes, or of any.
+    """Dataset with other training nodes: the `valid` or `test` split, or arbitrary seed nodes.
 
     Args:
         nodes: int64 [n], distinct.
@@ -45,29 +45,29 @@ class SeedNodes(Dataset):
 
     @property
     def fingerprint(self) -> str:
-        """Another for other nodes, since what is prepared for them is."""
+        """Fingerprint that includes the seed nodes, since prepared artefacts depend on them."""
         return xxhash.xxh3_64_hexdigest(super().fingerprint.encode() + self._nodes.tobytes())
 
     def load(self, part: Part) -> npt.NDArray[Any]:
-        """As of the dataset, `train` excepted."""
+        """Load `part` of the dataset; `train` gives the seed nodes."""
         return self._nodes.copy() if part == "train" else super().load(part)
 
     def memmap(self, part: Part) -> npt.NDArray[Any]:
-        """As of the dataset, `train` excepted."""
+        """Map `part` of the dataset; `train` gives the seed nodes."""
         return self._nodes if part == "train" else super().memmap(part)
 
 
 def open_dataset(dataset: Dataset | Path | str, split: str, nodes: Sequence[int] | npt.ArrayLike | None) -> Dataset:
-    """The dataset, with the seed nodes that are asked for as its training nodes.
+    """Open a dataset with the requested seed nodes as its training nodes.
 
     Args:
-        dataset: opened, a folder, or a name under `$OUTCORE_DATA` (`data` where that is not set).
+        dataset: opened dataset, a folder, or a name under `$OUTCORE_DATA` (`data` if unset).
         split: `train`, `valid` or `test`.
-        nodes: int64 [n]; instead of a split.
+        nodes: int64 [n], instead of a split.
 
     Raises:
-        DatasetError: there is none.
-        InputError: no such split, or nodes that are not the graph's.
+        DatasetError: the dataset does not exist.
+        InputError: the split is unknown, or a node is not in the graph or repeated.
     """
     if not isinstance(dataset, Dataset):
         dataset = find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
@@ -90,10 +90,10 @@ def open_dataset(dataset: Dataset | Path | str, split: str, nodes: Sequence[int]
 
 
 def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
-    """Bytes of `8GiB`, of a plain number, or of `0.25x` of the feature table; None for None and `none`.
+    """Return the bytes of `8GiB`, of a plain number, or of `0.25x` of the feature table; None for None and `none`.
 
     Raises:
-        InputError: it is no size, or not above zero.
+        InputError: `memory` is not a size above zero.
     """
     if memory is None or memory == "none":
         return None
@@ -113,10 +113,10 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
 
 
 def check_options(system: type[System], options: Mapping[str, Any]) -> Options:
-    """A system's options.
+    """Validate a system's options.
 
     Raises:
-        InputError: there is no such option, or a value is wrong.
+        InputError: an option is unknown, or a value is wrong.
     """
     info = system.info
     try:
@@ -136,10 +136,10 @@ def check_options(system: type[System], options: Mapping[str, Any]) -> Options:
 
 
 def check_usable(system: type[System], options: Options, device: str, faithful: bool) -> None:
-    """Refuse what a loop of one's own cannot have of a system, and what it did not ask for.
+    """Refuse a system that a user's own loop cannot use, or that is unfaithful without consent.
 
     Raises:
-        InputError: says why, and what to use instead.
+        InputError: gives the reason and an alternative.
     """
     name = system.info.name
     if device.startswith("emulated"):
@@ -166,13 +166,13 @@ def check_usable(system: type[System], options: Options, device: str, faithful: 
 
 
 def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
-    """How large mini-batches get, found by sampling an epoch, and handed to whoever sizes buffers in this process.
+    """Find the largest mini-batch's sizes by sampling an epoch, and keep them for this process's planners.
 
-    The harness looks at every epoch of a run; a loop of one's own has no last one, so there is room here for larger
-    ones than were seen: the mean plus five standard deviations, to which the systems add their own margin.
+    The harness samples every epoch of a run, but a user's loop has no last epoch: the bound is at least the mean plus
+    five standard deviations, to which the systems add their own margin.
 
     Args:
-        folder: where it is kept (`Runtime.artefacts`).
+        folder: folder that keeps the bounds (`Runtime.artefacts`).
     """
     epochs = -(-_SEEN // make_seed_plan(workload).num_batches)
 
@@ -196,7 +196,7 @@ def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
 
 def _widened(exact: BatchBounds, workload: Workload) -> BatchBounds:
     nodes = exact.nodes_by_batch
-    # The last mini-batch of an epoch is often short and says nothing of the others.
+    # The last mini-batch of an epoch is often short.
     whole = nodes[:, :-1] if nodes.shape[1] > 1 else nodes
     likely = float(whole.mean() + _DEVIATIONS * whole.std())
     most = min(workload.dataset.num_nodes, max(exact.max_nodes, math.ceil(likely)))
@@ -211,5 +211,5 @@ def _widened(exact: BatchBounds, workload: Workload) -> BatchBounds:
 
 
 def _plain(content: Any) -> Any:
-    """Arrays as lists, numpy's numbers as Python's."""
+    """Convert arrays to lists and numpy's numbers to Python's."""
     return content.tolist() if hasattr(content, "tolist") else content

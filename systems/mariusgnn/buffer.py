@@ -1,4 +1,4 @@
-"""The partition buffer: rows of the buffered nodes and the graph among them, read in large pieces in place."""
+"""Partition buffer: rows of the buffered nodes and the graph among them, read in place in large pieces."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.planner import Sizes, depths, reader_arguments
 from workloads.errors import DataIOError
 
-_FEATURE_UNIT = 128 << 20  # of rows read in one call: between two of them a signal is heard
+_FEATURE_UNIT = 128 << 20  # bytes of rows read in one call: signals are handled between two calls
 
 Ids = npt.NDArray[np.int64]
 
 
 class PartitionBuffer:
-    """`capacity` slots of one partition each, and the graph among what they hold.
+    """Buffer of `capacity` slots of one partition each, and the graph among the buffered nodes.
 
     Attributes:
-        features: uint8 [capacity * size, row_bytes]; row `row_of[v]` is node v's.
-        row_of: int32 [num_nodes], -1 where a node is not buffered.
-        indptr: int64 [num_nodes + 1]; nodes that are not buffered have empty lists, and
-        indices: [edges], the buffered in-neighbours of each node in the order of its whole list, original ids.
-        mode: how the readers read.
+        features: uint8 [capacity * size, row_bytes], feature rows; row `row_of[v]` is node v's.
+        row_of: int32 [num_nodes], row of each node, -1 where the node is not buffered.
+        indptr: int64 [num_nodes + 1], index pointers; nodes that are not buffered have empty lists.
+        indices: [edges], original ids of each node's buffered in-neighbours, in the order of its whole list.
+        mode: read mode of the readers.
     """
 
     def __init__(self, folder: Path, layout: Layout, sizes: Sizes, options: MariusOptions, *, features: bool) -> None:
@@ -55,16 +55,16 @@ class PartitionBuffer:
 
     @property
     def partitions(self) -> list[int]:
-        """Partitions that are buffered, ascending."""
+        """Buffered partitions, ascending."""
         return sorted(k for k in self._slots if k >= 0)
 
     def load(self, wanted: Sequence[int]) -> ReadStats:
-        """Buffer these partitions: rows of those that are not there yet, and the edge buckets among all of them.
+        """Buffer these partitions: read the rows of new partitions, and the edge buckets among all partitions.
 
-        Rows are read on a thread of their own, so that the disk has work while lists are put together.
+        A separate thread reads rows, so that the disk has work while lists are assembled.
 
         Raises:
-            DataIOError: reading failed, or a file is not what was prepared; nothing counts as buffered then.
+            DataIOError: reading failed, or a file differs from the prepared one; no partition counts as buffered then.
         """
         stats = ReadStats()
         if self.partitions == sorted(wanted):
@@ -84,7 +84,7 @@ class PartitionBuffer:
         return stats
 
     def _place(self, wanted: Sequence[int]) -> list[int]:
-        """Give each partition a slot, its old one if it has one; returns the slots with new partitions."""
+        """Give each partition a slot, its old one if it has one; return the slots with new partitions."""
         self._slots = [k if k in wanted else -1 for k in self._slots]
         missing = iter([k for k in wanted if k not in self._slots])
         new = []
@@ -112,7 +112,7 @@ class PartitionBuffer:
             yield stats
 
     def _load_graph(self, stats: ReadStats) -> None:
-        """Lists of the buffered nodes without the neighbours that are not buffered."""
+        """Build the buffered nodes' lists, without neighbours that are not buffered."""
         slot_of = np.full(self._layout.parts.count, -1, dtype=np.int16)
         for slot, partition in enumerate(self._slots):
             if partition >= 0:
@@ -128,7 +128,7 @@ class PartitionBuffer:
             ) from None
 
     def _count_lists(self, slot_of: npt.NDArray[np.int16], stats: ReadStats) -> dict[int, slice]:
-        """How long each list is now (`indptr`), and where its edges come from (`kept`, by partition)."""
+        """Count each list's buffered edges into `indptr`; return each partition's slice of `_kept`, the edges' slots."""
         layout, parts = self._layout, self._layout.parts
         self.indptr.fill(0)
         self.row_of.fill(-1)
@@ -156,7 +156,7 @@ class PartitionBuffer:
         return kept
 
     def _fill_lists(self, slot_of: npt.NDArray[np.int16], kept: dict[int, slice], stats: ReadStats) -> None:
-        """The lists themselves, from the edge buckets."""
+        """Fill the lists from the edge buckets."""
         layout, parts = self._layout, self._layout.parts
         itemsize = parts.index_dtype.itemsize
         buffered = np.array(self.partitions, dtype=np.int64)
@@ -177,7 +177,7 @@ class PartitionBuffer:
                 stats.bytes_useful += int(lengths.sum()) * itemsize
 
     def _units(self, partitions: Sequence[int], nbytes: Ids) -> Iterator[list[int]]:
-        """Runs of partitions whose bytes together fit the read buffer."""
+        """Yield runs of partitions whose bytes together fit the read buffer."""
         group: list[int] = []
         room = len(self._unit)
         for partition in partitions:
@@ -190,7 +190,7 @@ class PartitionBuffer:
             yield group
 
     def _read(self, offsets: Ids, sizes: Ids, stats: ReadStats) -> Ids:
-        """Read ranges one behind the other into the read buffer; returns where each begins there.
+        """Read ranges one after the other into the read buffer; return where each begins there.
 
         Ranges that touch in the file are read as one.
         """
@@ -200,7 +200,7 @@ class PartitionBuffer:
         read = self._topology.read_ranges(
             offsets[first], np.add.reduceat(sizes, first), self._unit, starts[first], request_bytes=self._request_bytes
         )
-        read.bytes_useful = 0  # the caller knows what of it fills sectors up
+        read.bytes_useful = 0  # the caller counts the bytes without padding to sectors
         stats.add(read)
         return starts
 
@@ -217,7 +217,7 @@ class PartitionBuffer:
 
 
 class _Reading:
-    """Runs reads on a thread and adds up what they asked for."""
+    """Thread that runs reads and adds up their counts."""
 
     def __init__(self, reads: Iterator[ReadStats]) -> None:
         self._reads = reads
@@ -237,7 +237,7 @@ class _Reading:
             self._error = error
 
     def result(self) -> ReadStats:
-        """Wait for all reads; raises what they raised."""
+        """Wait for all reads and return their counts; raises their exception."""
         self._thread.join()
         if self._error is not None:
             raise self._error

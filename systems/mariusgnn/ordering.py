@@ -1,4 +1,4 @@
-"""Which partitions are in memory in an epoch: those of the training nodes always, others by the ordering."""
+"""Partitions in memory in an epoch: those of the training nodes always, the others by the ordering."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from workloads.sampling.seeds import SeedPlan
 
 
 def buffered(count: int, pinned: int, capacity: int, ordering: Ordering, *, seed: int, epoch: int) -> list[int]:
-    """The partitions of an epoch, ascending; a function of its arguments alone.
+    """Return the partitions of an epoch, ascending; a function of its arguments alone.
 
-    Training nodes fill the first partitions, which stay; the other places change between epochs and never within one
-    (MariusGNN's policy for node classification, as GNNDrive, Section 2, tells it).
+    Training nodes fill the first partitions, which stay; the other slots change between epochs and never within one
+    (MariusGNN's policy for node classification, as described by GNNDrive, Section 2).
 
     Args:
-        count: partitions.
-        pinned: the first so many hold training nodes.
+        count: number of partitions.
+        pinned: number of partitions with training nodes, the first ones.
         capacity: partitions in memory at once, at least `pinned`.
-        seed: of the run.
+        ordering: rule by which the other partitions change.
+        seed: seed of the run.
     """
     others = np.arange(pinned, count, dtype=np.int64)
     free = capacity - pinned

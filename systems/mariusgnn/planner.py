@@ -1,4 +1,4 @@
-"""Sizes of MariusGNN's buffers: how many partitions the budget holds, and what each part of them takes."""
+"""Sizes of MariusGNN's buffers: the number of partitions that the budget holds, and the memory of each buffer."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from workloads.workload import Workload
 NAME = "mariusgnn"
 _PAGE_CACHE_BYTES = 2 << 20
 _PARTITIONS, _MOST_PARTITIONS = 32, 256
-#: Bytes a node that cutting the graph holds: `indptr`, its partition, and what is derived from them piece by piece.
+#: Bytes a node that partitioning the graph holds: `indptr`, the node's partition, and pieces derived from both.
 HELD_BYTES = 12
-_UNIT_BYTES = 8 << 20  # topology is read in units of this much, or of one partition's if that is more
+_UNIT_BYTES = 8 << 20  # topology is read in units of this size, or of one partition's if that is larger
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the planner decided.
+    """Sizes of a run's buffers.
 
     Attributes:
         capacity: c, partitions in memory at once.
-        max_edges: edges among any partitions that may be in memory together.
-        unit_bytes: the buffer through which lists and edge buckets are read.
-        tables: of mini-batches.
+        max_edges: most edges among the partitions that may be in memory together.
+        unit_bytes: bytes of the buffer through which lists and edge buckets are read.
+        tables: feature tables of mini-batches.
         plan: all buffers.
     """
 
@@ -48,7 +48,7 @@ class Sizes:
 
 
 def partitions_for(workload: Workload, budget: MemoryBudget) -> int:
-    """Partitions fine enough that half of the budget holds eight of them, from 32 to 256."""
+    """Return the number of partitions, 32 to 256, at which half of the budget holds eight partitions."""
     if budget.host is None:
         return _PARTITIONS
     count = _PARTITIONS
@@ -58,7 +58,7 @@ def partitions_for(workload: Workload, budget: MemoryBudget) -> int:
 
 
 def max_edges(counts: npt.NDArray[np.int64], pinned: int, free: int) -> int:
-    """Most edges among the first `pinned` partitions and any `free` others (an upper bound; exact where all are in).
+    """Bound the edges among the first `pinned` partitions and any `free` others; exact where all are buffered.
 
     Args:
         counts: int64 [p, p], edges from j to i at [i, j].
@@ -69,14 +69,14 @@ def max_edges(counts: npt.NDArray[np.int64], pinned: int, free: int) -> int:
     inner = counts[pinned:, pinned:].copy()
     own = inner.diagonal().copy()
     np.fill_diagonal(inner, 0)
-    # What partition j brings at most: its edges with the pinned ones, its own, and those from its richest companions.
+    # Most edges that partition j adds: with the pinned ones, its own, and with the companions that share most edges.
     companions = np.sort(inner, axis=1)[:, others - max(0, free - 1) :].sum(axis=1)
     brings = counts[:pinned, pinned:].sum(axis=0) + counts[pinned:, :pinned].sum(axis=1) + own + companions
     return int(counts[:pinned, :pinned].sum() + np.sort(brings)[others - free :].sum())
 
 
 def unit_bytes(layout: Layout, capacity: int, host: int | None) -> int:
-    """Room for the longest list order and for the buckets of any one partition; beyond that a 32nd of the budget."""
+    """Return the read buffer's bytes: the longest lists or buckets of a partition, or a 32nd of the budget if more."""
     rows = np.sort(layout.bucket_bytes, axis=1)[:, layout.parts.count - capacity :].sum(axis=1)
     most = max(int(rows.max(initial=0)), int(layout.list_bytes.max(initial=0)))
     wanted = _UNIT_BYTES if host is None else min(_UNIT_BYTES, host // 32)
@@ -84,18 +84,18 @@ def unit_bytes(layout: Layout, capacity: int, host: int | None) -> int:
 
 
 def reader_bytes(options: MariusOptions) -> int:
-    """Bounce buffers of the two readers."""
+    """Return the bytes of the bounce buffers of the two readers."""
     return sum(RowReader.plan_bytes(**reader_arguments(depth)) for depth in depths(options))
 
 
 def depths(options: MariusOptions) -> tuple[int, int]:
-    """Reads in flight of rows, and of lists and edge buckets."""
+    """Return the reads in flight of rows, and of lists and edge buckets."""
     topology = max(1, options.io_depth // 4)
     return options.io_depth - topology, topology
 
 
 class ReaderArguments(TypedDict):
-    """What decides how the readers read, and how large they are."""
+    """Arguments that decide a reader's requests and its memory."""
 
     data_offset: int
     num_rows: int
@@ -105,17 +105,17 @@ class ReaderArguments(TypedDict):
 
 
 def reader_arguments(depth: int) -> ReaderArguments:
-    """Arguments of both readers; reads land in place, so their own buffers only see what ends within a block."""
+    """Return the arguments of a reader; it reads in place, so its own buffers only take ends within a block."""
     return {"data_offset": 0, "num_rows": 0, "row_bytes": 4096, "depth": depth, "max_request_bytes": 65536}
 
 
 def plan_sizes(
     workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout
 ) -> Sizes:
-    """The largest buffer that the budget holds, or the one asked for.
+    """Plan the largest partition buffer that the budget holds, or the one that the options ask for.
 
     Raises:
-        BudgetError: it does not fit; names the part, and the least that would do.
+        BudgetError: it does not fit; names the buffer, and the least memory that would suffice.
     """
     parts = layout.parts
     least = min(parts.count, parts.pinned + 1)
@@ -133,7 +133,7 @@ def plan_sizes(
             )
         chosen = sized(capacity)
     else:
-        # All of them may fit where one fewer does not: their mini-batches are known without slack.
+        # All partitions may fit where one fewer does not: their mini-batches need no slack.
         low, high = least, parts.count
         if _fits(sized(high).plan, budget):
             low = high
@@ -179,8 +179,8 @@ def _sizes(
         PlanItem("buffered node ids", 8 * capacity * parts.size),
         PlanItem("read buffer", unit + reader_bytes(options)),
         *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers + BETWEEN),
-        # Labels are read through the page cache, and training's peak differs from step to step: a buffer that took
-        # the last page of the cap would be ended by the kernel.
+        # Labels are read through the page cache, and training's peak differs from step to step: if the buffer took the
+        # last page of the cap, the kernel would kill the run.
         PlanItem("page cache", _PAGE_CACHE_BYTES),
     ]
     if runtime.stages != "sample":
@@ -190,7 +190,7 @@ def _sizes(
 
 
 def _bounds(workload: Workload, options: MariusOptions, nodes: int, *, whole: bool) -> Bounds:
-    """Bounds of mini-batches among `nodes` buffered nodes, from those of the whole graph."""
+    """Return bounds of mini-batches among `nodes` buffered nodes, from the bounds on the whole graph."""
     bounds = batch_bounds(workload)
     if whole:
         return bounds  # the same graph, so the same mini-batches

@@ -1,9 +1,9 @@
 """MariusGNN for node classification: train on the partitions in memory, change them between epochs.
 
-Before the first epoch the graph is cut into partitions and edge buckets (`systems/engine/partitioned.py`). Before each
-epoch, and as part of it (stage `data_prep`), the buffer is filled: partitions of training nodes stay, the others follow
-the ordering. Within an epoch nothing is read: mini-batches are sampled among the buffered nodes alone, which saves the
-disk and costs accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
+Before the first epoch the graph is cut into partitions and edge buckets (`systems/engine/partitioned.py`). Each epoch
+begins by filling the buffer (stage `data_prep`): partitions of training nodes stay, the others follow the ordering.
+Then nothing is read: mini-batches are sampled among the buffered nodes alone, which saves reads and costs accuracy
+(GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 
-_COUNT_BYTES = 64 << 20  # of edges in memory while they are counted, and
-_WRITE_BYTES = 256 << 20  # of rows or edges while they are written, where the budget is larger
+_COUNT_BYTES = 64 << 20  # most bytes of edges in memory while they are counted
+_WRITE_BYTES = 256 << 20  # most bytes of rows or edges in memory while they are written
 
 
 class _BufferSampler:
-    """The sampler of the graph that is buffered now."""
+    """Sampler of the currently buffered graph."""
 
     def __init__(self) -> None:
         self.current: NeighborSampler | None = None
@@ -75,7 +75,7 @@ class MariusGnn(System):
 
     @cached_property
     def _key(self) -> dict[str, Any]:
-        # Not of the sampler: the same partitions serve any.
+        # Without the sampler: the same partitions serve all samplers.
         return {
             "dataset": self.workload.dataset.fingerprint,
             "seed": self.workload.seed,
@@ -85,7 +85,7 @@ class MariusGnn(System):
 
     @cached_property
     def _layout(self) -> Layout:
-        """Where everything lies: it follows from the number of edges in each bucket, which are counted once."""
+        """Layout of the partition files, which follows from the number of edges in each bucket, counted once."""
         found = artefacts.find(self.runtime.artefacts, NAME, self._key)
         if found is not None:
             return Layout.load(found.path, self._parts)
@@ -102,11 +102,11 @@ class MariusGnn(System):
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, layout))
 
     def plan(self) -> Plan:
-        """All buffers; see `planner.py`. The edges of each bucket are counted, since the buffers follow from them."""
+        """Return all buffers, sized by the edges counted in each bucket; see `planner.py`."""
         return self._sizes.plan
 
     def prepare(self) -> None:
-        """Write partitions and edge buckets unless they are there; allocate the buffer, which is filled by epochs."""
+        """Write partitions and edge buckets or find them; allocate the buffer, which the epochs fill."""
         sizes = self._sizes
         files = DatasetFiles(self.workload, ["indices", "features", "labels"])
         files.check()
@@ -134,7 +134,7 @@ class MariusGnn(System):
         )
 
     def _write(self, folder: Path) -> dict[str, int]:
-        # The buffers are not there yet: what the plan gives them can be worked with.
+        # The buffers are not allocated yet, so their planned memory is free for writing.
         nodes = self.workload.dataset.num_nodes
         memory = self._sizes.plan.total("host") - HELD_BYTES * nodes
         moved = write_partitions(
@@ -171,7 +171,7 @@ class MariusGnn(System):
         self._rows += len(nodes)
 
     def partitions_of(self, epoch: int) -> list[int]:
-        """Partitions in memory during an epoch, ascending."""
+        """Return the partitions in memory during an epoch, ascending."""
         return buffered(
             self._parts.count,
             self._parts.pinned,
@@ -182,7 +182,7 @@ class MariusGnn(System):
         )
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Data preparation, then the mini-batches of epoch `k` in the seed plan's order."""
+        """Prepare data, then yield the mini-batches of epoch `k` in the seed plan's order."""
         if self._loader is None or self._buffer is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._rows, self._stats = 0, ReadStats()
@@ -198,7 +198,7 @@ class MariusGnn(System):
         yield from loader.epoch(k, make_seed_plan(self.workload).batches(k))
 
     def counters(self) -> Counters:
-        """Every row is a hit in the buffer; all reads are those of data preparation."""
+        """Return the counters: every row is a hit in the buffer, and all reads are those of data preparation."""
         stats = self._stats
         return Counters(
             rows=self._rows,
@@ -212,11 +212,11 @@ class MariusGnn(System):
         )
 
     def files(self) -> list[Path]:
-        """Partitions and edge buckets."""
+        """Return the files of partitions and edge buckets."""
         return sorted(self._prepared.path.iterdir()) if self._prepared is not None else []
 
     def notes(self) -> dict[str, str]:
-        """How the graph is cut, how much of it is buffered, and how it is read."""
+        """Return the number of partitions, the buffered share of the graph, and the read mode."""
         parts, layout, sizes = self._parts, self._layout, self._sizes
         now = np.array(self.partitions_of(0))
         share = 100 * int(layout.counts[np.ix_(now, now)].sum()) / max(1, int(layout.counts.sum()))
@@ -233,7 +233,7 @@ class MariusGnn(System):
         return notes
 
     def close(self) -> None:
-        """End the threads, close the files, free the buffer."""
+        """End the threads, close the files and free the buffer."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()

@@ -1,7 +1,7 @@
-"""Chunks of packed rows, read in order with many pieces in flight, each row copied from its piece to its slot.
+"""Reader of packed chunks: pieces are read in order, many in flight, and each row is copied from its piece to its slot.
 
-The rows of a chunk are never in memory whole: a piece's memory is read into again as soon as its rows are in their
-slots, so the device's queue stays full however few rows fit.
+A chunk is never in memory as a whole: a piece's buffer is read into again as soon as its rows are in their slots, so
+the device's queue stays full however few rows fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from systems.outcore.distribute import ChunkIndex
 from workloads.errors import DataIOError
 
 Rows = npt.NDArray[np.uint8]
-#: Rows (uint8 [n, row_bytes], overwritten afterwards) and their slots (int32 [n]).
+#: Copies rows (uint8 [n, row_bytes], overwritten after the call) to slots (int32 [n]).
 Put = Callable[[Rows, npt.NDArray[np.int32]], None]
 _MOST_DEPTH = 64
 
@@ -35,9 +35,9 @@ class Addresses:
     """A mini-batch's address list.
 
     Attributes:
-        slots: int32 [num_nodes], the slot of each node's row.
-        to: int32 [misses], slots of the rows that are read, by ascending id.
-        ids: int64 [misses], those rows; empty where they are packed.
+        slots: int32 [num_nodes], slot of each node's row.
+        to: int32 [misses], slots of the rows that miss, by ascending id.
+        ids: int64 [misses], ids of the rows that miss; empty where these rows are packed.
     """
 
     slots: npt.NDArray[np.int32]
@@ -50,23 +50,23 @@ class _Piece:
     batch: int
     ticket: int
     memory: Rows
-    first: int  # row of the chunk; -1: the address list
-    room: Rows  # of which `memory` is the front
+    first: int  # first row within the chunk; -1: the address list
+    room: Rows  # buffer, `memory` is its front
     asked_s: float
 
 
 class Chunks:
-    """Reads a group's chunks, first to last, once.
+    """Reader of a group's chunks, from first to last, once.
 
     Args:
-        index: as `ChunkWriter.distribute` returned it.
-        memory: uint8, page-aligned, for the pieces.
-        piece_bytes: whole rows and whole pages.
+        index: index that `ChunkWriter.distribute` returned.
+        memory: uint8, page-aligned memory of the pieces.
+        piece_bytes: bytes of a piece: whole rows and whole pages.
         lists: address lists in flight.
-        first: the chunk to begin with.
+        first: number of the first chunk to read.
 
     Raises:
-        DataIOError: a file is missing, cut or damaged.
+        DataIOError: a file is missing, truncated or damaged.
     """
 
     def __init__(self, index: ChunkIndex, memory: Rows, piece_bytes: int, lists: int, first: int = 0) -> None:
@@ -80,7 +80,7 @@ class Chunks:
         self._asked: deque[_Piece] = deque()
         self._lists_asked = 0
         self.reads = ReadStats()
-        #: When each piece was asked for and when it came, monotonic seconds, since `spans` was last cleared.
+        #: Submission and completion of each piece, monotonic seconds, since `spans` was last cleared.
         self.spans: list[tuple[float, float]] = []
         depth = max(2, min(_MOST_DEPTH, len(self._free) + lists))
         try:
@@ -92,7 +92,7 @@ class Chunks:
         self.mode: str = self._queue.mode
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
-        """(mini-batch, first row) of every piece, the address list (-1) before them."""
+        """Yield (mini-batch, first row) of every piece; the address list (-1) precedes a mini-batch's rows."""
         for batch, count in enumerate(self._index.rows[self._first :, 1].tolist(), self._first):
             yield batch, -1
             for first in range(0, count, self._piece_rows):
@@ -136,7 +136,7 @@ class Chunks:
         return piece
 
     def addresses(self) -> Addresses:
-        """The next mini-batch's address list."""
+        """Return the next mini-batch's address list."""
         piece = self._take()
         self._check(self._index.list_digests, "address list", piece.batch, xxhash.xxh3_64_intdigest(piece.memory.data))
         self._lists_asked -= 1
@@ -145,7 +145,7 @@ class Chunks:
         return Addresses(arrays["slots"], arrays["to"], ids)
 
     def fill(self, put: Put, to: npt.NDArray[np.int32]) -> None:
-        """Read the rows of the mini-batch whose address list came last; `put` brings row i to slot `to[i]`."""
+        """Read the rows of the mini-batch whose address list was returned last; `put` copies row i to slot `to[i]`."""
         digest, batch = xxhash.xxh3_64(), -1
         for first in range(0, len(to), self._piece_rows):
             piece = self._take()
@@ -172,7 +172,7 @@ class Chunks:
         )
 
     def close(self) -> None:
-        """Wait for what is in flight, end the thread, close the file. May be called more than once."""
+        """Wait for the reads in flight, end the thread and close the file. May be called more than once."""
         queue, self._queue = self._queue, None
         if queue is not None:
             queue.close()

@@ -1,11 +1,11 @@
-"""What each strategy takes of the device's time, by its profile and exact counts, and what the device has to wait for
-the processor meanwhile, as this host took it: the least is chosen.
+"""Cost model: seconds of each strategy, from the device's profile and exact counts; the cheapest is chosen.
 
-Four strategies (issue: the frontier): rows read online in the order in which mini-batches are drawn; read one by one
-with Belady's choice of what is kept; packed once and replayed; and distributed by one pass over the table.
+The seconds include those in which the device waits for the processor, as measured on this host. Four strategies: rows
+read online in the order in which mini-batches are drawn; rows read one by one and kept by Belady's rule; chunks packed
+once and replayed; and chunks distributed by one pass over the table.
 
-A pass joins rows whose gap is worth less than a request. Which gap that is depends on how the wanted rows lie: where a
-class of SSD counts requests and bytes each by itself, both run out together with the right one.
+A pass joins rows where the gap between them costs less than another request. The best gap depends on how the wanted
+rows lie: where an SSD class limits requests and bytes separately, the best gap uses up both limits together.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from systems.interface import DiskProfile
 _GAP_WITHOUT_PROFILE = 64 << 10
 _BLOCK = 512
 _MIB = 1 << 20
-# A request for rows ends with its region.
+# Requests for rows do not cross the end of a region.
 REGION_BYTES = 1 << 20
 _GAPS = (*range(0, 16 << 10, _BLOCK), *(16 << 10 << step for step in range(7)))
-# Rows that are looked at for how they lie.
+# Rows that are sampled to find the gaps between them.
 _SAMPLE_ROWS = 1 << 14
 
 Ids = npt.NDArray[np.int64]
-#: Rows of a region and `every` -> the rows that miss, of every mini-batch, in about one of `every` regions.
+#: (rows of a region, `every`) -> ids of all mini-batches' misses in about one of `every` regions.
 Sample = Callable[[int, int], Ids]
 
 
@@ -38,9 +38,9 @@ class TablePass:
     """One pass over the feature table.
 
     Attributes:
-        gap_bytes: unwanted bytes that are read rather than begin another request.
-        requests: of the pass, and
-        nbytes: that they read.
+        gap_bytes: longest run of unwanted bytes that is read to save a request.
+        requests: number of requests.
+        nbytes: bytes that the requests read.
     """
 
     gap_bytes: int
@@ -48,20 +48,20 @@ class TablePass:
     nbytes: float
 
     def reads(self) -> dict[int, float]:
-        """Request bytes -> how many, all of the mean size."""
+        """Return request bytes -> number of requests, all of the mean size."""
         return {max(1, round(self.nbytes / self.requests)): self.requests} if self.requests else {}
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of one group of mini-batches, its graph included where that is known.
+    """Predicted seconds of one group of mini-batches, its graph included where its reads are known.
 
     Attributes:
-        distribute: one pass over the table, the misses written and read back.
-        single: each miss read by itself.
-        online: each use of a row read by itself, as without a cache.
-        replay: the misses read from chunks that are there already, and no graph.
-        table_pass: the pass of `distribute`.
+        distribute: seconds of one pass over the table, with the misses written to chunks and read back.
+        single: seconds with each miss read by itself.
+        online: seconds with each use of a row read by itself, as without a cache.
+        replay: seconds with the misses read from existing chunks, without the graph.
+        table_pass: pass of `distribute`.
     """
 
     distribute: float
@@ -72,7 +72,7 @@ class Prediction:
 
 
 def expected_passes(rows: float, num_rows: int, row_bytes: int) -> Iterator[TablePass]:
-    """Passes with each gap, if the wanted rows lie at random in the table; `rows` of them, some more than once."""
+    """Yield the pass for each gap over `rows` uses of rows at random places of the table."""
     if rows <= 0:
         return
     unique = num_rows * -math.expm1(-rows / num_rows)
@@ -80,7 +80,7 @@ def expected_passes(rows: float, num_rows: int, row_bytes: int) -> Iterator[Tabl
     for gap in _GAPS:
         longest = gap // row_bytes
         apart = (1.0 - share) ** (longest + 1)
-        # Unwanted rows between two wanted ones are geometrically many; gaps up to the longest are read.
+        # The number of unwanted rows between two wanted ones is geometric; gaps up to the longest are read.
         joined = 0.0
         if share < 1.0:
             joined = (1.0 - share) / share * (1.0 - (1.0 - share) ** longest * (1.0 + longest * share))
@@ -89,7 +89,7 @@ def expected_passes(rows: float, num_rows: int, row_bytes: int) -> Iterator[Tabl
 
 
 def passes_of(sampled: Sample, misses: int, row_bytes: int) -> Iterator[TablePass]:
-    """Passes with each gap over the rows that are wanted, by those in some regions of the table."""
+    """Yield the pass for each gap over the wanted rows, extrapolated from sampled regions of the table."""
     region_rows = max(1, REGION_BYTES // row_bytes)
     rows = sampled(region_rows, max(1, misses // _SAMPLE_ROWS))
     if not len(rows):
@@ -117,17 +117,17 @@ def predict(
     planned_s: float = 0.0,
     written_s: float = 0.0,
 ) -> Prediction | None:
-    """Seconds that it takes to bring the rows of a group; None: the profile does not say.
+    """Predict the seconds of each strategy for a group's rows; None where the profile lacks rates.
 
     Args:
-        uses: rows asked for, over its mini-batches.
-        misses: of them not in memory.
-        block_bytes: what single-row reads are rounded to.
-        sampled: the rows that miss, of every mini-batch, in some regions of the table; as if all lay at random where
-            they are not known yet.
-        beside: what else is read for the group, request bytes -> how many (its graph).
-        planned_s: of the processor, to find where rows lie, and
-        written_s: to write the mini-batches, as this group took them: what the device waits for.
+        profile: rates of the device.
+        uses: rows that the group's mini-batches use.
+        misses: uses whose row is not in memory.
+        block_bytes: block size to which single-row reads are rounded up.
+        sampled: ids of the misses in sampled regions of the table; None: misses lie at random.
+        beside: other reads of the group (its graph), request bytes -> number.
+        planned_s: measured processor seconds of planning slots; the device waits for part of them.
+        written_s: measured seconds of writing the mini-batches; the device waits for them.
     """
     rate = profile.sequential_bytes_per_s()
     if rate <= 0 or not any(point.pattern == "random" for point in profile.points):
@@ -140,17 +140,17 @@ def predict(
     if not found:
         found = list(expected_passes(misses, table_bytes // row_bytes, row_bytes))
     found.append(TablePass(table_bytes, table_bytes / _MIB, table_bytes))
-    # A group's graph is read with the device to itself; during the pass the group before reads its chunks, or, when the
-    # next one's graph is read, its single rows.
+    # With `distribute`, the graph is read with the device to itself, and the pass runs beside the chunk reads of the
+    # group before. With `single`, the group's rows are read beside the next group's graph.
     graph = profile.seconds(others)
-    # On a bare device reads and writes take turns. Under a class they use up one budget where its drive has one.
+    # A bare device takes reads and writes in turn; under an SSD class they share one budget where its drive has one.
     shared = {_MIB: profile.write_cost * back[_MIB]} if profile.limited and profile.write_cost else {}
     times = [graph + profile.seconds(_sum(_sum(back, shared), made.reads())) for made in found]
-    # Of gaps that differ by next to nothing the longest, which has the fewest requests.
+    # The longest of the gaps within 1 % of the least time, since it has the fewest requests.
     best = max(at for at, time in enumerate(times) if time <= 1.01 * min(times))
     written = 0.0 if shared else moved if not profile.limited else max(0.0, moved - times[best])
     single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
-    # Slots are planned while the group before reads its chunks; single reads take longer than that.
+    # Slots are planned while the group before reads its chunks; single-row reads take longer than planning.
     waits = written_s + max(0.0, planned_s - profile.seconds(back))
     return Prediction(times[best] + written + waits, single + written_s, online, moved, found[best])
 
@@ -163,10 +163,10 @@ def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, f
 
 
 def gap_bytes(profile: DiskProfile) -> int:
-    """Bytes that the device streams in the time of one random read of a page: larger gaps are worth a request.
+    """Return the bytes that the device streams in the time of one random 4 KiB read: longer gaps are worth a request.
 
-    A class of SSD counts requests and bytes each by itself, so that a request costs nothing while bytes take longer;
-    there a quarter of it.
+    An SSD class limits requests and bytes separately, so a request costs nothing while bytes are the bottleneck: there
+    a quarter of these bytes.
     """
     rate = profile.sequential_bytes_per_s()
     if rate <= 0 or not any(point.pattern == "random" for point in profile.points):

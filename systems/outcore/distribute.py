@@ -1,8 +1,8 @@
-"""Chunks of a group's mini-batches on disk: address lists, then the rows that miss, by passes over the table.
+"""Writer of a group's chunks: address lists, then the rows that miss, distributed by passes over the feature table.
 
-A pass holds a write buffer for each of its chunks; where those of all chunks would not fit, there are several passes.
-Gaps between wanted rows of the table are skipped where reading them would take longer than another request.
-The files are kept and overwritten from group to group, since a file system has less to do for blocks that it has.
+A pass holds a write buffer for each of its chunks; where the buffers of all chunks do not fit, there are several
+passes. Gaps between wanted rows are skipped where reading them would take longer than another request. The files are
+overwritten from group to group, since a file system has less work for blocks that are allocated already.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Ids = npt.NDArray[np.int64]
 WRITERS = 8
 _LIST_BUFFER = 1 << 20
 _LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 256 << 10
-# Shortest write, bytes of a region, regions in flight: what comes first drives a device better. A request for rows ends
-# with its region, so short regions cost requests, and few of them leave the device waiting.
+# (shortest write, bytes of a region, regions in flight), fastest shape first. A request for rows does not cross the end
+# of its region, so short regions cost requests, and few regions leave the device waiting.
 _SHAPES = (
     (64 << 10, 1 << 20, 4),
     (32 << 10, 1 << 20, 4),
@@ -45,14 +45,13 @@ _DEPTH = 64
 
 @dataclass
 class ChunkIndex:
-    """Where each chunk lies, and the XXH3 of its parts.
+    """Offsets of the chunks in their file, and the XXH3 of their parts.
 
     Attributes:
-        row_bytes: of a row.
         lists: int64 [n, 2], offset and bytes of each address list.
-        rows: int64 [n, 2], offset of each chunk's rows, and how many.
-        list_digests: uint64 [n].
-        row_digests: uint64 [n].
+        rows: int64 [n, 2], offset and number of each chunk's rows.
+        list_digests: uint64 [n], XXH3 of each address list.
+        row_digests: uint64 [n], XXH3 of each chunk's rows.
     """
 
     path: Path
@@ -65,7 +64,7 @@ class ChunkIndex:
 
 @dataclass
 class PassStats:
-    """What distributing did; all but `seconds` is the same on every machine."""
+    """Counts of the passes that distribute a group's rows; the same on every machine."""
 
     passes: int = 0
     reads: ReadStats = field(default_factory=ReadStats)
@@ -78,10 +77,10 @@ class PassPlan:
     """Memory of a pass.
 
     Attributes:
-        region_bytes: of the table that are read at a time, and
-        regions: of them in flight.
-        buffer_bytes: of a chunk's write buffer.
-        chunks: in one pass.
+        region_bytes: bytes of a region of the table, which is read at a time.
+        regions: regions in flight.
+        buffer_bytes: bytes of a chunk's write buffer.
+        chunks: chunks of one pass.
     """
 
     region_bytes: int
@@ -90,7 +89,7 @@ class PassPlan:
     chunks: int
 
     def memory_bytes(self, row_bytes: int, chunks: int) -> int:
-        """Host memory of a pass over so many chunks, beside their ids."""
+        """Return the bytes of host memory for a pass that writes `chunks` chunks, beside their ids."""
         return _native.distribute_bytes(
             row_bytes=row_bytes,
             chunks=chunks,
@@ -102,10 +101,10 @@ class PassPlan:
 
 
 def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
-    """As few passes as memory allows, then write buffers as long as it allows.
+    """Plan as few passes as memory allows, then write buffers as long as it allows.
 
     Raises:
-        BudgetError: it does not suffice for one chunk at a time.
+        BudgetError: the memory does not suffice for one chunk at a time.
     """
     passes = 1
     while True:
@@ -125,7 +124,7 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
 
 
 def good_bytes(row_bytes: int, chunks: int, share_bytes: int) -> int:
-    """Memory of distributing that keeps a device busy, if its regions and its buffers get `share_bytes` each."""
+    """Return the bytes for distributing that keep a device busy, where regions and buffers get `share_bytes` each."""
     shapes = [(region, regions) for _, region, regions in _SHAPES if region * regions <= share_bytes]
     region, regions = shapes[0] if shapes else _SHAPES[-1][1:]
     sizes = [size for size in (64 << 10, 32 << 10) if (chunks + 2 * WRITERS) * size <= share_bytes]
@@ -134,18 +133,19 @@ def good_bytes(row_bytes: int, chunks: int, share_bytes: int) -> int:
 
 
 def least_bytes(row_bytes: int) -> int:
-    """Smallest memory of distributing."""
+    """Return the least bytes for distributing."""
     return PassPlan(64 << 10, 4, _LEAST_WRITE, 1).memory_bytes(row_bytes, 1) + _LIST_BUFFER
 
 
 class ChunkWriter:
-    """Writes the chunks of one group: `append` each mini-batch's address list, then `distribute` once.
+    """Writer of one group's chunks: `append` each mini-batch's address list, then `distribute` once.
 
     Args:
-        path: the file; one that is there is overwritten in place.
-        misses: ids that `append` will be given, in all.
-        memory_bytes: of distributing.
-        gap_bytes: unwanted bytes of the table that are read rather than begin another request.
+        path: file of the chunks; an existing file is overwritten in place.
+        misses: number of ids that `append` gets in all.
+        memory_bytes: bytes of memory for distributing.
+        gap_bytes: longest run of unwanted bytes of the table that is read to save a request.
+        stop: flag that ends `distribute`.
 
     Raises:
         DataIOError: the file cannot be opened.
@@ -165,11 +165,11 @@ class ChunkWriter:
         self._ends: list[int] = [0]
 
     def append(self, ids: Ids, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """The next mini-batch.
+        """Append the next mini-batch.
 
         Args:
-            ids: int64 [n], ascending and unique: the rows of its chunk.
-            arrays: its address list.
+            ids: int64 [n], ascending and unique ids of its chunk's rows.
+            arrays: arrays of its address list.
 
         Raises:
             DataIOError: the disk is full or failed.
@@ -192,7 +192,7 @@ class ChunkWriter:
         self._fill += nbytes
 
     def append_planned(self, planner: _native.SlotPlanner, count: int) -> None:
-        """The `count` mini-batches of a plan, with arrays `slots` and `to`, without a word of Python for each of them.
+        """Append the `count` mini-batches of a plan, with arrays `slots` and `to`, laid out in native code.
 
         Raises:
             DataIOError: the disk is full or failed.
@@ -220,11 +220,11 @@ class ChunkWriter:
             self._fill = 0
 
     def distribute(self) -> tuple[ChunkIndex, PassStats]:
-        """Bring all rows to their chunks. The writer is closed then.
+        """Copy all rows to their chunks, then close the writer.
 
         Raises:
             DataIOError: a read or write failed, the disk is full; names file and offset.
-            InterruptedError: the flag was set.
+            InterruptedError: the stop flag was set.
         """
         self._flush()
         self._buffer = aligned_empty(0)
@@ -289,11 +289,11 @@ class ChunkWriter:
         return digests
 
     def _reserve(self, nbytes: int) -> None:
-        """Room beforehand: a full disk is found now, and the file lies in few pieces."""
+        """Allocate the file beforehand, so that a full disk is found now and the file lies in few extents."""
         held = os.fstat(self._handle).st_size
         if nbytes > held:
             try:
-                # A little more, so that the next group finds room that it need not ask for.
+                # A sixteenth more, so that a slightly larger group later needs no allocation.
                 os.posix_fallocate(self._handle, held, padded(nbytes + nbytes // 16) - held)
             except OSError as error:
                 raise io_failed(self._path, held, error.errno or 0, writing=True) from error

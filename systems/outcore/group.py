@@ -1,10 +1,10 @@
-"""Preparing a group of mini-batches: sample them, decide where their rows lie, distribute the rows that miss.
+"""Preparation of a group of mini-batches: sample them, plan slots for their rows, distribute the rows that miss.
 
-A group is as many successive mini-batches of an epoch as memory allows, the whole epoch where it can. What slots hold
-at its end is known, so the next group, and the next epoch, begins with it.
+A group is as many successive mini-batches of an epoch as memory allows, at most the whole epoch. The rows in the slots
+at its end are known, so the next group, of the next epoch too, is planned from them.
 
-A group is sampled when the one before has its rows: training then begins to read while slots are planned, which leaves
-the device idle, and passes over the graph have the device for themselves.
+A group is sampled right after the group before has its chunks: passes over the graph then have the device to
+themselves, and training reads while slots are planned, which leaves the device idle.
 """
 
 from __future__ import annotations
@@ -59,21 +59,20 @@ class Group:
     """A prepared group.
 
     Attributes:
-        samples: the file of its mini-batches, and
-        index: of it.
-        rows: the file of its chunks, where rows are extracted, and
-        chunks: of it.
-        strategy: how its misses are brought.
-        uses: rows asked for, and
-        hits: of them those that are in memory (misses: those that are not), and
-        carried: of these those that an earlier group left there.
-        reads: what sampling asked of the disk meanwhile, be it this group's or the next one's, and
-        graph_written: bytes of graphs written.
-        pack: what distributing did.
-        pinned: rows that stay in their slots; they are the chunk before those of the mini-batches.
-        prediction: of each strategy, where the device profile allows one.
-        gap_bytes: unwanted bytes of the table that are read rather than begin another request.
-        seconds: that preparation took, by phase.
+        samples: file of its mini-batches.
+        index: index of `samples`.
+        rows: file of its chunks; None where no rows are extracted.
+        chunks: index of `rows`.
+        strategy: whether misses are distributed to chunks or read one by one.
+        uses: rows that its mini-batches use; `hits` are in memory, `misses` are not.
+        carried: hits on rows that an earlier group left in their slots.
+        pinned: rows that stay in their slots; they form a chunk before those of the mini-batches.
+        reads: reads for sampling during its preparation, for this group or the next.
+        graph_written: bytes of graphs written during its preparation.
+        pack: counts of distributing.
+        prediction: predicted seconds of each strategy; None where the device profile lacks rates.
+        gap_bytes: longest run of unwanted bytes of the table that is read to save a request.
+        seconds: seconds of `prepare` and of `train`.
     """
 
     job: Job
@@ -97,8 +96,7 @@ class Group:
 
 @dataclass
 class _Sampled:
-    """A group that was sampled: its file, the nodes of its mini-batches in order, what the disk was asked for that, and
-    the seconds that writing took."""
+    """A sampled group: its file, the rows that its mini-batches use, the reads for it and the seconds of writing it."""
 
     job: Job
     path: Path
@@ -110,7 +108,7 @@ class _Sampled:
 
 
 class Preparer:
-    """Prepares groups that follow one another; what one leaves in the slots is what the next one finds there.
+    """Preparer of successive groups; each is planned from the rows that the group before leaves in the slots.
 
     Raises:
         DataIOError: a file of the dataset cannot be opened.
@@ -155,12 +153,13 @@ class Preparer:
     def prepare(
         self, job: Job, then: Sequence[Job] = (), upcoming: Job | None = None, then_upcoming: Sequence[Job] = ()
     ) -> Group:
-        """Make a group; by one thread at a time, in the order of the groups.
+        """Prepare a group; for one thread at a time, in the order of the groups.
 
         Args:
-            then: the jobs that follow, which are sampled ahead in the same passes over the graph.
-            upcoming: the job that will be asked for next: it is sampled at the end.
-            then_upcoming: the jobs that follow that.
+            job: mini-batches of the group.
+            then: jobs that follow `job`, sampled ahead in the same passes over the graph.
+            upcoming: job of the next call, sampled at the end of this one.
+            then_upcoming: jobs that follow `upcoming`.
 
         Raises:
             DataIOError: a disk is full or fails; `close` removes what was written.
@@ -185,7 +184,7 @@ class Preparer:
         return self._sampler.reads() if self._sampler is not None else ReadStats()
 
     def _path(self, kind: str) -> Path:
-        """A file that no group needs any more, or a new one."""
+        """Return a file that no group needs any more, or a new one."""
         if self._folder is None:
             self._folder = self._runtime.scratch / f"{NAME}-{self._runtime.rank}"
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -196,7 +195,7 @@ class Preparer:
         return self._folder / f"{kind}-{number}"
 
     def release(self, group: Group) -> None:
-        """A group's files are not needed any more; a later one's overwrite them."""
+        """Free a group's files, so that a later group overwrites them."""
         self._free["samples"].append(group.samples)
         if group.rows is not None:
             self._free["rows"].append(group.rows)
@@ -230,12 +229,12 @@ class Preparer:
     def _write_online(
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
     ) -> tuple[Ids, Nodes | None]:
-        """As `ExternalSampler.write`, of mini-batches that are sampled one by one."""
+        """Write mini-batches that are sampled one by one; returns as `ExternalSampler.write`."""
         offsets = np.zeros(job.count + 1, dtype=np.int64)
         for i, batch in enumerate(self._sampled_online(job, seeds)):
             offsets[i + 1] = offsets[i] + batch.num_nodes
             if nodes is not None:
-                if offsets[i + 1] > len(nodes):  # an epoch that is larger than any that was looked at
+                if offsets[i + 1] > len(nodes):  # an epoch larger than all that the bounds come from
                     nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
                 nodes[offsets[i] : offsets[i + 1]] = batch.nodes
             graphs.append(batch)
@@ -249,7 +248,7 @@ class Preparer:
             group.rows = self._path("rows")
             writer = self._writer(group, group.rows)
             try:
-                self._lists(group, self._slots, writer, sampled.uses)  # looks at the nodes for the last time
+                self._lists(group, self._slots, writer, sampled.uses)  # the last use of the nodes
                 sampled.uses = Uses(np.empty(0, dtype=np.uint32), uses.offsets, uses.seeds)
                 del uses
                 give_back_free_memory()
@@ -263,7 +262,7 @@ class Preparer:
         return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
 
     def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
-        """What the sampling threads make of each, in order."""
+        """Yield the mini-batches of the sampling threads, in order."""
 
         def sample(number: int, part: Ids) -> SampledBatch:
             with self._clock.stage("sample", job.first + number):
@@ -276,7 +275,7 @@ class Preparer:
             yield from pipe.results(done)
 
     def _pin(self, group: Group, uses: Uses) -> Uses:
-        """The uses of rows that have no slot for themselves."""
+        """Choose the pinned rows once where a run replays an epoch, and return the uses of all other rows."""
         options, sizes = self._options, self._sizes
         if not (options.replay and options.belady):
             return uses
@@ -321,7 +320,7 @@ class Preparer:
         if self._options.packing == "off":
             group.strategy = "single"
         elif self._options.packing == "auto" and group.prediction is not None and not self._options.replay:
-            # (Chunks that every epoch reads again are worth their making.)
+            # A replay always distributes, since every epoch reads the chunks again.
             cheaper = group.prediction.single < group.prediction.distribute
             group.strategy = "single" if cheaper else "distribute"
 
@@ -341,7 +340,7 @@ class Preparer:
         )
 
     def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter, uses: Uses) -> None:
-        """Address lists of all mini-batches, and which rows each chunk is to have."""
+        """Append the address lists of all mini-batches and the ids of each chunk's rows."""
         packed = group.strategy == "distribute"
         none = np.empty(0, dtype=np.int64)
         pins = self._pins
@@ -368,7 +367,7 @@ class Preparer:
             planner.clear()
 
     def rest(self) -> None:
-        """Nothing more will be prepared: give memory and files back, but keep what is there."""
+        """Free memory and close files after the last group, but keep the prepared groups."""
         if self._sampler is not None:
             self._sampler.close()
         self._sampler = self._slots = None
@@ -376,7 +375,7 @@ class Preparer:
         give_back_free_memory()
 
     def stop(self) -> None:
-        """Have what another thread prepares end soon, with InterruptedError."""
+        """End a `prepare` of another thread with InterruptedError."""
         self._stopped = True
         self._stop.set()
         if self._sampler is not None:
@@ -385,7 +384,7 @@ class Preparer:
             self._pipe.stop()
 
     def close(self) -> None:
-        """Close the files and remove what was prepared."""
+        """Close the files and remove the prepared groups."""
         if self._sampler is not None:
             self._sampler.close()
         self._waiting = None
@@ -394,7 +393,7 @@ class Preparer:
 
 
 def difference(after: ReadStats, before: ReadStats) -> ReadStats:
-    """What came between two counts."""
+    """Return the reads between two counts."""
     sizes = {
         size: count - before.requests_by_size.get(size, 0)
         for size, count in after.requests_by_size.items()

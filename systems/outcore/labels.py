@@ -1,7 +1,7 @@
-"""Labels of the seed nodes: neighbours in the file are read together where that costs less than requests of their own.
+"""Reader of seed nodes' labels: labels close together in the file are read in one request where that is cheaper.
 
-A group has thousands of seed nodes, and a label is 8 bytes: one request each would take a disk of few requests a second
-longer than all of the file.
+A group has thousands of seed nodes, and a label is 8 bytes: with a request for each label, a disk of few requests a
+second would take longer than for the whole file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _IN_FLIGHT = 6
 
 
 class LabelReader:
-    """Reads 8-byte items of one file.
+    """Reader of 8-byte items of one file.
 
     Args:
-        gap_bytes: unwanted bytes that are read rather than begin another request.
+        gap_bytes: longest run of unwanted bytes that is read to save a request.
 
     Raises:
         DataIOError: the file cannot be opened.
@@ -47,16 +47,16 @@ class LabelReader:
 
     @staticmethod
     def memory_bytes() -> int:
-        """Host memory of a `read`, beside its ids and values."""
+        """Return the bytes of host memory that `read` takes beside its ids and values."""
         return _IN_FLIGHT * (padded(_RANGE) + 4096)
 
     def read(self, ids: Ids) -> tuple[Ids, ReadStats]:
-        """The items of these ids (int64 [n], any order), and what was asked of the disk.
+        """Return the items of `ids` (int64 [n], any order) and the counts of their reads.
 
         Raises:
             DataIOError: the file ends early or its device failed; names file and offset.
         """
-        queue = self._queue = self._queue or self._open()  # anew after a failure
+        queue = self._queue = self._queue or self._open()  # reopened after a failure
         values, stats, block = np.empty(len(ids), dtype=np.int64), ReadStats(), queue.block_bytes
         order = np.argsort(ids, kind="stable")
         at = self._offset + _ITEM * ids[order]
@@ -92,14 +92,14 @@ class LabelReader:
             while asked:
                 land()
         except BaseException:
-            # What is in flight writes into memory that is about to go.
+            # Reads in flight write into buffers that are about to be freed.
             self.close()
             raise
         stats.rows, stats.bytes_useful = len(ids), _ITEM * len(ids)
         return values, stats
 
     def close(self) -> None:
-        """Wait for what is in flight, close the file. May be called more than once."""
+        """Wait for the reads in flight and close the file. May be called more than once."""
         queue, self._queue = self._queue, None
         if queue is not None:
             queue.close()

@@ -1,4 +1,4 @@
-"""Options of `outcore`; each part can be switched off, so that what it is worth is measured (`outcore-ablation`)."""
+"""Options of `outcore`; each mechanism can be switched off, so that `outcore-ablation` measures its benefit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.units import parse_bytes
 
 
 class OutcoreOptions(Options):
-    """What to do beforehand, and with how much."""
+    """Options of `outcore`: how groups of mini-batches are prepared, and with how much memory."""
 
     external_sampling: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -65,7 +65,7 @@ class OutcoreOptions(Options):
     @field_validator("external_sampling", "packing", mode="before")
     @classmethod
     def _words_that_look_like_flags(cls, value: object) -> object:
-        """`-o packing=off` is read as a flag by YAML."""
+        """Turn a boolean back into `on` or `off`: YAML reads `-o packing=off` as a boolean."""
         return ("on" if value else "off") if isinstance(value, bool) else value
 
     @field_validator("device_slots", mode="before")

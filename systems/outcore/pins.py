@@ -1,8 +1,8 @@
-"""Rows that stay in their slots for a whole run that replays its first epoch.
+"""Pinned rows: feature rows that keep their slots for a whole run that replays its first epoch.
 
-Within an epoch Belady's rule keeps what saves most reads, but begins with empty slots: every row is read once an
-epoch at least. Where each epoch is the same, a row that is never given up is not read again at all: the rows used most
-get slots of their own, as many as leave the rest with the fewest reads.
+Within an epoch Belady's rule keeps the rows that save most reads, but it begins with empty slots: every row is read at
+least once an epoch. Where all epochs are the same, a pinned row is read once in the run: the most used rows get slots
+of their own, as many as leave the fewest reads in all.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from systems import _native
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 Nodes: TypeAlias = npt.NDArray[np.uint32]
-# Shares of the slots beyond those that the mini-batches under way need.
+# Shares of pinned rows that are tried, in the slots that the mini-batches under way leave free.
 _SHARES = (0.0, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
 class Uses:
-    """The rows that successive mini-batches ask for.
+    """Feature rows that successive mini-batches use.
 
     Attributes:
-        nodes: of all of them, one after the other.
-        offsets: int64 [n + 1], where each begins.
-        seeds: int64 [n], of each the first so many are seed nodes, in any order.
+        nodes: uint32, node ids of all mini-batches, one mini-batch after the other.
+        offsets: int64 [n + 1], begin of each mini-batch in `nodes`.
+        seeds: int64 [n], seed nodes at the front of each mini-batch, in any order.
     """
 
     nodes: Nodes
@@ -36,16 +36,16 @@ class Uses:
     seeds: Ids
 
     def batch(self, i: int) -> Nodes:
-        """Of one mini-batch."""
+        """Return the node ids of mini-batch `i`."""
         return self.nodes[int(self.offsets[i]) : int(self.offsets[i + 1])]
 
 
 class Pins:
-    """Some rows with a slot each.
+    """Pinned rows, each with a slot of its own.
 
     Args:
-        ids: uint32 [p], ascending.
-        slots: int32 [p], the slot of each: 0 to p - 1, the row used most first.
+        ids: uint32 [p], ids of the rows, ascending.
+        slots: int32 [p], slot of each row: 0 to p - 1, the row used most first.
     """
 
     def __init__(self, ids: Nodes, slots: npt.NDArray[np.int32]) -> None:
@@ -60,7 +60,7 @@ class Pins:
         return places, self.ids[places] == nodes
 
     def without(self, uses: Uses) -> Uses:
-        """The uses of all other rows."""
+        """Return the uses of all rows that are not pinned."""
         if not len(self):
             return uses
         kept, offsets, seeds = [], np.zeros_like(uses.offsets), np.zeros_like(uses.seeds)
@@ -73,7 +73,7 @@ class Pins:
         return Uses(np.concatenate(kept), offsets, seeds)
 
     def slots_of(self, nodes: Nodes, others: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Slots of a mini-batch's rows (int32 [len(nodes)]), given those of its rows that have none here."""
+        """Return each row's slot, int32 [len(nodes)]; `others` are the slots of rows not pinned, numbered from 0."""
         if not len(self):
             return others
         places, pinned = self._places(nodes)
@@ -84,7 +84,7 @@ class Pins:
 
 
 def choose(uses: Uses, slots: int, window: int) -> Pins:
-    """The rows to pin of a table of `slots` rows; none where Belady's rule alone reads less.
+    """Choose the rows to pin in a table of `slots` rows; none where Belady's rule alone reads fewer rows.
 
     Raises:
         ValueError: the rows of `window` mini-batches do not fit the slots.
@@ -102,14 +102,14 @@ def choose(uses: Uses, slots: int, window: int) -> Pins:
         rest = pins.without(uses)
         planner.plan(rest.nodes, rest.offsets, rest.seeds)
         misses = len(rest.nodes) - planner.hits
-        del planner, rest  # before the next ones are made
+        del planner, rest  # frees their memory before the next pair is allocated
         if fewest is None or misses < fewest:
             best, fewest = pins, misses
     return best
 
 
 def _counted(nodes: Nodes) -> tuple[Nodes, npt.NDArray[np.int32]]:
-    """Each node once, ascending, and how often it is there."""
+    """Return each node id once, ascending, and its number of uses."""
     ordered = np.sort(nodes)
     firsts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else np.empty(0, int)
     return ordered[firsts], np.diff(np.append(firsts, len(ordered))).astype(np.int32)

@@ -1,7 +1,7 @@
-"""Sizes of outcore's buffers: slots for rows take what preparation and the mini-batches under way leave of the budget.
+"""Sizes of outcore's buffers: slots for rows get the budget that preparation and mini-batches under way leave.
 
-Preparation runs beside training, so both are held at once; its phases follow one another, so the largest counts. All
-of it grows with mini-batches and the budget: nothing is held for each node or edge of the graph.
+Preparation runs beside training, so the plan counts both; its phases follow one another, so the largest counts. All
+sizes grow with mini-batches and the budget: nothing is held for each node or edge of the graph.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ NAME = "outcore"
 FIX = "raise memory, or lower batch size, fan-out, group or window"
 LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
 _PAGE = 4096
-BOUNCE = 512 << 10  # of the two buffers by way of which rows go to a device
-_SLACK = 1.05  # the harness may have looked at fewer epochs than a run has
+BOUNCE = 512 << 10  # bytes of each of the two buffers through which rows are copied to a device
+_SLACK = 1.05  # the bounds may come from fewer epochs than the run has
 _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
 _MOST_GROUP = 4096
-# Host budget from which on the graph is read in pieces of so many bytes.
+# (least host budget, bytes of a piece of the graph).
 _GRAPH_PIECES = ((256 << 20, 512 << 10), (64 << 20, 256 << 10), (32 << 20, 128 << 10), (0, 16 << 10))
 _MISS_SHARE = 0.7
 _LIKELY_MISS_SHARE = 0.35
-_FEW_THREADS = 48 << 20  # below it only one samples
-_PACKING_THREADS = 3 << 20  # beside what packing sizes itself: stacks, digests, the list of chunks
+_FEW_THREADS = 48 << 20  # host budget below which one thread samples
+_PACKING_THREADS = 3 << 20  # of packing, beside its buffers: stacks, digests, the list of chunks
 _GOOD_PACKING = 64 << 20
-_PACKING_SHARE = 15  # of the host budget: for regions of the table in flight, and for write buffers
+_PACKING_SHARE = 15  # a fifteenth of the host budget each for table regions in flight and for write buffers
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the planner decided.
+    """Sizes of a run's groups and buffers.
 
     Attributes:
-        external: mini-batches are sampled out of core.
+        external: whether mini-batches are sampled out of core.
         group: mini-batches prepared together.
-        group_uses: rows they ask for, at most.
-        window: mini-batches whose rows are in memory at a time, at least.
-        slots: rows of the table that training reads, and
-        device_slots: of them those in the memory of a device of its own, which reads the others itself.
-        piece_bytes: of a read of a packed chunk: whole rows and whole pages.
-        pieces: of them in flight.
-        packing_bytes: memory of packing.
-        graph_piece_bytes: of a read of the graph, and
-        graph_pieces: of them in memory, and
-        graph_nodes: destinations drawn for at a time, by
-        threads: so many.
-        room_bytes: in which sampled mini-batches are laid out to be written together.
+        group_uses: most rows that a group uses.
+        window: least number of mini-batches whose rows are in memory together.
+        slots: rows of the table that training reads.
+        device_slots: slots in device memory; the device reads the others in host memory.
+        piece_bytes: bytes of a read of a packed chunk: whole rows and whole pages.
+        pieces: reads of packed chunks in flight.
+        packing_bytes: bytes of memory for packing.
+        graph_piece_bytes: bytes of a read of the graph.
+        graph_pieces: pieces of the graph in memory.
+        graph_nodes: destination nodes drawn at a time.
+        threads: threads that sample.
+        room_bytes: bytes in which sampled mini-batches are laid out to be written together.
         plan: all buffers.
     """
 
@@ -90,7 +90,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     """Size every buffer.
 
     Raises:
-        BudgetError: a part does not fit; names it.
+        BudgetError: a buffer does not fit; names it.
     """
     planner = _Planner(workload, runtime, budget, options)
     while True:
@@ -125,7 +125,7 @@ class _Planner:
         self.device_slots = self._device_slots()
 
     def _threads(self) -> int:
-        """One a core, as far as an eighth of the budget holds what each works with."""
+        """Return one thread a core, as far as an eighth of the budget holds their working memory."""
         host, cores, bounds = self.budget.host, self.runtime.cores, self.bounds
         if host is None:
             return cores
@@ -140,7 +140,7 @@ class _Planner:
         preparing, slots = self._preparing(group, packing), 0
         items = [*held, PlanItem("preparing a group", preparing)]
         if self.options.replay and not self.sampling_only:
-            # The slots take its memory when all is prepared; what is noted of each slot stands beside either.
+            # Slots take over preparation's memory once all is prepared; the planner's words by slot exist beside both.
             slots, left = self._slots(held, least), self._left(held)
             if left is not None and preparing > (slots - self.device_slots) * self.row:
                 slots = max(least, self.device_slots + 1, min(slots, (left - preparing - _PAGE) // self._slot_bytes()))
@@ -153,7 +153,7 @@ class _Planner:
             if self.device_slots:
                 items.append(PlanItem("slots on the device", self.device_slots * self.row, "device"))
             graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * _PAGE
-            # Replay keeps all of them; else one trains, the next is packed, and the one behind it sampled.
+            # Replay keeps all groups; else one trains, the next is packed, and the one after it is sampled.
             packed = -(-self.bounds.num_batches // group) if self.options.replay else 2
             sampled = packed + (self.options.look_ahead and not self.options.replay)
             disk = packed * self.uses(group) * self.row + sampled * group * graph
@@ -181,7 +181,7 @@ class _Planner:
         )
 
     def uses(self, count: int) -> int:
-        """Rows that `count` successive mini-batches ask for, at most; far fewer than so many times the largest."""
+        """Return the most rows that `count` successive mini-batches use; far fewer than `count` times the largest."""
         found = self.sizes_of_batches
         sums = np.cumsum(np.concatenate([[0], found]))
         step = min(count, len(found))
@@ -193,7 +193,7 @@ class _Planner:
         return _native.SlotPlanner.bytes(slots=1 << 20, batches=0, accesses=0) // (1 << 20)
 
     def _device_slots(self) -> int:
-        """Rows that the device's own memory holds; one slot at least is left to the host."""
+        """Return the number of slots in device memory; at least one slot is left to the host."""
         accelerator, options = self.runtime.accelerator, self.options
         if self.sampling_only or accelerator.kind == "cpu" or options.device_slots == "off":
             return 0
@@ -207,7 +207,7 @@ class _Planner:
             limit -= limit // 4  # the model, its gradients and activations are on the device too
         wanted = fitting = limit // _PAGE * _PAGE // self.row
         if self.budget.host is not None:
-            wanted = min(wanted, self.budget.host // 8 // self._slot_bytes())  # what the host keeps for each
+            wanted = min(wanted, self.budget.host // 8 // self._slot_bytes())  # the planner's host memory
         if options.device_slots != "auto":
             wanted = parse_bytes(options.device_slots, "device_slots") // self.row
             if wanted > fitting:
@@ -220,7 +220,7 @@ class _Planner:
         return max(0, min(wanted, self.workload.dataset.num_nodes - 1))
 
     def _held(self) -> list[PlanItem]:
-        """Memory of training beside the slots, and what preparation holds in any phase."""
+        """List training's memory beside the slots, and the memory that preparation holds in every phase."""
         bounds, options = self.bounds, self.options
         under_way = options.queue + options.window + 2
         items = [
@@ -264,7 +264,7 @@ class _Planner:
         return self.budget.host - sum(item.bytes for item in items if item.tier == "host")
 
     def _window(self, held: list[PlanItem]) -> tuple[int, int]:
-        """Mini-batches whose rows must be in memory together, fewer in little memory, and the slots that takes."""
+        """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them."""
         if self.sampling_only:
             return self.options.window, 0
         left, nodes = self._left(held), self.workload.dataset.num_nodes
@@ -283,13 +283,13 @@ class _Planner:
             window -= 1
 
     def _group(self, held: list[PlanItem], least: int) -> int:
-        """As many mini-batches as leave room for the least slots; all of the epoch where they fit."""
+        """Return the mini-batches of a group: as many as leave `least` slots, the whole epoch where it fits."""
         batches = min(self.bounds.num_batches, _MOST_GROUP)
         wanted = min(self.options.group or batches, batches)
         left = self._left(held)
         if left is None or wanted == 1:
             return wanted
-        # A pass over the table is worth far more than the slots that its preparation takes.
+        # Saving a pass over the table is worth far more than the slots that a larger group's preparation takes.
         limit = left - self._slots_bytes(least)
         while wanted > 1 and self._preparing(wanted, self._packing_floor(wanted)) > limit:
             wanted -= 1
@@ -298,11 +298,11 @@ class _Planner:
                 f"{NAME}: groups of {self.options.group} mini-batches do not fit the host budget, {wanted} do",
                 "lower group or raise memory",
             )
-        # Groups of an epoch are as even as can be.
+        # Split the epoch as evenly as possible.
         return -(-batches // -(-batches // wanted)) if not self.options.group else wanted
 
     def _packing_bytes(self, held: list[PlanItem], least: int, group: int) -> int:
-        """As much as the other phases of preparation have anyway, and what keeps a device busy."""
+        """Return the bytes for packing: those of preparation's other phases, or more to keep the device busy."""
         floor, host = self._packing_floor(group), self.budget.host
         if host is None or not floor:
             return max(floor, _GOOD_PACKING if floor else 0)
@@ -315,7 +315,7 @@ class _Planner:
         return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS - self._ahead(group))
 
     def _will_distribute(self, group: int) -> bool:
-        """Whether that is likely; what misses is known when the mini-batches are."""
+        """Predict whether misses will be distributed; their number is known only once mini-batches are sampled."""
         dataset, uses = self.workload.dataset, self.uses(group)
         found = predict(
             self.runtime.disk,
@@ -333,34 +333,35 @@ class _Planner:
         return 0 if self.sampling_only else least_bytes(self.row) + self._miss_bytes(group)
 
     def _miss_bytes(self, group: int) -> int:
-        # Ids of the rows that miss: of one mini-batch all, of many well below the part that slots bring down further.
+        # uint32 ids of the misses: all rows of a single mini-batch; in larger groups hits keep them below _MISS_SHARE.
         return 4 * max(int(_MISS_SHARE * self.uses(group)), self.bounds.max_nodes)
 
     def _phases(self, group: int) -> tuple[int, int]:
+        """Return the bytes of host memory for sampling a group and for planning its slots."""
         bounds = self.bounds
         uses = self.uses(group)
         nodes = 4 * uses
-        share = uses / (group * bounds.max_nodes)  # of the largest mini-batch, on the average
+        share = uses / (group * bounds.max_nodes)  # the mean mini-batch's, of the largest one
         if self.external:
             sampling = int(share * group * ExternalSampler.batch_bytes(bounds))
         else:
             sampling = self.threads * bounds.scratch_bytes
-        # Being finished, waiting, and as one is written; or finished, and laid out with one more.
+        # Mini-batches that threads finish, that wait, and one that is written; out of core, finished and laid out ones.
         sampling += (2 * self.threads + 1) * bounds.sampled_bytes
         ahead = self._ahead(group)
-        # In the pass itself the edges of the groups behind come in.
+        # During the pass the edges of later groups are read in.
         sampling += ahead + ahead // 2
         if self.sampling_only:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses, threads=self.threads)
-        if self.options.replay:  # the uses without pinned rows; each row and how often it is used
+        if self.options.replay:  # uses without pinned rows; each row's id and count
             planning += 4 * uses + 16 * min(uses, self.workload.dataset.num_nodes)
-        # While address lists are made, the ids that miss are there, and when rows are used next no more.
+        # While address lists are made, the ids of the misses are held, but each use's next use is freed.
         lists = max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
         return sampling + nodes, planning + nodes + lists + ahead
 
     def _ahead(self, group: int) -> int:
-        """What is held all the time of the groups that are sampled in the passes of this one."""
+        """Return the bytes held in all phases for later groups that are sampled in this group's passes."""
         if not self.external or not self.options.shared_passes:
             return 0
         if self.options.replay and group >= self.bounds.num_batches:
@@ -372,14 +373,14 @@ class _Planner:
         return max(*self._phases(group), packing + _PACKING_THREADS + self._ahead(group) if packing else 0)
 
     def _slots_bytes(self, slots: int) -> int:
-        """Host memory of so many slots, of which the device holds what it can."""
+        """Return the bytes of host memory for `slots` slots, some of which the device holds."""
         return max(1, slots - self.device_slots) * self.row + max(slots, self.device_slots + 1) * self._slot_bytes()
 
     def _slots(self, items: list[PlanItem], least: int) -> int:
         nodes, left, each = self.workload.dataset.num_nodes, self._left(items), self.row + self._slot_bytes()
         least = max(least, self.device_slots + 1)
         if left is not None:
-            left += self.device_slots * self.row - _PAGE  # what the device holds takes none of it
+            left += self.device_slots * self.row - _PAGE  # the device's slots take no host memory
         wanted = least + nodes // _UNBOUNDED_SHARE if left is None else left // each
         if self.options.slots != "auto":
             wanted = parse_bytes(self.options.slots, "slots") // self.row
@@ -391,5 +392,5 @@ class _Planner:
                 )
         if wanted < least:
             Plan((*items, PlanItem("slots for rows", self._slots_bytes(least)))).require(NAME, self.budget, FIX)
-            wanted = least  # all but the page that was left for rounding up
+            wanted = least  # fits within the page that was left for rounding up
         return max(1, min(wanted, max(least, nodes)))

@@ -1,4 +1,4 @@
-"""What is told of a run beside its counters: strategies chosen, the time predicted for each, what came of it."""
+"""Notes of a run beside its counters: chosen strategies, predicted seconds, the last group's hits and passes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from systems.outcore.group import Group
 
 
 class Report:
-    """Collects over the groups of a run."""
+    """Collector of a run's notes, group by group."""
 
     def __init__(self) -> None:
         self._last: Group | None = None
@@ -14,20 +14,20 @@ class Report:
         self._epochs: dict[int, float] = {}
 
     def prepared(self, group: Group) -> None:
-        """A group is about to train."""
+        """Note a group that is about to train."""
         self._last = group
         self._strategies.append(group.strategy)
 
     def trained(self, group: Group, seconds: float) -> None:
-        """A group was trained, in so many seconds."""
+        """Note the seconds in which a group was trained."""
         group.seconds["train"] = seconds
 
     def epoch(self, number: int, seconds: float) -> None:
-        """An epoch is over."""
+        """Note the seconds of a finished epoch."""
         self._epochs[number] = seconds
 
     def notes(self) -> dict[str, str]:
-        """For the run's record."""
+        """Return the notes for the run's record."""
         if self._last is None:
             return {}
         group = self._last

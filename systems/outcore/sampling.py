@@ -1,11 +1,11 @@
-"""Sampling many mini-batches at once by passes over the graph's files, each of which serves a hop of several groups.
+"""Out-of-core neighbour sampling: many mini-batches are drawn together by sequential passes over the graph's files.
 
-A group needs a pass for each hop, since a hop's nodes are known when the one before is drawn. Groups that follow one
-another share them: in the pass in which one draws its last hop, the next draws the hop before, and so on, so that all
-but the first cost one pass each, over epochs too. Every draw is keyed by the names of epoch, mini-batch, hop and node,
-so the order in which nodes are met changes nothing: the mini-batches are those of `NeighborSampler`. What was a random
-read for each neighbour list becomes a sequential pass (sort, scan, distribute: Aggarwal and Vitter, "The Input/Output
-Complexity of Sorting and Related Problems", 1988).
+A group needs one pass for each hop, since a hop's nodes are known only when the hop before is drawn. Successive groups
+share passes: in the pass in which a group draws its last hop, the next group draws the hop before, and so on, so that
+every group but the first costs one pass, across epochs too. Each draw is keyed by epoch, mini-batch, hop and node, so
+the order in which a pass meets the nodes changes nothing: the mini-batches equal those of `NeighborSampler`. A
+sequential pass replaces a random read for each neighbour list (sort, scan, distribute: Aggarwal and Vitter, "The
+Input/Output Complexity of Sorting and Related Problems", 1988).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Nodes = npt.NDArray[np.uint32]
 _PIECE = 512 << 10
 _PIECES = 16
 _LEAST_PIECES = 4
-# Of the device's sequential reads that are in flight: its latency, and what a thread takes to come back to it.
+# Seconds of sequential reads in flight: the device's latency and a thread's delay until it submits again.
 _AHEAD_S = 0.008
 _DEPTH = 32
 _GROUP_NODES = 8192
@@ -40,7 +40,7 @@ _GROUP_NODES = 8192
 
 @dataclass(frozen=True)
 class Ahead:
-    """A group that will be asked for: mini-batches `first` to `first + count - 1` of an epoch, and their seed nodes."""
+    """A later group: mini-batches `first` to `first + count - 1` of an epoch, and their seed nodes."""
 
     epoch: int
     first: int
@@ -49,7 +49,7 @@ class Ahead:
 
     @property
     def name(self) -> tuple[int, int, int]:
-        """What tells it from others."""
+        """Identity of the group: epoch, first mini-batch and number of mini-batches."""
         return self.epoch, self.first, self.count
 
 
@@ -62,20 +62,20 @@ class _Begun:
 
 
 def in_flight(disk: DiskProfile) -> int:
-    """Bytes of sequential reads in flight that keep the device busy, a power of two; many where nothing is known."""
+    """Return the bytes of sequential reads in flight that keep the device busy, a power of two; 1 GiB if unknown."""
     rate = (disk.limited or (0.0, 0.0))[1] or disk.sequential_bytes_per_s()
     return 1 << int(rate * _AHEAD_S).bit_length() if rate > 0 else 1 << 30
 
 
 class ExternalSampler:
-    """Samples groups of mini-batches out of core; holds no part of the graph.
+    """Sampler of groups of mini-batches by passes over the graph's files; holds no part of the graph.
 
     Args:
-        gap_bytes: unwanted bytes of the graph that are read rather than begin another request.
-        piece_bytes: of the files, in whole pages, and
-        pieces: of `indices` in memory.
-        group_nodes: destinations drawn for before their edges are read, about.
-        threads: that draw and relabel; `take` may be called by as many.
+        gap_bytes: longest run of unwanted bytes of the graph that is read to save a request.
+        piece_bytes: bytes of a read of the graph's files, in whole pages.
+        pieces: pieces of `indices` in memory.
+        group_nodes: approximate number of destination nodes drawn before their edges are read.
+        threads: threads that draw and relabel.
 
     Raises:
         InputError: a sampler other than neighbour sampling, or a graph too large for 4-byte ids.
@@ -130,48 +130,49 @@ class ExternalSampler:
 
     @staticmethod
     def can_sample(workload: Workload) -> bool:
-        """Whether this workload's mini-batches can be made so."""
+        """Return whether the workload samples neighbours and its node ids fit 4 bytes."""
         return workload.sampler.name == "neighbor" and workload.dataset.num_nodes < (1 << 32) - 1
 
     @staticmethod
     def pieces(piece_bytes: int, disk: DiskProfile) -> int:
-        """How many pieces keep the device busy; a slow one needs fewer."""
+        """Return the number of pieces that keep the device busy; a slow device needs fewer."""
         return min(_PIECES, max(_LEAST_PIECES, in_flight(disk) // piece_bytes))
 
     @staticmethod
     def fixed_bytes(piece_bytes: int, pieces: int, group_nodes: int, fanout: int) -> int:
-        """Host memory beside the mini-batches: pieces of both files, edges noted, the labels' reader."""
+        """Return the bytes of host memory beside the mini-batches: pieces of both files, noted edges, label reader."""
         noted = 3 * 12 * max(fanout, 32) * group_nodes
         held = pieces * piece_bytes + max(2, pieces // 4) * (piece_bytes + PAGE)
         return held + noted + LabelReader.memory_bytes()
 
     @staticmethod
     def batch_bytes(bounds: Bounds) -> int:
-        """Host memory of the largest mini-batch between its first hop and `write`."""
-        # Earlier hops are blocks already. Of the last one there is a source's id for each edge and, for each
-        # destination, its own id and two words; where a finished mini-batch has 8 bytes of index pointers.
+        """Return the bytes of host memory of the largest mini-batch between its first hop and `write`."""
+        # Earlier hops are blocks already. The last hop holds a source id for each edge and, for each destination, its
+        # id and two words, in place of the 8 bytes of index pointers in a finished mini-batch.
         destinations = bounds.sampled_bytes - 8 * bounds.max_nodes - 4 * bounds.max_edges
         return 4 * bounds.max_edges + max(destinations, bounds.sampled_bytes // 16) * 5 // 2
 
     @staticmethod
     def ahead_bytes(bounds: Bounds, hops: int) -> int:
-        """Host memory, for each mini-batch of a group at its largest, of the groups behind that are under way."""
-        # One hop behind there are the last hop's destinations and what led to them; further behind far less.
+        """Return the bytes of host memory that later groups take for each mini-batch of a group at its largest."""
+        # The group one hop behind holds the last hop's destinations and the hops before; groups behind it far less.
         destinations = bounds.sampled_bytes - 8 * bounds.max_nodes - 4 * bounds.max_edges
         return 2 * max(destinations, bounds.sampled_bytes // 16) if hops > 1 else 0
 
     @staticmethod
     def relabel_bytes(bounds: Bounds) -> int:
-        """Host memory of finishing one mini-batch, beside its arrays."""
+        """Return the bytes of host memory for relabelling one mini-batch, beside its arrays."""
         slots = 1 << (2 * (bounds.max_nodes + bounds.max_edges) - 1).bit_length()
         return 8 * slots + 16 * bounds.max_nodes
 
     def sample(self, epoch: int, first: int, seeds: Sequence[Ids], ahead: Sequence[Ahead] = ()) -> None:
-        """Sample mini-batches `first`, `first + 1`, … of `epoch` from these seed nodes; `write` hands them out.
+        """Sample mini-batches `first`, `first + 1`, … of `epoch`; `write` stores them.
 
         Args:
-            ahead: the groups that follow, in order; as far as they are given they draw hops in the same passes, one
-                less each. Whoever is asked for next without having been foretold starts from the seed nodes.
+            seeds: int64, seed nodes of each mini-batch.
+            ahead: later groups, in order; each draws one hop less than the group before it in the same passes. A
+                group that was not listed ahead of its own call starts from the seed nodes.
 
         Raises:
             InputError: a seed node is repeated or not a node.
@@ -184,7 +185,7 @@ class ExternalSampler:
             self._forget()
         try:
             while not self._begun or self._begun[0].hops < self._num_hops:
-                # Whoever comes next has drawn a hop less: so all follow one another to their last.
+                # A group begins once the group before has drawn a hop, so each stays one hop behind the other.
                 if len(self._begun) < len(asked) and (not self._begun or self._begun[-1].hops > 0):
                     self._begin(asked[len(self._begun)])
                 failure = self._native.pass_over()
@@ -228,15 +229,15 @@ class ExternalSampler:
         raise InputError(str(error), "mend the seed nodes, batch size or fan-out") from None
 
     def write(self, to: BatchWriter, room_bytes: int, nodes: Nodes | None) -> tuple[Ids, Nodes | None]:
-        """All mini-batches of the last `sample` to a file, several at a time.
+        """Write all mini-batches of the last `sample` to a file, several at a time.
 
         Args:
-            room_bytes: memory in which they are laid out; more where one needs it.
-            nodes: uint32, filled with the nodes of all mini-batches in order, made anew where they are more; None:
-                they are not wanted.
+            room_bytes: bytes of memory in which mini-batches are laid out; more where one mini-batch needs it.
+            nodes: uint32, filled with the node ids of all mini-batches in order and reallocated where it is too short;
+                None: node ids are not wanted.
 
         Returns:
-            int64 [mini-batches + 1], where each one's nodes begin; and `nodes`.
+            int64 [mini-batches + 1], begin of each mini-batch in `nodes`; and `nodes`.
 
         Raises:
             DataIOError: the disk is full or fails.
@@ -251,7 +252,7 @@ class ExternalSampler:
             except RuntimeError as error:
                 raise InterruptedError(str(error)) from None
             sizes = made.reshape(-1, 3)
-            if not len(sizes):  # an epoch that is larger than any that was looked at
+            if not len(sizes):  # an epoch larger than all that the bounds come from
                 nbytes, count = self._native.needs(begin, int(np.diff(self._seed_offsets)[begin]))
                 room_bytes = max(room_bytes, nbytes)
                 if nodes is not None and len(nodes) < at + count:
@@ -263,13 +264,13 @@ class ExternalSampler:
         return offsets, nodes
 
     def reads(self) -> ReadStats:
-        """What was asked of the disk so far, for the graph and the labels."""
+        """Return the counts of all reads so far, of the graph and the labels."""
         total = ReadStats(**self._native.reads())
         total.add(self._label_reads)
         return total
 
     def stop(self) -> None:
-        """Have a `sample` or `write` in another thread end with InterruptedError."""
+        """End a `sample` or `write` of another thread with InterruptedError."""
         self._native.stop()
 
     def close(self) -> None:

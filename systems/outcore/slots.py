@@ -1,7 +1,6 @@
-"""The slots that rows lie in: the first ones in the memory of a device of its own, the others in host memory.
+"""Slots for feature rows: one table for training, its first slots in device memory, the others in host memory.
 
-One table for training. Which slot a row gets is the planner's choice, so the device's own memory answers about as many
-uses as its share of the slots.
+The planner assigns slots without regard to where they lie, so device memory serves about its share of the uses.
 """
 
 from __future__ import annotations
@@ -28,13 +27,15 @@ Ids = npt.NDArray[np.int64]
 
 
 class Slots:
-    """Holds `count` rows, of which the device has the first `device`.
+    """Table of slots for feature rows.
 
     Args:
-        threads: that copy rows on the host.
+        count: number of slots.
+        device: number of slots in device memory, the first ones.
+        threads: threads that copy rows on the host.
 
     Attributes:
-        table: what training reads; row `r` is slot `r`.
+        table: table that training reads; row `r` is slot `r`.
     """
 
     table: Table
@@ -51,7 +52,7 @@ class Slots:
     ) -> None:
         self._accelerator, self._threads, self._clock = accelerator, threads, clock
         self._row = dim * dtype.itemsize
-        self._first = device  # of the host's
+        self._first = device  # first slot in host memory
         self._device: torch.Tensor | None = None
         self._bounce: deque[torch.Tensor] = deque()
         self._under_way: deque[Event | None] = deque([None, None])
@@ -70,7 +71,7 @@ class Slots:
             self._bounce.extend(on_host(max(1, BOUNCE // self._row)) for _ in range(2))
 
     def put(self, rows: Rows, to: Ints, batch: int) -> None:
-        """Bring `rows` (uint8 [n, row_bytes]) to slots `to`; they may be overwritten afterwards."""
+        """Copy `rows` (uint8 [n, row_bytes]) to slots `to`; the caller may overwrite `rows` afterwards."""
         if not self._bounce:
             self._to_host(rows, np.arange(len(to), dtype=np.int32), to)
             return
@@ -101,14 +102,14 @@ class Slots:
         return stats
 
     def _next(self) -> torch.Tensor:
-        """The buffer whose turn it is, once its last copy is over."""
+        """Return the bounce buffer whose turn it is, once its last copy to the device is complete."""
         last, self._under_way[0] = self._under_way[0], None
         if last is not None:
             last.wait()
         return self._bounce[0]
 
     def _send(self, at: Ids, batch: int) -> None:
-        """The buffer's rows to these slots of the device; the other buffer is next."""
+        """Copy the bounce buffer's rows to device slots `at` and switch to the other buffer."""
         assert self._device is not None
         rows = torch.from_numpy(at)
         self._under_way[0] = self._accelerator.copy(self._device, self._bounce[0][: len(at)], rows, batch=batch)
@@ -116,7 +117,7 @@ class Slots:
         self._under_way.rotate()
 
     def settle(self, batch: int) -> None:
-        """Wait for the copies that are under way."""
+        """Wait until all copies to the device are complete."""
         if all(event is None for event in self._under_way):
             return
         with self._clock.stage("transfer", batch):
@@ -126,18 +127,18 @@ class Slots:
                     self._under_way[turn] = None
 
     def on_device(self, addresses: Addresses) -> int:
-        """How many of the mini-batch's hits lie on the device."""
+        """Count the mini-batch's hits that lie in device memory."""
         if not self._first:
             return 0
         return int(np.count_nonzero(addresses.slots < self._first) - np.count_nonzero(addresses.to < self._first))
 
     def close(self) -> None:
-        """Free the table; host memory of a device goes with its last use."""
+        """Free the table; host memory that a device reads is freed with its last reference."""
         self._accelerator.free(self._host if self._device is None else self._device)
         self._bounce.clear()
 
 
 def _chosen(mask: npt.NDArray[np.bool_], values: Ints) -> tuple[Ints, Ints]:
-    """Positions where `mask` holds, and the values there."""
+    """Return the positions where `mask` holds, and the values there."""
     which = np.flatnonzero(mask).astype(np.int32)
     return which, values[which]

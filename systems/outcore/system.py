@@ -28,7 +28,7 @@ _NICENESS = 10
 
 
 class Outcore(System):
-    """On the processor, where training reads the slots themselves, and on devices of their own."""
+    """Outcore on the processor, where training reads the slots in host memory, and on devices with their own memory."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name=NAME,
@@ -53,7 +53,7 @@ class Outcore(System):
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Epochs that replay the first one's samples do not train on the workload's mini-batches."""
+        """Return False where all epochs replay the first one's samples instead of the workload's mini-batches."""
         assert isinstance(options, OutcoreOptions)
         return not options.replay
 
@@ -62,11 +62,11 @@ class Outcore(System):
         return plan_sizes(self.workload, self.runtime, self.budget, self.options)
 
     def plan(self) -> Plan:
-        """All buffers; see `planner.py`."""
+        """Return all buffers; see `planner.py`."""
         return self._sizes.plan
 
     def prepare(self) -> None:
-        """Allocate; all preparation of mini-batches is part of the epochs."""
+        """Open the files and allocate the slots; mini-batches are prepared within the epochs."""
         dataset, options = self.workload.dataset, self.options
         self._files = DatasetFiles(self.workload, ["indices", "labels", "features"])
         self._files.check()
@@ -83,14 +83,14 @@ class Outcore(System):
                 granularity=options.io_granularity,
             )
         self._ready = True
-        if not options.replay:  # whose slots take the memory of what is prepared before
+        if not options.replay:  # a replay's slots take over preparation's memory
             self._trainer = self._make_trainer()
 
     def _make_trainer(self) -> Trainer:
         return Trainer(self.workload, self.runtime, self.options, self._sizes, self.clock, self._singles)
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k` in the seed plan's order, and meanwhile the next ones' preparation."""
+        """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
         if not self._ready:
             raise RuntimeError("prepare() comes before epoch()")
         return self._run(k)
@@ -100,7 +100,7 @@ class Outcore(System):
         return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
 
     def _following(self, job: Job) -> Job:
-        """The group after this one, of the next epoch after the last."""
+        """Return the group after `job`: after an epoch's last one, the next epoch's first."""
         later = [one for one in self._jobs(job.epoch) if one.first > job.first]
         return later[0] if later else self._jobs(job.epoch + 1)[0]
 
@@ -135,7 +135,7 @@ class Outcore(System):
             if self._next is None:
                 self._ask(job)
             group = self._prepared()
-            if number or not ready:  # else it is part of the epoch before
+            if number or not ready:  # else the epoch before counted it
                 tally.prepared(group)
             if self.options.look_ahead:
                 self._ask(self._following(job))
@@ -143,13 +143,13 @@ class Outcore(System):
             if self._preparer is not None:
                 self._preparer.release(group)
         if self._next is not None:
-            # What was begun in this epoch is part of it.
+            # Preparation that began in this epoch counts for it.
             with self.clock.stage("wait"):
                 tally.prepared(self._next[1].result())
         self._follows = self._jobs(k + 1)[0]
 
     def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
-        """The groups of epoch 0, planned as from empty slots each time, so that their chunks serve every epoch."""
+        """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes their chunks serve every epoch."""
         groups: list[Group] = list(self._kept)
         for job in self._jobs(0)[len(groups) :]:
             self._ask(job)
@@ -171,7 +171,7 @@ class Outcore(System):
         self._report.trained(group, time.monotonic() - start)
 
     def _ask(self, job: Job) -> None:
-        """Have a group prepared by a thread of low priority."""
+        """Submit a group to the preparation thread, which has low priority."""
         if self._preparer is None:
             self._preparer = Preparer(self.workload, self.runtime, self.options, self._sizes, self.clock, self._block)
             self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
@@ -183,7 +183,7 @@ class Outcore(System):
         self._next = (job, self._pool.submit(self._preparer.prepare, job, self._after(job), upcoming, then))
 
     def _after(self, job: Job) -> list[Job]:
-        """The jobs that share passes over the graph with this one: as many as it has hops before the last."""
+        """Return the jobs that share passes over the graph with `job`: as many as there are hops before the last."""
         if not self.options.shared_passes:
             return []
         found: list[Job] = []
@@ -191,7 +191,7 @@ class Outcore(System):
         while len(found) < len(self.workload.sampler.fanout) - 1:
             if jobs:
                 found.append(jobs.pop(0))
-            elif self.options.replay:  # epoch 0 is all there is
+            elif self.options.replay:  # only epoch 0 is sampled
                 break
             else:
                 epoch += 1
@@ -207,7 +207,7 @@ class Outcore(System):
         return group
 
     def _leave(self) -> None:
-        """Forget what was prepared, and what slots hold: the next epoch begins anew."""
+        """Drop prepared groups and the slots' contents: the next epoch begins anew."""
         self._follows = None
         preparer, self._preparer = self._preparer, None
         if preparer is not None:
@@ -224,22 +224,22 @@ class Outcore(System):
         self._kept = ()
         trainer = self._trainer
         if trainer is not None and self.options.replay:
-            # What is prepared anew needs the memory of its slots.
+            # Preparing anew needs the slots' memory.
             self._trainer = None
             trainer.close()
         elif trainer is not None:
             trainer.restart()
 
     def counters(self) -> Counters:
-        """What the last epoch's mini-batches found and read, and what was read to prepare others meanwhile."""
+        """Return the last epoch's hits, misses and reads, with the reads that prepared later groups meanwhile."""
         return Counters() if self._tally is None else self._tally.counters()
 
     def files(self) -> list[Path]:
-        """None yet when it is asked: groups are prepared in the epochs, and written around the page cache."""
+        """Return no files: groups are prepared within the epochs and written around the page cache."""
         return []
 
     def notes(self) -> dict[str, str]:
-        """How it reads, what was chosen, what was predicted and what came of it."""
+        """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""
         if self._trainer is None:
             return {}
         sizes = self._sizes
@@ -255,7 +255,7 @@ class Outcore(System):
         }
 
     def close(self) -> None:
-        """End the threads, close the files, free the slots, remove what was prepared."""
+        """End the threads, close the files, free the slots and remove the prepared groups."""
         self._leave()
         trainer, self._trainer = self._trainer, None
         if trainer is not None:
@@ -266,7 +266,7 @@ class Outcore(System):
 
 
 def _behind() -> None:
-    """Preparation takes what training leaves of processor and disk; threads it starts inherit this."""
+    """Lower the thread's priority, so that preparation yields to training; threads that it starts inherit this."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 

@@ -1,4 +1,4 @@
-"""What an epoch asked for, found in memory and read: by training, and by the preparation that ran meanwhile."""
+"""Counters of an epoch: rows used, hits, and the reads of training and of the preparation that runs beside it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from workloads.sampling.batch import SampledBatch
 
 
 class Tally:
-    """Counters of one epoch; any thread adds to them.
+    """Counters of one epoch; any thread may add to them.
 
     Args:
-        row_bytes: of a feature row.
-        index_bytes: of an entry of a neighbour list.
+        index_bytes: bytes of an entry of a neighbour list.
         depth: reads in flight.
     """
 
@@ -28,7 +27,7 @@ class Tally:
         self._observed: dict[str, float] = {}
 
     def prepared(self, group: Group) -> None:
-        """A group was prepared in this epoch."""
+        """Count the reads and writes of a group that was prepared in this epoch."""
         with self._lock:
             self._groups += 1
             self._reads.add(group.reads)
@@ -49,7 +48,7 @@ class Tally:
         self._observed[name] = self._observed.get(name, 0.0) + float(value)
 
     def sampled(self, batch: SampledBatch, nbytes: int) -> None:
-        """A mini-batch's graph was read back, in one request of so many bytes."""
+        """Count a mini-batch's graph, read back in one request of `nbytes` bytes."""
         with self._lock:
             self._edges += batch.edge_reads
             self._read_one(nbytes)
@@ -61,19 +60,19 @@ class Tally:
         sizes[nbytes] = sizes.get(nbytes, 0) + 1
 
     def extracted(self, rows: int, misses: int, on_device: int) -> None:
-        """A mini-batch has its rows; `on_device` of those that did not miss lie on a device of its own."""
+        """Count a mini-batch's rows, its misses and its hits in device memory."""
         with self._lock:
             self._rows += rows
             self._misses += misses
             self._on_device += on_device
 
     def read(self, stats: ReadStats) -> None:
-        """Rows or chunks were read."""
+        """Count reads of rows or chunks."""
         with self._lock:
             self._reads.add(stats)
 
     def counters(self) -> Counters:
-        """As the harness wants them; rows that were distributed or read one by one are both misses."""
+        """Return the harness's counters; distributed rows and rows read one by one are both misses."""
         with self._lock:
             return Counters(
                 rows=self._rows,

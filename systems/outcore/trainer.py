@@ -1,7 +1,7 @@
-"""Training a prepared group: graphs and rows read ahead in order, rows put into their slots, mini-batches handed over.
+"""Loading of a prepared group for training: graphs and rows are read ahead in order, rows are copied to their slots.
 
-The table that training reads is the slots themselves, wherever they lie: a device of its own holds as many as it can
-and reads the others in host memory (zero-copy), so that a row is copied once after it came from disk.
+Training reads the slots as its table: a device holds as many of them as it can and reads the others in host memory
+(zero-copy), so that a row is copied once after it was read from disk.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from workloads.workload import Workload
 
 @dataclass
 class _Work:
-    number: int  # since training began, over groups and epochs
+    number: int  # counted since training began, over groups and epochs
     sampled: SampledBatch
 
 
 class _Window:
-    """Mini-batches are released in any order; a slot may be overwritten when all up to some number were."""
+    """Record of the mini-batches released, in any order; a slot is overwritten once all up to some number are."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._released: set[int] = set()
-        self._below = 0  # all before this one were released
+        self._below = 0  # all mini-batches before it were released
 
     def release(self, number: int) -> None:
         with self._changed:
@@ -53,7 +53,7 @@ class _Window:
             self._changed.notify_all()
 
     def wait(self, number: int, pipe: Pipeline) -> None:
-        """Until all mini-batches up to `number` were released. Raises Stopped: the pipeline ends."""
+        """Wait until all mini-batches up to `number` are released. Raises Stopped: the pipeline ends."""
         with self._changed:
             while self._below <= number and not pipe.stopping:
                 self._changed.wait()
@@ -66,10 +66,10 @@ class _Window:
 
 
 class Trainer:
-    """Holds the slots and hands out the mini-batches of one group after the other.
+    """Holder of the slots, which yields the mini-batches of one group after the other.
 
     Args:
-        singles: reads rows one by one; None where no group may want that.
+        singles: reader of single rows; None where no group needs it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Trainer:
         self._row = row_bytes(workload)
         self._window = _Window()
         self._number = 0
-        self._pinned = False  # the rows that stay are in their slots
+        self._pinned = False  # whether pinned rows are in their slots
         self.mode = "not yet"
         dataset, accelerator = workload.dataset, runtime.accelerator
         dtype = torch_dtype(dataset.feature_dtype)
@@ -98,11 +98,11 @@ class Trainer:
             )
 
     def restart(self) -> None:
-        """Forget mini-batches that were handed out before an epoch was left."""
+        """Forget the mini-batches yielded before an epoch was left."""
         self._window, self._number = _Window(), 0
 
     def run(self, group: Group, tally: Tally) -> Iterator[Batch]:
-        """The group's mini-batches in order; what any thread raises is raised here."""
+        """Yield the group's mini-batches in order; an exception of any thread is raised here."""
         start, self._number = self._number, self._number + group.job.count
         reader = BatchReader(group.samples, index=group.index)
         chunks: Chunks | None = None
@@ -143,7 +143,7 @@ class Trainer:
         return _Work(start + i, sampled)
 
     def _fill(self, pipe: Pipeline, group: Group, chunks: Chunks, slots: Slots, work: _Work, tally: Tally) -> Batch:
-        """Rows that miss go to their slots, once those who used these slots are over."""
+        """Read the rows that miss into their slots, once the mini-batches that used these slots are released."""
         index = work.sampled.index
         with self._clock.stage("extract", index):
             addresses = chunks.addresses()
@@ -151,7 +151,7 @@ class Trainer:
         if len(addresses.to):
             self._bring(group, chunks, slots, addresses, index, tally)
         slots.settle(index)
-        # Reads that ran ahead kept the device busy before anybody looked.
+        # Reads ahead kept the device busy before this thread took their rows.
         if chunks.spans:
             begin, end = min(span[0] for span in chunks.spans), max(span[1] for span in chunks.spans)
             self._clock.add("extract", index, begin, max(begin, end))
@@ -163,7 +163,7 @@ class Trainer:
     def _bring(
         self, group: Group, chunks: Chunks, slots: Slots, addresses: Addresses, index: int, tally: Tally
     ) -> None:
-        """The rows of an address list to their slots."""
+        """Read the rows of an address list into their slots."""
         with self._clock.stage("extract", index):
             if group.strategy == "distribute":
                 chunks.fill(lambda rows, to: slots.put(rows, to, index), addresses.to)

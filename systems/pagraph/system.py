@@ -29,8 +29,8 @@ class PaGraphOptions(CacheOptions):
 class PaGraph(CachedSystem):
     """PaGraph of its paper. Several ranks share graph and features on the host; each caches for its own device.
 
-    With `--partition self-reliant` a rank trains the nodes of its partition (Section 3.2) and caches among the nodes
-    that its partition can reach: ranks that train alike reach alike rows, and fewer of them.
+    With `--partition self-reliant` a rank trains the nodes of its partition (Section 3.2) and prefers to cache nodes
+    that its partition can reach, which are fewer than those of the whole graph.
     """
 
     info: ClassVar[SystemInfo] = SystemInfo(
@@ -46,11 +46,11 @@ class PaGraph(CachedSystem):
 
     @property
     def _ahead(self) -> int:
-        # One trained, one ready, one copied and two gathered: the ring of rows and the staging buffers say how many.
+        # One trained, one ready, one copied and two gathered; the ring of rows and the staging buffers limit them.
         return 5 if self.options.pipeline else 1
 
     def _cached_rows(self, order: Prepared | None, k: int) -> Ids:
-        """The `k` rows of highest score in this rank's partition, or of all."""
+        """Return the `k` rows of highest score, this rank's partition first."""
         if order is None or self.workload.partition is None:
             return super()._cached_rows(order, k)
         own = np.zeros(self.workload.dataset.num_nodes, dtype=bool)

@@ -1,4 +1,4 @@
-"""PaGraph with the first layer aggregated beforehand (Section 5.1): wider rows, a hop less."""
+"""PaGraph with the first layer aggregated beforehand (Section 5.1): wider rows, one hop less."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systems.pagraph.system import PaGraph, PaGraphOptions
 
 
 class PaGraphPP(FirstLayerSystem, PaGraph):
-    """`pagraph` whose rows are first-layer aggregates."""
+    """PaGraph whose rows are first-layer aggregates."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="pagraph+pp",

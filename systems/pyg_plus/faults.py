@@ -1,4 +1,4 @@
-"""Counts major page faults: how often the page cache missed, for sampling and for extraction."""
+"""Counters of major page faults, the page cache's misses, of sampling and of extraction."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ WINDOW = 30
 
 
 class FaultMeter:
-    """Major faults of the process, split by who took them.
+    """Major faults of the process, split into those of sampling and of extraction.
 
-    Sampling threads are metered one by one (RUSAGE_THREAD); the rest of the process's faults are extraction's, whose
-    native threads come and go. The miss ratio of a mini-batch is its extraction faults over its rows, smoothed over the
-    last 30 mini-batches as Ginex's and GNNDrive's authors do.
+    Each sampling thread is measured by itself (RUSAGE_THREAD); the process's other faults are extraction's, whose
+    native threads come and go. A mini-batch's miss ratio is its extraction faults over its rows, smoothed over the last
+    30 mini-batches as Ginex's and GNNDrive's authors do.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class FaultMeter:
                 self._sampling += faults
 
     def extracted(self, rows: int) -> None:
-        """A mini-batch of `rows` rows was gathered: all faults so far that are not sampling's were extraction's."""
+        """Count a gathered mini-batch of `rows` rows: all new faults that are not sampling's are extraction's."""
         with self._lock:
             total = max(0, process_faults() - self._started - self._sampling)
             faults, self._extracting = max(0, total - self._extracting), max(total, self._extracting)
@@ -53,7 +53,7 @@ class FaultMeter:
         return sum(faults for faults, _ in self._recent) / rows if rows else 0.0
 
     def observed(self) -> dict[str, float]:
-        """Faults and ratios since this meter was made."""
+        """Return the faults and ratios since this meter was made."""
         with self._lock:
             return {
                 "major_faults": float(process_faults() - self._started),
@@ -66,5 +66,5 @@ class FaultMeter:
 
 
 def process_faults() -> int:
-    """Major faults of this process so far."""
+    """Return the major faults of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt

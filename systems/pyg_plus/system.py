@@ -1,7 +1,7 @@
 """PyG's pipeline over memory maps, at its strongest: no read-ahead, parallel sampling, pages faulted in parallel.
 
-As the Ginex and GNNDrive papers run it: `indptr` in memory, `indices` and `features` memory-mapped, read-ahead off,
-and many more gathering threads than cores, so that their page faults keep the disk busy.
+As in the Ginex and GNNDrive papers: `indptr` in memory, `indices` and `features` memory-mapped, read-ahead off, and
+many more gathering threads than cores, so that their page faults keep the disk busy.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class PygPlus(System):
         )
 
     def plan(self) -> Plan:
-        """`indptr`, mini-batches under way and their tables; what is left of the budget is page cache."""
+        """Plan `indptr`, mini-batches under way and their tables; the rest of the budget is page cache."""
         automatic = not self.options.sampling_workers
         plan = self.fit(self._plan)
         more = self._more_samplers() if automatic else 0
@@ -117,7 +117,7 @@ class PygPlus(System):
             return plan
 
     def _more_samplers(self) -> int:
-        """Return how many samplers, up to eight, take an eighth of the memory: each waits for one page at a time."""
+        """Return the samplers, up to eight, that an eighth of the memory holds; each waits for one page at a time."""
         if self.budget.host is None:
             return _SAMPLERS
         bounds = batch_bounds(self.workload)
@@ -137,7 +137,7 @@ class PygPlus(System):
         return Plan(items).require(self.info.name, self.budget, "raise memory or lower the batch size")
 
     def prepare(self) -> None:
-        """Load `indptr`, map the rest."""
+        """Load `indptr` and map the other files."""
         dataset = self.workload.dataset
         parts: list[Literal["indices", "labels", "features"]] = ["indices", "labels"]
         if self.runtime.stages != "sample":
@@ -174,7 +174,7 @@ class PygPlus(System):
         self._meter.extracted(len(nodes))
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """The mini-batches of epoch `k`, in the seed plan's order."""
+        """Return the mini-batches of epoch `k`, in the seed plan's order."""
         if self._loader is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._rows = 0
@@ -182,7 +182,7 @@ class PygPlus(System):
         return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
 
     def counters(self) -> Counters:
-        """All rows count as served by the page cache: what missed it only the kernel knows (`observed`)."""
+        """Return the counters: all rows are page cache hits, and `observed` has the kernel's major faults."""
         return Counters(
             rows=self._rows,
             hits={"page_cache": self._rows},
@@ -191,7 +191,7 @@ class PygPlus(System):
         )
 
     def notes(self) -> dict[str, str]:
-        """How it reads and how many tables fitted."""
+        """Return the read mode and the number of tables."""
         return {
             "io": f"memory map, {self._threads} threads, read-ahead {'on' if self.options.read_ahead else 'off'}",
             "tables": f"{self._tables.host} on the host, {self._tables.device} on the device",

@@ -1,4 +1,4 @@
-"""`uva`: features in host memory that the device reads by zero-copy; nothing of them on the device."""
+"""`uva`: features in host memory, which the device reads by zero-copy; no feature row in device memory."""
 
 from systems.uva.system import Uva as SYSTEM
 

@@ -14,7 +14,7 @@ class UvaOptions(LoaderOptions):
 
 
 class Uva(ZeroCopySystem):
-    """Zero-copy reads of all rows, as DGL's unified tensors do them."""
+    """Zero-copy reads of all rows, as with DGL's unified tensors."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="uva",

@@ -1,1 +1,1 @@
-"""The accelerators behind `workloads.accelerator`: CUDA, the emulated one, and the profiles it is emulated from."""
+"""Accelerators behind `workloads.accelerator`: the CUDA device, the emulated device and its profiles."""

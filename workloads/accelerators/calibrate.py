@@ -1,4 +1,4 @@
-"""Measures a real device into a profile: the same operations that the training step and the copies are made of."""
+"""Calibration of a profile on a real device, by the operations of which training steps and copies consist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workloads.workload import ModelSpec
 
 @dataclass(frozen=True)
 class CalibrationSize:
-    """How much to measure with: rows of a table and of a gather, edges of a sum, repeats of each measurement."""
+    """Sizes of a calibration: rows of the table and of the gather, edges of the sum, repeats of each measurement."""
 
     table_rows: int = 1_000_000
     rows: int = 200_000
@@ -34,7 +34,7 @@ class CalibrationSize:
 
 
 def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None = None) -> Profile:
-    """Every coefficient of a profile, measured on `accelerator` (best of several; the device is otherwise idle).
+    """Measure every coefficient of a profile on `accelerator`, idle otherwise; the best of several repeats counts.
 
     Raises:
         HostError: the device was so busy that a large operation took no longer than a small one.
@@ -84,14 +84,14 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     coefficients = {key: Coefficient(value=value, source=how, assumed=False) for key, value in values.items()}
     described = {"name": name, "summary": f"{_describe(device)}, measured"}
     profile = Profile.model_validate({**described, **coefficients})
-    # What a real step of a tiny batch takes beyond its launches is the framework's and the optimiser's.
+    # A tiny batch's step takes its launches and the fixed time of framework and optimiser.
     fixed = Coefficient(value=_fixed_step_seconds(accelerator, profile, size, measured), source=how, assumed=False)
     accelerator.free(target)
     return profile.model_copy(update={"step_s": fixed})
 
 
 def to_toml(profile: Profile) -> str:
-    """The profile as the file that `load_profile` reads."""
+    """Format the profile as a file for `load_profile`."""
     lines = [f"name = {_quoted(profile.name)}", f"summary = {_quoted(profile.summary)}"]
     for key, coefficient in profile.coefficients().items():
         lines += [
@@ -105,7 +105,7 @@ def to_toml(profile: Profile) -> str:
 
 
 class _Measure:
-    """Least seconds of an action on the device, after one run to warm up: what disturbs only ever adds."""
+    """Least seconds of an action on the device, after one run to warm up: interference only adds time."""
 
     def __init__(self, accelerator: Accelerator, repeats: int) -> None:
         self._accelerator = accelerator
@@ -136,7 +136,7 @@ def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: Calibr
 
 
 def _beyond(whole_s: float, launch_s: float) -> float:
-    """What the work itself took."""
+    """Return the seconds of the work without its launch."""
     if whole_s <= launch_s:
         raise HostError("the device is too busy to be measured", "end what else uses it, and calibrate again")
     return whole_s - launch_s

@@ -1,4 +1,4 @@
-"""What one training step costs an accelerator, term by term, from the shape of its mini-batch."""
+"""Cost of one training step on an accelerator, term by term, from the shape of its mini-batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workloads.workload import ModelSpec
 
 @dataclass(frozen=True)
 class LayerShape:
-    """One layer of one mini-batch: its block's sizes and its widths; `aggregated`: its sums were made before."""
+    """Sizes of one layer's block and its widths; `aggregated`: its neighbour sums were made beforehand."""
 
     num_src: int
     num_dst: int
@@ -31,22 +31,22 @@ class StepCost:
 
     @property
     def total(self) -> float:
-        """Their sum: on one stream kernels run one after the other."""
+        """Seconds of the whole step: on one stream kernels run one after the other."""
         return self.launch + self.edges + self.dense
 
 
 # Kernels a layer launches, forward and backward together (products, sums, activation, their gradients).
 _KERNELS = {"sage": 16, "gcn": 12, "gat": 40}
-# Of a first layer whose sums were made beforehand: products, activation, and the gradients of those.
+# Kernels of a first layer with sums made beforehand: products, activation and their gradients.
 _KERNELS_AGGREGATED = {"sage": 7, "gcn": 5}
-# Beside the layers: loss, its gradient, accuracy; and a fused optimiser step.
+# Kernels outside the layers: loss, its gradient, accuracy, and a fused optimiser step.
 _KERNELS_BESIDE = 12
 
 
 def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -> StepCost:
-    """Seconds of a forward and a backward pass over `layers`, input layer first, and of the optimiser step.
+    """Compute the seconds of a forward and a backward pass over `layers`, input layer first, and of the optimiser.
 
-    The input layer needs no gradient of its input: one pass over its edges fewer, one product fewer.
+    The input layer needs no gradient of its input, which saves one pass over its edges and one product.
     """
     passes_over_edges = 0.0
     flops = 0.0

@@ -1,4 +1,4 @@
-"""A CUDA device: a stream of its own for copies, pinned staging memory of exactly the size asked for, real events."""
+"""CUDA device: a separate stream for copies, pinned staging memory of exactly the requested size, CUDA events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workloads.units import format_bytes
 
 
 class CudaEvent(Event):
-    """A copy on the copy stream. `wait` blocks the calling thread, not the device, and releases the GIL."""
+    """Completion of a copy on the copy stream. `wait` blocks the caller, not the device, and releases the GIL."""
 
     def __init__(self, event: torch.cuda.Event, clock: CudaClock, keep: tuple[torch.Tensor, ...]) -> None:
         super().__init__(0.0)
@@ -25,23 +25,23 @@ class CudaEvent(Event):
         self._keep: tuple[torch.Tensor, ...] = keep
 
     def wait(self) -> None:
-        """Return when the copy is done."""
+        """Wait until the copy is done."""
         self._event.synchronize()
         self._keep = ()
 
     def done(self) -> bool:
-        """Whether the copy is done."""
+        """Return whether the copy is done."""
         return bool(self._event.query())  # type: ignore[no-untyped-call]
 
     @property
     def ended_at(self) -> float:
-        """Monotonic seconds at which the device finished it."""
+        """Monotonic seconds at which the device finished the copy."""
         self.wait()
         return self._clock.monotonic(self._event)
 
 
 class CudaClock:
-    """Places CUDA events on the monotonic clock. The device counts in float32 ms, so it is set anew each minute."""
+    """Conversion of CUDA events to the monotonic clock, set anew each minute since CUDA counts in float32 ms."""
 
     _RENEW_S = 60.0
 
@@ -57,7 +57,7 @@ class CudaClock:
         self._moment = time.monotonic()
 
     def monotonic(self, event: torch.cuda.Event) -> float:
-        """Seconds on the monotonic clock of a finished event."""
+        """Return the monotonic seconds of a finished event."""
         with self._lock:
             moment = self._moment + self._zero.elapsed_time(event) / 1e3
             if time.monotonic() - self._moment > self._RENEW_S:
@@ -66,10 +66,10 @@ class CudaClock:
 
 
 class CudaAccelerator(Accelerator):
-    """Tables in device memory; training on the current stream, copies on another.
+    """CUDA device with tables in device memory; trains on the current stream and copies on another.
 
-    A slot may be overwritten by `copy` once the training step that read it has returned: steps end by fetching the
-    loss, which waits for the compute stream.
+    `copy` may overwrite a slot once the training step that read it has returned: steps end by fetching the loss, which
+    waits for the compute stream.
     """
 
     def __init__(self, name: str, memory_bytes: int | None = None) -> None:
@@ -90,7 +90,7 @@ class CudaAccelerator(Accelerator):
         self._pinned: list[torch.Tensor] = []
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
-        """A table in device memory. Raises BudgetError past `memory_bytes` or past what the device has."""
+        """Allocate a table in device memory; raises BudgetError past `memory_bytes` or past the free device memory."""
         nbytes = rows * dim * dtype.itemsize
         with self._lock:
             assert self.memory_bytes is not None
@@ -108,7 +108,7 @@ class CudaAccelerator(Accelerator):
                     f"device memory: a table needs {format_bytes(nbytes)}, which {self.name} has not free",
                     "end what else uses the device, or lower --device-memory",
                 ) from error
-            # The table may be memory that the compute stream has still to finish with.
+            # Torch may reuse memory that the compute stream still reads.
             self._copy_stream.wait_stream(torch.cuda.current_stream(self.torch_device))
             self._used_bytes += nbytes
         return table
@@ -120,7 +120,7 @@ class CudaAccelerator(Accelerator):
             self._used_bytes -= table.numel() * table.element_size()
 
     def host_buffer(self, nbytes: int) -> torch.Tensor:
-        """Page-aligned pinned memory of exactly `nbytes` (torch's own pinned pool rounds up to a power of two)."""
+        """Allocate page-aligned pinned memory of exactly `nbytes` (torch's pinned pool rounds up to a power of two)."""
         buffer = aligned_host_tensor(nbytes)
         if nbytes:
             self.pin(buffer)
@@ -141,12 +141,12 @@ class CudaAccelerator(Accelerator):
     def copy(
         self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
     ) -> Event:
-        """Copy on the copy stream; with `dst_rows` by way of a device buffer of the same size."""
+        """Copy on the copy stream; with `dst_rows` through a device buffer of the same size."""
         with torch.cuda.stream(self._copy_stream):
             if dst_rows is None:
                 dst[: src.shape[0]].copy_(src, non_blocking=True)
             else:
-                # Made and used on one stream, so torch hands their memory on in the right order.
+                # Allocated and used on one stream, so torch reuses their memory in the right order.
                 arrived = torch.empty(src.shape, dtype=src.dtype, device=self.torch_device)
                 arrived.copy_(src, non_blocking=True)
                 dst.index_copy_(0, dst_rows.to(self.torch_device), arrived)
@@ -155,7 +155,7 @@ class CudaAccelerator(Accelerator):
         return CudaEvent(event, self._clock, (src,))
 
     def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
-        """`table[rows]` on the current stream."""
+        """Gather `table[rows]` on the current stream."""
         if isinstance(table, SplitTable):
             from workloads.accelerators.zero_copy import gather_split
 
@@ -163,9 +163,9 @@ class CudaAccelerator(Accelerator):
         return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
 
     def map_host(self, buffer: torch.Tensor) -> torch.Tensor:
-        """A pinned host tensor of `host_buffer` as the device sees it: reading it crosses the bus row by row.
+        """Map pinned host memory (any view of `host_buffer`) for the device; each read crosses the bus row by row.
 
-        Any view of pinned memory will do. The result holds the buffer, not a copy of it.
+        The result copies nothing and keeps the buffer alive.
         """
         return torch.as_tensor(_Mapped(buffer), device=self.torch_device)
 
@@ -174,7 +174,7 @@ class CudaAccelerator(Accelerator):
         torch.cuda.synchronize(self.torch_device)
 
     def close(self) -> None:
-        """Wait for copies, then unpin what was pinned."""
+        """Wait for copies, then unpin all pinned memory."""
         self._copy_stream.synchronize()
         with self._lock:
             pinned, self._pinned = self._pinned, []

@@ -1,8 +1,8 @@
-"""The emulated accelerator: bytes really move into its memory, time is that of a named device (methodology rule 20).
+"""Emulated accelerator: bytes really move into its memory, times follow a named device (methodology rule 20).
 
-It has a copy lane and a compute lane that run beside each other, each a timeline on which work takes turns. A copy
-moves its bytes at once on the caller's thread and is over when its lane says so, or when the bytes have moved, if that
-took longer. Nothing is computed: a training step holds the compute lane for the modelled time.
+A copy lane and a compute lane run in parallel; each is a timeline on which one piece of work follows the other. A copy
+moves its bytes at once on the caller's thread and ends after its modelled time, or when the bytes have moved if that
+takes longer. A training step computes nothing and holds the compute lane for the modelled time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from workloads.feature_table import SplitTable, Table
 
 
 class EmulatedEvent(Event):
-    """A copy whose bytes are there and whose modelled time may not be over."""
+    """Completion of a copy whose bytes have moved and whose modelled time may still run."""
 
     def wait(self) -> None:
         """Sleep until the modelled end."""
         wait_until(self._ended_at)
 
     def done(self) -> bool:
-        """Whether the modelled end has passed."""
+        """Return whether the modelled end has passed."""
         return time.monotonic() >= self._ended_at
 
 
@@ -55,40 +55,40 @@ class EmulatedAccelerator(Accelerator):
         self._compute_lane = Lane("compute")
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
-        """A table in the pool. Raises BudgetError where the pool is full."""
+        """Allocate a table in the pool; raises BudgetError where the pool is full."""
         return self.pool.allocate(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
 
     def free(self, table: torch.Tensor) -> None:
-        """Give the table's bytes back to the pool."""
+        """Return the table's bytes to the pool."""
         self.pool.free(table)
 
     def holds(self, table: torch.Tensor) -> bool:
-        """Whether the table lies in the device's memory (if not, the device reads it from the host's)."""
+        """Return whether the table lies in device memory; if not, the device reads it from host memory."""
         return self.pool.offset_of(table) is not None
 
     def copy(
         self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
     ) -> Event:
-        """Move the rows now; the event is over when the copy lane's modelled time for them is."""
+        """Copy the rows on the caller's thread; the event is done after their modelled time on the copy lane."""
         asked_at = time.monotonic()
         move_rows(dst, src, dst_rows)
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
         return EmulatedEvent(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
 
     def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
-        """`table[rows]`, read really; its modelled time is part of the training step's."""
+        """Gather `table[rows]` for real; the modelled time is part of the training step's."""
         return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
 
     def read_seconds(self, on_device: int, by_zero_copy: int, row_bytes: int) -> tuple[float, float]:
-        """Modelled seconds for the device to gather so many rows from its own memory, and from the host's."""
+        """Return the modelled seconds to gather `on_device` device rows, and to read `by_zero_copy` host rows."""
         own = self.profile.gather_seconds(on_device * row_bytes) if on_device else 0.0
         return own, self.profile.zero_copy_seconds(by_zero_copy * row_bytes) if by_zero_copy else 0.0
 
     def compute(self, seconds: float, *, batch: int = -1, bus_seconds: float = 0.0) -> float:
-        """Hold the compute lane for `seconds` and return when that is over: its monotonic moment.
+        """Hold the compute lane for `seconds`, sleep until the end and return its monotonic moment.
 
-        The step begins with `bus_seconds` of zero-copy reads (part of `seconds`). They cross the bus that staged copies
-        cross, so they hold the copy lane too and wait for the copies before them.
+        The step begins with `bus_seconds` of zero-copy reads (part of `seconds`). Zero-copy reads and staged copies
+        share the bus, so the reads hold the copy lane too and wait for earlier copies.
         """
         reading_from = None
         if bus_seconds > 0.0:
@@ -103,9 +103,9 @@ class EmulatedAccelerator(Accelerator):
         wait_until(max(self._copy_lane.busy_until, self._compute_lane.busy_until))
 
     def lanes(self) -> list[LaneSpan]:
-        """Busy spans since the last call; the last ones may end in the future."""
+        """Return the busy spans since the last call, oldest first; the last ones may end in the future."""
         return sorted(self._copy_lane.drain() + self._compute_lane.drain(), key=lambda span: span.start)
 
     def close(self) -> None:
-        """Let go of the pool."""
+        """Close the pool."""
         self.pool.close()

@@ -1,8 +1,8 @@
-"""Shared memory that stands for an emulated device's memory: made and touched outside the run's memory cap.
+"""Shared memory that stands for an emulated device's memory, allocated outside the run's memory cap.
 
-Pages of shared memory are charged to the cgroup that first touches them (methodology rule 5). The orchestrator makes
-the pool with `DevicePool.create`, the worker inside the cap maps it with `DevicePool.attach`. It is an unnamed memory
-file (memfd), found through its creator's open files: whatever happens to either process, nothing stays behind.
+Pages of shared memory are charged to the cgroup that first touches them (methodology rule 5), so the orchestrator makes
+the pool with `DevicePool.create` and the worker inside the cap maps it with `DevicePool.attach`. The pool is an unnamed
+memory file (memfd), found through its creator's open files, so nothing remains after either process fails.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ _ALIGNMENT = 4096
 
 
 class DevicePool:
-    """One device's memory. The allocator lives in the attached process: one pool, one worker.
+    """Memory of one emulated device: `nbytes` under a `name`, unique on the host, by which `attach` finds it.
 
-    Attributes:
-        name: what `attach` finds it by, unique on the host.
-        nbytes: capacity in bytes.
+    The allocator lives in the attached process: one pool, one worker.
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
@@ -39,18 +37,17 @@ class DevicePool:
 
     @classmethod
     def create(cls, nbytes: int, name: str, *, touch: bool = True) -> DevicePool:
-        """Make a pool of `nbytes` and touch every page of it; keep it open while workers use it.
+        """Make a pool of `nbytes` with all pages allocated; keep it open while workers use it.
 
-        Args:
-            touch: False where nothing will be measured: pages are taken as they are used, of a device that may be
-                larger than this host's memory.
+        Without `touch`, pages are allocated on first use: for processes that measure nothing, and devices that may be
+        larger than this host's memory.
 
         Raises:
-            HostError: the host has not that much memory free.
+            HostError: the host has too little free memory.
         """
         free = _free_bytes()
         if touch and nbytes > free:
-            # Nothing would stop the kernel from trying: it would end processes to find the pages.
+            # The kernel would try all the same, and kill processes to free the pages.
             raise HostError(
                 f"the emulated device needs {format_bytes(nbytes)}, {format_bytes(free)} of memory are free",
                 "lower --device-memory or free memory",
@@ -59,7 +56,7 @@ class DevicePool:
         try:
             os.ftruncate(descriptor, nbytes)
             if nbytes and touch:
-                # Takes every page now and charges it to this process's cgroup.
+                # Allocates every page now and charges it to this process's cgroup.
                 os.posix_fallocate(descriptor, 0, nbytes)
             return cls(descriptor, name)
         except OSError as error:
@@ -73,10 +70,10 @@ class DevicePool:
     def attach(cls, name: str) -> DevicePool:
         """Map the pool that another process of this user made under `name` and still holds.
 
-        A name that is a path is that of a socket which hands the pool over: a container sees no other process.
+        An absolute path as `name` is the socket that passes the pool on, for containers, which see no other process.
 
         Raises:
-            HostError: no such pool, or its owner's files may not be looked at.
+            HostError: no such pool exists, or its owner's open files cannot be read.
         """
         if name.startswith("/"):
             return cls(_handed_over(Path(name)), name)
@@ -90,10 +87,10 @@ class DevicePool:
         )
 
     def allocate(self, nbytes: int) -> torch.Tensor:
-        """uint8 [nbytes] of the pool at an offset aligned to 4096 bytes; first place that fits.
+        """Allocate uint8 [nbytes] in the first free stretch that fits, at an offset aligned to 4096 bytes.
 
         Raises:
-            BudgetError: the pool has no stretch that long.
+            BudgetError: the pool has no free stretch of that length.
         """
         with self._lock:
             memory = self._open_memory()
@@ -115,15 +112,15 @@ class DevicePool:
             return torch.frombuffer(memory, dtype=torch.uint8, offset=place, count=nbytes)
 
     def overwrite(self) -> None:
-        """Write over all of it, in whatever process it is used: features become NaN, or numbers far from theirs."""
+        """Overwrite the whole pool for every process that maps it: features become NaN or far-off numbers."""
         if memory := self._open_memory():
             torch.frombuffer(memory, dtype=torch.uint8).fill_(0xFF)
 
     def free(self, table: torch.Tensor) -> None:
-        """Give back what `allocate` gave (any view that starts where it starts).
+        """Release a table of `allocate`, or any view that starts at the same byte.
 
         Raises:
-            ValueError: nothing was allocated there.
+            ValueError: no table is allocated there.
         """
         with self._lock:
             offset = self.offset_of(table)
@@ -132,7 +129,7 @@ class DevicePool:
                 raise ValueError("the table was not allocated from this pool, or was freed before")
 
     def offset_of(self, table: torch.Tensor) -> int | None:
-        """Where in the pool the tensor's storage begins; None if it lies elsewhere."""
+        """Return the byte offset in the pool at which the tensor begins; None if it lies elsewhere."""
         if self._memory is None:
             return None
         offset = table.data_ptr() - self._base()
@@ -140,7 +137,7 @@ class DevicePool:
 
     @property
     def descriptor(self) -> int:
-        """The memory file, for handing it to another process."""
+        """File descriptor of the memory file, to pass to another process."""
         return self._descriptor
 
     @property
@@ -150,7 +147,7 @@ class DevicePool:
             return sum(self._used.values())
 
     def close(self, unlink: bool = True) -> None:
-        """Let go of it; its memory is freed once no process holds it. `unlink` is there for callers' clarity."""
+        """Close the pool; its memory is freed once no process holds it. `unlink` has no effect."""
         if self._descriptor < 0:
             return
         os.close(self._descriptor)
@@ -160,7 +157,7 @@ class DevicePool:
             try:
                 memory.close()
             except BufferError:
-                pass  # tensors still look into it: the mapping goes with the last of them
+                pass  # tensors still use the mapping, which ends with the last of them
 
     def __enter__(self) -> DevicePool:
         return self
@@ -181,7 +178,7 @@ class DevicePool:
 
 
 def _handed_over(path: Path) -> int:
-    """The memory file that the owner of the socket at `path` sends."""
+    """Receive the memory file's descriptor from the socket at `path`."""
     try:
         folder = os.open(path.parent, os.O_DIRECTORY | os.O_RDONLY)
         try:
@@ -201,7 +198,7 @@ def _handed_over(path: Path) -> int:
 
 
 def _free_bytes() -> int:
-    """Bytes that can be had without swapping, by the kernel's estimate and this process's own cgroup."""
+    """Return the bytes available without swapping, by the kernel's estimate and this process's own cgroup."""
     free = 1 << 62
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
@@ -216,7 +213,7 @@ def _free_bytes() -> int:
 
 
 def _own_cgroups() -> list[Path]:
-    """Folders of this process's memory cgroup, as v1 and v2 mount them; the root where a container hides the path."""
+    """List the folders of this process's memory cgroup (v1 and v2); the root where a container hides the path."""
     folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -236,7 +233,7 @@ def _round_up(offset: int) -> int:
 
 
 def _open_memory_files(target: str) -> list[Path]:
-    """Open files of processes that are the memory file `target`: this process and its ancestors first."""
+    """Find open files of processes that are the memory file `target`, in this process and its ancestors first."""
     found: list[Path] = []
     ancestors: list[int] = []
     pid = os.getpid()

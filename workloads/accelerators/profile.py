@@ -27,17 +27,16 @@ class Coefficient(_Strict):
 
 
 class Shape(_Strict):
-    """The mini-batch a profile was derived from, outermost hop last: sizes and what was measured for an epoch of it.
+    """Mini-batch from which a profile was derived, outermost hop last: sizes and measured seconds of an epoch.
 
     Attributes:
-        batches: batches an epoch.
-        nodes: seed nodes, then the nodes after each hop.
-        edges: edges of each hop.
-        in_dim, hidden, classes, layers: of the GraphSAGE trained.
-        train_s: seconds of training in an epoch, as measured.
-        assemble_s: seconds of feature assembly in an epoch, as measured.
-        bus_share: share of the rows that crossed the bus.
-        source: where the numbers come from; assumed: whether any of the sizes is an assumption.
+        batches: number of mini-batches an epoch.
+        nodes: number of seed nodes, then of nodes after each hop.
+        edges: number of edges of each hop.
+        in_dim, hidden, classes, layers: shape of the trained GraphSAGE model.
+        train_s, assemble_s: measured seconds of training and of feature assembly in an epoch.
+        bus_share: share of the feature rows that crossed the bus.
+        source, assumed: origin of the numbers, and whether any of the sizes is an assumption.
     """
 
     batches: int
@@ -55,22 +54,22 @@ class Shape(_Strict):
 
 
 class Profile(_Strict):
-    """What an accelerator's time is made of. Rates of 0 mean: takes no time.
+    """Time model of an accelerator. A rate of 0 takes no time.
 
     Attributes:
-        name: as in `emulated:<name>`.
-        summary: one line.
+        name: name in `emulated:<name>`.
+        summary: description in one line.
         step_s: fixed seconds of a training step (framework, optimiser).
         kernel_s: seconds to launch one kernel.
         copy_s: seconds to launch one copy over the bus.
-        edge_s: seconds per edge and float of the layer's summed width, each pass.
+        edge_s: seconds per edge and float of the summed rows, for each pass over the edges.
         flops: dense floating-point operations a second that a training step reaches.
-        memory_bytes_per_s: device memory, random rows read.
-        bus_bytes_per_s: host memory to device, staged copies.
-        zero_copy_bytes_per_s: host memory read row by row by the device's own loads.
-        derived_from: the measurement it was derived from, if one.
-        keeps_rows: whether rows may stay on it beyond the mini-batch that they were brought for. Where a copy takes no
-            time they may not: its memory would be as good as the host's, outside the cap, and of use to caches alone.
+        memory_bytes_per_s: bytes a second of device memory in a gather of random rows.
+        bus_bytes_per_s: bytes a second of staged copies from host memory to the device.
+        zero_copy_bytes_per_s: bytes a second of host memory read row by row by the device's own loads.
+        derived_from: measurement from which the profile was derived, if any.
+        keeps_rows: whether feature rows may stay in device memory after their mini-batch. False where copies take no
+            time: the device would be host memory outside the cap, of use to caches alone.
     """
 
     name: str
@@ -88,24 +87,24 @@ class Profile(_Strict):
 
     @property
     def memory_is_free(self) -> bool:
-        """Whether rows may stay on it although nothing is paid for bringing them there."""
+        """Whether rows may stay in device memory although copies to it take no time."""
         return self.keeps_rows and not self.bus_bytes_per_s.value
 
     def coefficients(self) -> dict[str, Coefficient]:
-        """All of them by name, in the order above."""
+        """Return all coefficients by name, in the order of the fields."""
         values = ((name, getattr(self, name)) for name in type(self).model_fields)
         return {name: value for name, value in values if isinstance(value, Coefficient)}
 
     def copy_seconds(self, nbytes: int) -> float:
-        """Seconds the copy lane needs for one staged copy of `nbytes`."""
+        """Return the copy lane's seconds for one staged copy of `nbytes`."""
         return self.copy_s.value + _seconds(nbytes, self.bus_bytes_per_s)
 
     def gather_seconds(self, nbytes: int) -> float:
-        """Seconds the compute lane needs to gather rows of `nbytes` from device memory (read, then written)."""
+        """Return the compute lane's seconds to gather rows of `nbytes` from device memory (read, then written)."""
         return self.kernel_s.value + _seconds(2 * nbytes, self.memory_bytes_per_s)
 
     def zero_copy_seconds(self, nbytes: int) -> float:
-        """Seconds the compute lane needs to read rows of `nbytes` from host memory without a copy."""
+        """Return the compute lane's seconds to read rows of `nbytes` from host memory without a copy."""
         return self.kernel_s.value + _seconds(nbytes, self.zero_copy_bytes_per_s)
 
 
@@ -114,22 +113,22 @@ def _seconds(amount: float, rate: Coefficient) -> float:
 
 
 def profile_names() -> list[str]:
-    """Names of the profiles that come with the package."""
+    """List the profiles that come with the package."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
 def profile_of(device: str) -> Profile | None:
-    """The profile of the emulated device called `device`; None where it is another."""
+    """Load the profile of the emulated device called `device`; None for other devices."""
     kind, _, name = device.partition(":")
     return load_profile(name) if kind == "emulated" else None
 
 
 @cache
 def load_profile(name: str) -> Profile:
-    """The profile called `name`, or the one in the file `name` if that ends in `.toml`.
+    """Load the profile called `name`, or the file `name` if that ends in `.toml`.
 
     Raises:
-        InputError: no such profile, or its file breaks the format.
+        InputError: the profile is unknown, or its file breaks the format.
     """
     path = Path(name) if name.endswith(".toml") else _FOLDER / f"{name}.toml"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""The Triton kernel of `zero_copy`: one pass over a table in two places. Imported only where Triton is wanted."""
+"""Triton kernel of `zero_copy`: one pass over a split table. Imported only where Triton is installed."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def gather_kernel(device_rows, host_rows, rows, out, cut, dim, columns: tl.constexpr):
-    """Program (i, c) moves columns c of `rows[i]`: a whole row by consecutive loads, from one of the two parts."""
+    """Copy columns c of `rows[i]` in program (i, c): a whole row by consecutive loads, from one of the two parts."""
     place = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * columns + tl.arange(0, columns)
     inside = column < dim

@@ -1,4 +1,4 @@
-"""Rows of a split table gathered on a CUDA device: hot rows from its own memory, the others read from host memory.
+"""Gather of split-table rows on a CUDA device: hot rows from device memory, the others from host memory.
 
 The host part is pinned and mapped, so the device's own loads fetch it over the bus row by row (zero-copy; data tiering,
 section 4). With Triton one kernel reads both parts, each row by whole, aligned, consecutive loads; without it torch's
@@ -12,20 +12,16 @@ from typing import Any
 
 import torch
 
-# Columns a program moves at once, at most: a warp's 32 loads of 16 bytes are 512 bytes.
+# Most columns that a program copies at once: a warp's 32 loads of 16 bytes are 512 bytes.
 _MAX_COLUMNS = 1024
 
 
 def gather_split(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Row `rows[i]` is `device_rows[rows[i]]`, or `host_rows[rows[i] - len(device_rows)]` past its end.
+    """Gather rows of a split table: row r is `device_rows[r]`, or `host_rows[r - len(device_rows)]` past its end.
 
-    Args:
-        device_rows: [d, dim] in device memory; d may be 0.
-        host_rows: [h, dim] as the device sees it (`CudaAccelerator.map_host`).
-        rows: int64 [n] on the host.
-
-    Returns:
-        [n, dim] in device memory, on the current stream.
+    `device_rows` is [d, dim] in device memory (d may be 0), `host_rows` [h, dim] mapped for the device
+    (`CudaAccelerator.map_host`) and `rows` int64 [n] on the host. Returns [n, dim] in device memory, on the current
+    stream.
     """
     kernel = _kernel() if host_rows.is_cuda else None
     dim = host_rows.shape[1]
@@ -55,7 +51,7 @@ def _by_parts(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.Te
 
 @cache
 def _kernel() -> Any:
-    """The Triton kernel, or None where Triton is not installed. Imported only here: it takes a second and 100 MB."""
+    """Import the Triton kernel on first use, which takes a second and 100 MB; None without Triton."""
     try:
         from workloads.accelerators.triton_gather import gather_kernel
     except ImportError:

@@ -1,4 +1,4 @@
-"""Importers of graphs that others made: `.npz` graphs, SNAP edge lists, OGB and IGB folders."""
+"""Importers of published graphs: `.npz` graphs, SNAP edge lists, OGB and IGB folders."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ IMPORTERS: dict[str, Callable[[Path, ImportOptions], GraphSource]] = {
 
 
 def open_source(format_name: str, path: Path, options: ImportOptions) -> GraphSource:
-    """The graph at `path`, read by the importer of that name.
+    """Open the graph at `path` with the importer called `format_name`.
 
     Raises:
-        InputError: there is no such format.
-        DatasetError: there is nothing at `path`, or it is not of that format.
+        InputError: the format is unknown.
+        DatasetError: nothing is at `path`, or it has another format.
     """
     importer = IMPORTERS.get(format_name)
     if importer is None:
@@ -38,5 +38,5 @@ def open_source(format_name: str, path: Path, options: ImportOptions) -> GraphSo
 
 
 def guess_format(path: Path) -> str:
-    """`npz` or `snap`, by a file's name (for `--base FILE`)."""
+    """Guess `npz` or `snap` from a file's name (for `--base FILE`)."""
     return "npz" if path.suffix == ".npz" else "snap"

@@ -1,4 +1,4 @@
-"""Turns an imported graph into a dataset: neighbour lists, features, labels, splits, statistics."""
+"""Import of a graph as a dataset: neighbour lists, features, labels, splits, statistics."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class ImportSpec:
-    """What to import and how; with the source's digest it is the recipe that the manifest keeps.
+    """Settings of an import; with the source's digest they are the manifest's recipe.
 
     Attributes:
         format: `npz`, `snap`, `ogb` or `igb`.
-        symmetric: take every edge in both directions; None: as the format says.
-        keep_duplicates: keep edges that are there twice (default: one stays).
+        symmetric: whether to take every edge in both directions; None: as the format requires.
+        keep_duplicates: whether to keep repeated edges (default: one of each stays).
         index_dtype: `int32`, `int64`, or `auto` (int32 where ids fit).
-        feature_dtype: convert given features to `float32` or `float16`; None: as they are.
-        node_data: how features and labels are generated where the graph has none.
+        feature_dtype: `float32` or `float16` to convert given features; None: no conversion.
+        node_data: settings of generated features and labels, where the graph has none.
         fractions: shares of train, valid and test where the graph has no splits.
-        classes: which of several label files (IGB).
-        labelled: whose count of labelled nodes holds, the data set's `author` or its `loader` (IGB).
-        seed: of all that is drawn.
+        classes: number of classes, which chooses among several label files (IGB).
+        labelled: source of the count of labelled nodes, the dataset's `author` or its `loader` (IGB).
+        seed: seed of all draws.
     """
 
     format: str
@@ -53,10 +53,10 @@ class ImportSpec:
     seed: int = 0
 
     def check(self) -> None:
-        """Refuse what is impossible, before anything is read.
+        """Check the settings before anything is read.
 
         Raises:
-            InputError: naming the option and what it can be.
+            InputError: a setting is invalid; names the option and its valid values.
         """
         if self.format not in IMPORTERS:
             raise InputError(
@@ -78,10 +78,10 @@ class ImportSpec:
         choose_index_dtype(self.index_dtype, 1)
 
     def recipe(self, source: Path) -> dict[str, Any]:
-        """The recipe as the manifest keeps it; two equal ones give equal bytes."""
+        """Return the manifest's recipe; equal recipes give equal bytes."""
         settings = asdict(self) | {"fractions": list(self.fractions)}
         if self.format != "igb":
-            del settings["labelled"]  # what was imported before there was a choice keeps its recipe
+            del settings["labelled"]  # datasets imported before this option keep their recipe
         return {"how": "import", "source": source.name, "source_digest": _source_digest(source), **settings}
 
 
@@ -98,15 +98,15 @@ def import_dataset(
 
     Args:
         source: file or folder of the graph.
-        target: the dataset's folder; its name is the dataset's.
-        spec: what and how.
-        max_memory: bytes for edges in memory; node arrays come on top.
-        replace: replace a dataset that is there.
+        target: folder of the dataset, which gives its name.
+        spec: settings of the import.
+        max_memory: most bytes for edges in memory; node arrays come on top.
+        replace: whether to replace an existing dataset.
         progress: called with the stage and its done fraction.
 
     Raises:
         DatasetError: the source is missing or damaged; the target exists; the disk is full.
-        InputError: the source is of another layout, or the spec is impossible.
+        InputError: the source has another layout, or the settings are invalid.
     """
     spec.check()
     if not source.exists():
@@ -151,10 +151,10 @@ def import_dataset(
 
 
 def choose_index_dtype(wanted: str, num_nodes: int) -> str:
-    """`int32` where ids fit, unless `int64` is wanted.
+    """Choose `int32` where node ids fit, unless `int64` is wanted.
 
     Raises:
-        InputError: `int32` is wanted and too narrow, or it is neither of the two.
+        InputError: `wanted` is unknown, or `int32` is too narrow.
     """
     if wanted not in ("auto", "int32", "int64"):
         raise InputError(f"--index-dtype is {wanted!r}", "choose auto, int32 or int64")
@@ -165,7 +165,7 @@ def choose_index_dtype(wanted: str, num_nodes: int) -> str:
 
 
 def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
-    """Bytes that features, labels and splits will take."""
+    """Return the bytes of features, labels and splits."""
     if graph.features is None:
         row = spec.node_data.dim * np.dtype(spec.node_data.dtype).itemsize
     else:
@@ -195,7 +195,7 @@ def _write_features(
         for chunk in features.chunks():
             if done + chunk.shape[0] > num_nodes:
                 raise InputError(f"there are more feature rows than the {num_nodes} nodes", "check the source files")
-            with np.errstate(over="ignore"):  # told below: what exceeds float16 is not finite any more
+            with np.errstate(over="ignore"):  # counted below: values beyond float16 become infinite
                 rows = chunk.astype(dtype, copy=False)
             strange += int(rows.size - np.count_nonzero(np.isfinite(rows)))
             stream.write(rows)
@@ -225,7 +225,7 @@ def _write_given_splits(
 
 
 def _source_digest(source: Path) -> str:
-    """XXH3 of a file; of a folder, the names and sizes of its files (it may hold terabytes)."""
+    """Return the XXH3 of a file, or of the names and sizes of a folder's files (it may hold terabytes)."""
     if source.is_file():
         return file_digest(source)
     digest = xxhash.xxh3_64()

@@ -1,4 +1,4 @@
-"""Builds the neighbour lists (CSC by destination) of a stream of edges in bounded memory, into a dataset's files."""
+"""Neighbour lists (CSC by destination) of a stream of edges, built in bounded memory into a dataset's files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ _LEAST_RANGE = 1 << 16  # edges; smaller ranges only cost time
 
 @dataclass(frozen=True)
 class CscResult:
-    """What was built.
-
-    Attributes:
-        num_edges: edges written.
-        duplicates: edges left out because they were there already.
-        self_loops: edges written from a node to itself.
-    """
+    """Counts of the edges of `build_csc`: written edges, repeated edges left out, and written self-loops."""
 
     num_edges: int
     duplicates: int
@@ -52,18 +46,18 @@ def build_csc(
     `max_memory`; the second appends each edge to the file of its range. Then each range is sorted by itself.
 
     Args:
-        edges: gives all edges, some at a time; called twice, must give the same.
+        edges: yields all edges in chunks; called twice, with equal results.
         num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
-        writer: gets `indptr` and `indices`; its folder holds the temporary files (8 bytes an edge).
+        writer: writer of `indptr` and `indices`; its folder holds the temporary files (8 bytes an edge).
         index_dtype: `int32` or `int64`.
-        max_memory: bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
-        symmetric: take each edge in both directions.
-        keep_duplicates: keep edges that are there twice.
-        other_bytes: what the dataset's other parts will take, so that a disk too small is refused before the work.
+        max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
+        symmetric: whether to take each edge in both directions.
+        keep_duplicates: whether to keep repeated edges.
+        other_bytes: bytes of the dataset's other parts, so that a disk too small is rejected before any write.
         progress: called with the stage and its done fraction.
 
     Raises:
-        DatasetError: an id is outside [0, N).
+        DatasetError: an id is outside [0, N), or the disk is too small.
     """
     degrees = np.zeros(num_nodes, dtype=np.int64)
     total = 0
@@ -113,7 +107,7 @@ def build_csc(
 def collect_csc(
     edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]:
-    """The same in memory, for graphs that are small: `indptr` int64 [N + 1] and `indices` [E], duplicates removed.
+    """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates.
 
     Raises:
         DatasetError: an id is outside [0, N).
@@ -144,7 +138,7 @@ def _check_range(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer
 
 
 def _ranges(degrees: npt.NDArray[np.int64], edges_a_range: int) -> npt.NDArray[np.int64]:
-    """Borders of destination ranges, int64 [ranges + 1], each with about `edges_a_range` edges at most."""
+    """Cut the destinations into ranges of about `edges_a_range` edges at most: borders, int64 [ranges + 1]."""
     ends = np.cumsum(degrees)
     total = int(ends[-1])
     wanted = min(_MAX_BUCKETS, max(1, -(-total // edges_a_range)))

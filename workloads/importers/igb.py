@@ -30,19 +30,16 @@ LABELLED = {
 
 
 def open_igb(path: Path, options: ImportOptions) -> GraphSource:
-    """Read one size of IGB's homogeneous graph.
+    """Read one size of IGB's homogeneous graph, from its folder or a folder that holds only one size.
 
     The layout is `<size>/processed/paper/{node_feat.npy, node_label_19.npy, node_label_2K.npy}` and
-    `<size>/processed/paper__cites__paper/edge_index.npy` ([E, 2], source and destination).
-    The tables of `large` and `full` carry no npy header (float32, 1024 columns; labels float32); both kinds are read.
-
-    Args:
-        path: the folder of one size, or a folder that holds one size alone.
-        options: `classes` chooses the labels, 19 (default) or 2983; `labelled` who is believed about their number.
+    `<size>/processed/paper__cites__paper/edge_index.npy` ([E, 2], source and destination). The tables of `large` and
+    `full` carry no npy header (float32, 1024 columns; labels float32); both kinds are read. `options.classes` chooses
+    the labels, 19 (default) or 2983, and `options.labelled` the source of their number.
 
     Raises:
         DatasetError: files are missing or damaged.
-        InputError: it is another layout, or `classes` is neither.
+        InputError: the layout is another one, or `classes` is neither 19 nor 2983.
     """
     folder = _find(path)
     classes = options.classes or 19
@@ -67,7 +64,7 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _labelled_note(counts: dict[str, int], whose: str) -> str:
-    """Say how many papers count as labelled, by whom, and what the other count would be."""
+    """Describe the number of labelled papers, its source, and the count of the other source."""
     note = f"the first {counts[whose]} papers are labelled"
     if len(set(counts.values())) == 1:
         return note
@@ -91,7 +88,7 @@ def _find(path: Path) -> Path:
 
 
 def _table(path: Path, raw_dim: int) -> npt.NDArray[Any]:
-    """A mapped table, with or without npy header; `raw_dim` columns of float32 (0: one, flat) where there is none."""
+    """Map a table with or without npy header; without one it is float32 with `raw_dim` columns (0: flat)."""
     try:
         with path.open("rb") as file:
             has_header = file.read(6) == b"\x93NUMPY"

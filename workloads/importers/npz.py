@@ -1,4 +1,4 @@
-"""Graphs in one `.npz` file as the GNN benchmark sets of Shchur et al. have them: `adj_*`, `attr_*` and `labels`."""
+"""`.npz` graphs in the layout of Shchur et al.'s GNN benchmark sets: `adj_*`, `attr_*` and `labels`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
     """Read a graph whose adjacency is a CSR matrix: an entry in row u and column v is the edge u -> v.
 
     `attr_data`, `attr_indices`, `attr_indptr` and `attr_shape` (a sparse feature matrix, written dense) and `labels`
-    are optional. Weights (`adj_data`) are not kept; entries that are zero are no edges.
+    are optional. Weights (`adj_data`) are dropped; entries of weight zero are no edges.
 
     Raises:
-        DatasetError: no such file, or it is truncated.
+        DatasetError: the file is missing or truncated.
         InputError: arrays are missing, do not fit together, or hold Python objects.
     """
     arrays = _load(path)

@@ -1,4 +1,4 @@
-"""OGB's folders as they are on disk: text (arxiv, products), binary (papers100M), and the LSC layout (MAG240M)."""
+"""OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC (MAG240M)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from workloads.importers.source import (
 from workloads.importers.torchfile import load_splits
 from workloads.importers.zipstream import NpzMember, member_names
 
-# OGB's own list says for which sets the stored edges stand for both directions; the folder does not.
+# Datasets whose stored edges stand for both directions, from OGB's own list: the folder does not say so.
 _STORED_ONCE = ("products", "proteins")
 _CITES = "paper___cites___paper"
 
 
 def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
-    """Read an OGB dataset's folder (or the folder that holds it alone).
+    """Read an OGB dataset's folder (or a folder that holds only it).
 
     Layouts: `raw/edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`, `num-node-list.csv.gz`; or `raw/data.npz` with
     `edge_index` and `node_feat`, and `raw/node-label.npz`; each with `split/<scheme>/{train,valid,test}.csv.gz` (or
@@ -43,7 +43,7 @@ def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
 
     Raises:
         DatasetError: files are missing, truncated or corrupted.
-        InputError: it is none of these layouts, or something else than node classification on one graph.
+        InputError: the layout is none of these, or the task is not node classification on one graph.
     """
     folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
     for folder in folders:
@@ -145,7 +145,7 @@ def _labels(values: npt.NDArray[Any], num_nodes: int, path: Path) -> tuple[IntAr
 
 
 def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
-    """The folder's one split scheme (`sales_ranking`, `time`, ...), and what to say about it."""
+    """Read the folder's only split scheme (`sales_ranking`, `time`, ...) and make its note for the manifest."""
     schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
     if not schemes:
         return None, []
@@ -174,6 +174,6 @@ def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDAr
 
 
 def _csv(path: Path) -> npt.NDArray[Any]:
-    """A small table of numbers as float64 (NaN where a cell is empty)."""
+    """Read a small table of numbers as float64 (NaN where a cell is empty)."""
     parts = list(_frames(path, 1 << 20, np.float64))
     return np.concatenate(parts) if parts else np.empty(0)

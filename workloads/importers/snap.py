@@ -1,4 +1,4 @@
-"""Edge lists as text (SNAP): two ids a line, `#` or `%` comments, plain or gzip, streamed in bounded memory."""
+"""SNAP edge lists as text: two ids a line, `#` or `%` comments, plain or gzip, streamed in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ IntArray = npt.NDArray[np.int64]
 def open_snap(path: Path, options: ImportOptions) -> GraphSource:
     """Read a text edge list; a line `u v` is the edge u -> v, separated by tabs, spaces or a comma.
 
-    Ids are numbered anew, without gaps and in their order. The text is parsed once, into a temporary file of
-    16 bytes an edge; the table of ids takes up to 12 bytes for each number up to the largest id, or, where ids are
-    so sparse that this exceeds `options.max_memory`, 8 bytes a node.
+    Nodes are renumbered without gaps, in the order of their ids. The text is parsed once, into a temporary file of 16
+    bytes an edge; the table of ids takes up to 12 bytes for each number up to the largest id, or, where ids are so
+    sparse that this exceeds `options.max_memory`, 8 bytes a node.
 
     Raises:
-        DatasetError: no such file, or the gzip file is truncated.
-        InputError: a line (its number is said) is not two whole numbers >= 0, or there is no edge.
+        DatasetError: the file is missing, or its gzip data are truncated.
+        InputError: a line, named by its number, is not two whole numbers >= 0, or the file has no edge.
     """
     binary = options.scratch / "edges.tmp"
     largest = _parse(path, binary, options)
@@ -58,7 +58,7 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
-    """Write all edges as int64 pairs; the largest id."""
+    """Write all edges as int64 pairs; return the largest id."""
     largest, count = -1, 0
     try:
         comment, separator = _dialect(path)
@@ -111,7 +111,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _dialect(path: Path) -> tuple[str, str]:
-    """The comment sign and the separator (a regular expression that pandas reads natively), from the first lines."""
+    """Detect the comment sign and the separator (a regular expression that pandas reads natively)."""
     comment = "#"
     for line in _lines(path):
         if line.startswith("%"):

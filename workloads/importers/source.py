@@ -1,4 +1,4 @@
-"""What an importer hands over: a graph as a stream of edges, with its features, labels and splits where it has them."""
+"""Result of an importer: a graph as a stream of edges, with its features, labels and splits if it has any."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ FEATURE_BYTES_A_CHUNK = 16 << 20
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """A feature table as a stream of row ranges.
+    """A feature table [num_rows, dim] as a stream of row ranges.
 
     Attributes:
-        num_rows: N.
-        dim: D.
-        dtype: float32 or float16, what is written.
-        chunks: gives the rows in order, some at a time, as arrays [rows, D]; may be called more than once.
+        dtype: element type to write, float32 or float16.
+        chunks: yields the rows in order, as arrays [rows, dim]; may be called more than once.
     """
 
     num_rows: int
@@ -43,13 +41,13 @@ class GraphSource:
 
     Attributes:
         num_nodes: N; edge ids are in [0, N).
-        edges: gives all edges, some at a time; called more than once.
-        features: or None, where they have to be generated.
-        labels: int64 [N], -1 for unlabelled; or None, where they have to be generated.
-        num_classes: of the labels (0 without labels).
-        splits: int64 node ids of `train`, `valid` and `test`; or None, where they have to be drawn.
-        symmetric: whether the format says that every edge stands for both directions.
-        notes: what a reader should know.
+        edges: yields all edges in chunks; called more than once.
+        features: feature rows; None: to be generated.
+        labels: int64 [N], -1 for unlabelled; None: to be generated.
+        num_classes: number of classes (0 without labels).
+        splits: int64 node ids of `train`, `valid` and `test`; None: to be drawn.
+        symmetric: whether every edge stands for both directions in this format.
+        notes: remarks for the manifest.
     """
 
     num_nodes: int
@@ -64,14 +62,14 @@ class GraphSource:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What an importer may need to know.
+    """Options of an importer.
 
     Attributes:
-        scratch: a folder for temporary files, removed by the caller.
-        max_memory: bytes for edge buffers; node arrays (up to 16 bytes a node) come on top.
-        classes: which label file to take where there are several (IGB: 19 or 2983; 0: the smaller).
-        labelled: whose count of labelled nodes holds where the data set's `author` and its `loader` differ (IGB).
-        progress: called with the stage and the fraction of it that is done.
+        scratch: folder for temporary files, removed by the caller.
+        max_memory: most bytes for edge buffers; node arrays (up to 16 bytes a node) come on top.
+        classes: number of classes, which chooses among several label files (IGB: 19 or 2983; 0: the smaller).
+        labelled: source of the count of labelled nodes where the dataset's `author` and `loader` differ (IGB).
+        progress: called with the stage and its done fraction.
     """
 
     scratch: Path
@@ -85,7 +83,7 @@ def load_array(path: Path, what: str) -> npt.NDArray[Any]:
     """Map a `.npy` file read-only, never unpickling.
 
     Raises:
-        DatasetError: it is missing or no `.npy` file of plain numbers.
+        DatasetError: the file is missing or no `.npy` file of plain numbers.
     """
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -97,7 +95,11 @@ def load_array(path: Path, what: str) -> npt.NDArray[Any]:
 
 
 def table_source(table: npt.NDArray[Any], what: str) -> FeatureSource:
-    """A feature table in an array or memory map [N, D] of numbers; float16 stays, all others become float32."""
+    """Stream the feature rows of an array or memory map [N, D]; float16 stays, other numbers become float32.
+
+    Raises:
+        InputError: the table has another shape or holds no numbers.
+    """
     if table.ndim != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
         raise InputError(f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers")
     dtype = np.dtype(np.float16 if table.dtype == np.float16 else np.float32)
@@ -111,10 +113,10 @@ def table_source(table: npt.NDArray[Any], what: str) -> FeatureSource:
 
 
 def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:
-    """Edges of an array [2, E] (`columns=False`) or [E, 2] (`columns=True`) of source and destination ids.
+    """Stream the edges of an array [2, E] (`columns=False`) or [E, 2] (`columns=True`), sources and destinations.
 
     Raises:
-        InputError: it has another shape.
+        InputError: the array has another shape or holds no integers.
     """
     axis = 1 if columns else 0
     if array.ndim != 2 or array.shape[axis] != 2 or array.dtype.kind not in "iu":
@@ -131,10 +133,10 @@ def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> C
 
 
 def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[IntArray, int]:
-    """Labels as int64 with -1 for what is unlabelled (NaN or negative), and the number of classes.
+    """Return labels as int64, with -1 for unlabelled (NaN or negative), and the number of classes.
 
     Raises:
-        InputError: their number is not `num_nodes`, they have several columns, or they are not whole numbers.
+        InputError: the count is not `num_nodes`, there are several columns, or a label is not a whole number.
     """
     flat = np.asarray(values)
     if flat.ndim == 2 and flat.shape[1] != 1:

@@ -1,4 +1,4 @@
-"""Node ids of train, valid and test from a `split_dict.pt`, without running anything that the file might hold."""
+"""Node ids of the train, valid and test splits in a `split_dict.pt`, read without running code from the file."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from workloads.errors import DatasetError
 
 
 def _array_types() -> list[Any]:
-    """What pickled arrays of integers are made of; numpy's types are not on torch's list of harmless ones."""
+    """List the types of pickled integer arrays: torch's list of harmless types lacks numpy's."""
     rebuild = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
     numbers = [type(np.dtype(name)) for name in ("int64", "int32", "uint32", "uint64")]
     return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *numbers]
 
 
 def load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
-    """`train`, `valid` and `test` ids (int64) of a torch file that holds a dictionary of arrays or tensors.
+    """Load the `train`, `valid` and `test` ids (int64) of a torch file with a dictionary of arrays or tensors.
 
-    OGB-LSC gives its test ids as `test`, later releases as `test-whole`, or as `test-dev` and `test-challenge`.
+    OGB-LSC names its test ids `test`, later releases `test-whole`, or `test-dev` and `test-challenge`.
 
     Raises:
-        DatasetError: missing, damaged, or holding anything but numbers.
+        DatasetError: the file is missing, damaged, or holds anything but numbers.
     """
-    import torch  # late: nothing else here needs it, and it takes seconds and 200 MB
+    import torch  # late: it takes seconds and 200 MB, and other importers do without
 
     try:
         with torch.serialization.safe_globals(_array_types()):

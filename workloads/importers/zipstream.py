@@ -1,4 +1,4 @@
-"""Arrays inside an `.npz` file as streams: papers100M's is larger than memory, and a zip member cannot be mapped."""
+"""Streams of the arrays in an `.npz` file: papers100M's exceed memory, and a zip member cannot be mapped."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ from workloads.errors import DatasetError, InputError
 
 
 class NpzMember:
-    """One array of an `.npz` file, read in row order.
-
-    Attributes:
-        dtype: element type.
-        shape: of the whole array.
-    """
+    """One array of an `.npz` file, read in row order; `dtype` and `shape` are those of the whole array."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path, self._member = path, f"{name}.npy"
@@ -29,7 +24,7 @@ class NpzMember:
             self.dtype, self.shape = self._header(file)
 
     def rows(self, rows_a_chunk: int, *, first: int = 0, last: int | None = None) -> Iterator[npt.NDArray[Any]]:
-        """Rows `first` to `last`, some at a time, as arrays [rows, ...]; what stands before is read and dropped.
+        """Yield rows `first` to `last` in chunks, as arrays [rows, ...]; earlier rows are read and dropped.
 
         Raises:
             DatasetError: the file is truncated or corrupted.
@@ -45,7 +40,7 @@ class NpzMember:
                 yield np.frombuffer(data, dtype=self.dtype).reshape(count, *self.shape[1:])
 
     def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
-        """Elements `first` to `last` of the array in C order."""
+        """Yield elements `first` to `last` of the array in C order, in chunks."""
         flat = NpzMember.__new__(NpzMember)
         flat._path, flat._member, flat.dtype = self._path, self._member, self.dtype
         flat.shape = (int(np.prod(self.shape, dtype=np.int64)),)
@@ -90,10 +85,10 @@ class NpzMember:
 
 
 def member_names(path: Path) -> list[str]:
-    """Names of the arrays in an `.npz` file.
+    """List the arrays in an `.npz` file.
 
     Raises:
-        DatasetError: it is missing or no zip file.
+        DatasetError: the file is missing or no zip file.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,7 +1,7 @@
-"""Generators of topology: R-MAT, the plain Kronecker product, the randomised fractal expansion; features and labels.
+"""Generators of topology (R-MAT, plain Kronecker product, randomised fractal expansion), features and labels.
 
-`plan_topology` says exact sizes before anything is written; `generate_topology` plans and writes to a
-`DatasetWriter`. Everything is drawn by counter (Philox4x32-10), so nothing depends on threads or on the memory bound.
+`plan_topology` computes exact sizes before any write; `generate_topology` plans and writes to a `DatasetWriter`. All
+draws are keyed by counter (Philox4x32-10), so results depend neither on threads nor on the memory bound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _silent(stage: str, fraction: float) -> None:
 
 
 def plan_topology(spec: GenerateSpec, progress: Progress = _silent) -> TopologyPlan:
-    """Exact N, E and element type of the graph that `spec` describes, and how to write it.
+    """Plan the graph that `spec` describes: exact N, E and element type, and the function that writes it.
 
     Raises:
         InputError: the specification contradicts itself or cannot be reached.
@@ -44,7 +44,7 @@ def generate_topology(spec: GenerateSpec, sink: TopologySink, progress: Progress
 
     Raises:
         InputError, BudgetError: as `plan_topology`.
-        OSError: the disk is full or failed (`DatasetWriter` makes one sentence of it).
+        OSError: the disk is full or failed (`DatasetWriter` reports a full disk as DatasetError).
     """
     plan = plan_topology(spec, progress)
     plan.write(sink, progress)

@@ -1,4 +1,4 @@
-"""Feature rows that can be learned and recomputed: the centre of a node's class (or its base node's row) plus noise."""
+"""Generated feature rows, learnable and recomputable: the centre of a node's class (or its base row) plus noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from workloads import _native
 from workloads.errors import InputError
 
-# Distance of the class centres in units of the noise: alone a row tells its class most of the time, not always.
+# Length of the class centres in units of the noise: a single row reveals its class most of the time, not always.
 SIGNAL = 3.0
 _CENTRE_IDS = 1 << 62  # beyond any node's id, so that no node shares its draws with a centre
 _PROJECTION_IDS = 1 << 61
@@ -19,14 +19,9 @@ _CHUNK_BYTES = 16 << 20
 
 
 class FeatureSource:
-    """Rows of a feature table of N nodes, each a pure function of the seed and the node's id.
+    """Feature table [num_nodes, dim], float32 or float16, whose rows are pure functions of the seed and the node's id.
 
     Row v is `centres[group(v)] + noise * z(seed, v)`, z about normal (mean 0, variance 1) from Philox draws.
-
-    Attributes:
-        num_nodes: N.
-        dim: D, columns.
-        dtype: float32 or float16.
     """
 
     def __init__(
@@ -40,16 +35,16 @@ class FeatureSource:
         noise: float = 1.0,
         threads: int = 1,
     ) -> None:
-        """Most callers want `of_classes`, `of_base` or `random`.
+        """Make a source from centres; most callers use `of_classes`, `of_base` or `random`.
 
         Args:
             num_nodes: N.
             centres: float32 [G, D].
-            groups: int64 [N], each below G; or a number m, the group of node v being `v % m`.
+            groups: int64 [N], each below G; or a number m, so that node v has group `v % m`.
             dtype: float32 or float16.
             seed: 0 to 2^64 - 1.
             noise: factor of the noise.
-            threads: threads that fill rows.
+            threads: number of threads that fill rows.
         """
         self.num_nodes, self.dim, self.dtype = num_nodes, int(centres.shape[1]), np.dtype(dtype)
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float16)):
@@ -61,13 +56,13 @@ class FeatureSource:
     def of_classes(
         cls, labels: npt.NDArray[np.int64], num_classes: int, dim: int, *, signal: float = SIGNAL, **options: Any
     ) -> FeatureSource:
-        """The centre of the node's class plus noise; a node without label (negative) has noise alone.
+        """Make rows of class centres plus noise; a node without label (negative) gets noise alone.
 
         Args:
             labels: int64 [N].
-            num_classes: labels are below it.
+            num_classes: number of classes.
             dim: D.
-            signal: root-mean-square distance of a centre from the origin, in units of the noise, whatever D.
+            signal: root-mean-square distance of a centre from the origin, in units of the noise, for any D.
             options: `dtype`, `seed`, `noise`, `threads`.
         """
         centres = class_centres(num_classes, dim, int(options.get("seed", 0)), signal)
@@ -78,11 +73,11 @@ class FeatureSource:
     def of_base(
         cls, base_features: Any, num_nodes: int, dim: int, *, noise: float = 0.1, **options: Any
     ) -> FeatureSource:
-        """The base node's row plus a little noise; node v is a copy of base node `v % base nodes`.
+        """Make rows of base rows plus a little noise; node v is a copy of base node `v % base nodes`.
 
         Args:
-            base_features: [B, D0], dense or scipy sparse; where D0 differs from `dim` it is projected by a random
-                matrix of signs, then scaled to a standard deviation of 1 over all entries.
+            base_features: [B, D0], dense or scipy sparse; where D0 differs from `dim`, projected by a random matrix of
+                signs, then scaled to a standard deviation of 1 over all entries.
             num_nodes: N.
             dim: D.
             noise: standard deviation of the noise.
@@ -93,11 +88,11 @@ class FeatureSource:
 
     @classmethod
     def random(cls, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
-        """Noise alone."""
+        """Make rows of noise alone."""
         return cls(num_nodes, np.zeros((1, dim), dtype=np.float32), 1, **options)
 
     def rows(self, ids: npt.NDArray[np.int64], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Rows of nodes `ids` (int64 [n], any order), as [n, D]; into `out` where given."""
+        """Compute the rows of nodes `ids` (int64 [n], any order) as [n, D], into `out` where given."""
         ids = np.ascontiguousarray(ids, dtype=np.int64)
         if out is None:
             out = np.empty((ids.shape[0], self.dim), dtype=self.dtype)
@@ -110,7 +105,7 @@ class FeatureSource:
         return out
 
     def chunks(self, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[npt.NDArray[Any]]:
-        """All rows in order, in arrays of about `chunk_bytes`; an array is reused once the next one is asked for."""
+        """Yield all rows in order, in arrays of about `chunk_bytes`; the next chunk overwrites the last one."""
         step = max(1, chunk_bytes // (self.dim * self.dtype.itemsize))
         buffer = np.empty((min(step, self.num_nodes), self.dim), dtype=self.dtype)
         for first in range(0, self.num_nodes, step):
@@ -119,7 +114,7 @@ class FeatureSource:
 
 
 class _Labels:
-    """Labels as groups, those without a label in the group after the last class."""
+    """Labels as groups; unlabelled nodes are in the group after the last class."""
 
     def __init__(self, labels: npt.NDArray[np.int64], num_classes: int) -> None:
         self._labels, self._none = labels, num_classes
@@ -130,7 +125,7 @@ class _Labels:
 
 
 def class_centres(num_classes: int, dim: int, seed: int, signal: float = SIGNAL) -> npt.NDArray[np.float32]:
-    """[num_classes, dim] float32: centre c is drawn by counter, its length about `signal` whatever `dim`."""
+    """Draw the class centres by counter, float32 [num_classes, dim], of length about `signal` for any `dim`."""
     ids = _CENTRE_IDS + np.arange(num_classes, dtype=np.int64)
     return _draws(ids, dim, seed) * np.float32(signal / np.sqrt(dim))
 
@@ -144,12 +139,22 @@ def feature_rows(
     labels: npt.NDArray[np.int64],
     noise: float = 1.0,
 ) -> npt.NDArray[Any]:
-    """Rows `ids` of the table that `FeatureSource.of_classes` makes of `labels` (int64 [N]), as [n, dim]."""
+    """Compute rows `ids` of the table of `FeatureSource.of_classes`, as [n, dim].
+
+    Args:
+        ids: int64 [n], node ids in any order.
+        dim: number of feature columns.
+        dtype: float32 or float16.
+        num_classes: number of classes.
+        seed: seed of the draws.
+        labels: int64 [N], labels of all nodes.
+        noise: factor of the noise.
+    """
     return FeatureSource.of_classes(labels, num_classes, dim, dtype=dtype, seed=seed, noise=noise).rows(ids)
 
 
 def projected(features: Any, dim: int, seed: int) -> npt.NDArray[np.float32]:
-    """[B, D0] dense or sparse features as float32 [B, dim] of standard deviation 1."""
+    """Project [B, D0] dense or sparse features to float32 [B, dim] of standard deviation 1."""
     if features.shape[1] == dim:
         table = np.asarray(features.toarray() if hasattr(features, "toarray") else features, dtype=np.float32)
     else:

@@ -1,4 +1,4 @@
-"""The randomised fractal expansion of a base graph, as Ginex's datasets were made."""
+"""Randomised fractal expansion of a base graph, the method behind Ginex's datasets."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _BATCH_BYTES = 32 << 20
 
 
 def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
-    """Plan the expansion: n x n blocks, each the base with fresh row and column permutations and thinned.
+    """Plan the expansion: n x n blocks, each a thinned base with fresh row and column permutations.
 
     N is n times the base's nodes; E follows from base and n and is counted before anything is written. Without a base
     an R-MAT graph is drawn, sized so that E comes near `edges`.
 
     Raises:
-        InputError: sizes that cannot be reached; `edges` beside a base.
+        InputError: the sizes cannot be reached, or `edges` is given with a base.
         BudgetError: `max_memory` does not hold the base, its SVD or the buffers.
     """
     if spec.base is None:
@@ -87,20 +87,16 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
 
 def keep_matrix(base: BaseGraph, copies: int, spec: GenerateSpec | None = None) -> npt.NDArray[np.float64]:
-    """The matrix of keep-probabilities A, clipped to [0.01, 0.95].
+    """Compute the matrix of keep-probabilities A for n = `copies`, clipped to [0.01, 0.95].
 
-    The truncated SVD B = U S V' with as many singular values as copies; U and V shrunk to that many rows by averaging,
-    made orthogonal again (the nearest orthogonal matrix), and A = |U S V'| scaled to a maximum of 1.
-    Belletti et al. 2019, section 4.
-
-    Args:
-        base: B, with sources as rows and targets as columns.
-        copies: n.
-        spec: whose `max_memory` is kept to.
+    B is the base graph with sources as rows and targets as columns. Its truncated SVD B = U S V' has as many singular
+    values as copies. U and V are shrunk to that many rows by averaging and made orthogonal again (the nearest
+    orthogonal matrix); A = |U S V'| is scaled to a maximum of 1. Belletti et al. 2019, section 4. `spec` bounds the
+    memory.
 
     Returns:
         [n, n]: entry (r, c) is the probability of an edge from block r to block c, rounded to six digits so that it
-        does not depend on the order of a library's sums.
+            does not depend on the order of a library's sums.
     """
     import scipy.sparse as sp
     from scipy.sparse.linalg import svds
@@ -125,7 +121,7 @@ def keep_matrix(base: BaseGraph, copies: int, spec: GenerateSpec | None = None) 
 
 
 def _shrunk(vectors: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """[N, n] singular vectors averaged to [n, n] and made orthogonal."""
+    """Average [N, n] singular vectors to [n, n] and make them orthogonal."""
     rows, copies = vectors.shape
     starts = np.arange(copies) * rows // copies
     sizes = np.diff(np.append(starts, rows))
@@ -150,7 +146,7 @@ def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int,
     _check_copies(copies, base_nodes)
     edges = DEFAULT_MEAN_DEGREE * spec.nodes if spec.edges is None else spec.edges
     progress("base graph", 0.0)
-    # How much is kept depends on the base drawn; a small one tells nearly, and a first full one is mended if it missed.
+    # The kept share depends on the drawn base: a small base estimates it, and a full base that misses is redrawn once.
     shrink = max(1, min(16, base_nodes // 4096))
     guess = max(1, round(2 * edges / (copies * copies * shrink)))
     small = rmat_base(max(copies + 1, base_nodes // shrink), guess, spec.seed, spec.num_threads, permute=False)

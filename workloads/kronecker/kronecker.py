@@ -23,12 +23,12 @@ _MIN_COPIES = 4
 def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     """Plan the product: exact N (the last copy is cut), E as near to `edges` as whole seed-graph edges allow.
 
-    With a base, the seed graph has `expand` nodes (or as many as `nodes` needs) and edges / base edges edges
-    (default: three a node: the copy itself and its two neighbours on a ring). Without one an R-MAT base is drawn whose
-    size makes E exact but for rounding, two copies being linked to each.
+    With a base, the seed graph has `expand` nodes (or as many as `nodes` needs) and edges / base edges edges (default:
+    three a node: the copy itself and its two neighbours on a ring). Without one, an R-MAT base is drawn whose size
+    makes E exact but for rounding, with two copies linked to each.
 
     Raises:
-        InputError: sizes that contradict one another or cannot be reached.
+        InputError: the sizes contradict one another or cannot be reached.
         BudgetError: `max_memory` does not hold the base graph and the buffers.
     """
     if spec.base is None:
@@ -85,16 +85,11 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
 
 def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
-    """The seed graph S in CSC: a circulant, so that every copy has the same number of neighbours (or one more).
+    """Make the seed graph S in CSC: a circulant, so that all K copies have equally many neighbours (or one more).
 
-    Every node has a loop (a copy keeps its own edges), then the two neighbours on the ring (copies hang together),
-    then pairs at random distances, the same on both sides, so that S is symmetric where `edges` is a multiple of
-    `copies` that allows it.
-
-    Args:
-        copies: nodes K of S.
-        edges: edges of S, from K to K^2.
-        seed: chooses the distances.
+    Every node gets a loop (a copy keeps its own edges), then its two neighbours on the ring (which connects the
+    copies), then pairs at random distances (by `seed`), the same on both sides, so that S is symmetric where `edges` is
+    a multiple of `copies` that allows it. `edges` is from K to K^2.
 
     Returns:
         `indptr` int64 [K + 1] and ascending `indices` int32 [edges].
@@ -128,11 +123,11 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
 
 
 def sorted_base(base: BaseGraph, spec: GenerateSpec) -> BaseGraph:
-    """The base graph with int32 ids and ascending lists.
+    """Copy the base graph with int32 ids and ascending lists.
 
     Raises:
-        InputError: it is empty, or has 2^31 nodes or more.
-        BudgetError: it does not fit `max_memory`.
+        InputError: the base is empty, or has 2^31 nodes or more.
+        BudgetError: the base does not fit `max_memory`.
     """
     if base.num_nodes < 1 or base.num_edges < 1:
         raise InputError(f"the base graph {base.name} has no edges", "give one that has")
@@ -146,7 +141,7 @@ def sorted_base(base: BaseGraph, spec: GenerateSpec) -> BaseGraph:
 
 
 def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
-    """Number of copies and of nodes."""
+    """Return the numbers of copies and of nodes."""
     if spec.nodes is None and spec.expand is None:
         raise InputError("an expansion needs a size", "give --expand K or --nodes N")
     copies = spec.expand if spec.expand is not None else -(-(spec.nodes or 0) // base.num_nodes)
@@ -160,7 +155,7 @@ def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
 
 
 def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int, int, int]:
-    """An R-MAT base such that the product has the size asked for; copies, edges of the seed graph, nodes."""
+    """Draw an R-MAT base for a product of the wanted size; return it with copies, seed-graph edges and nodes."""
     if spec.nodes is None:
         raise InputError("an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
     nodes = spec.nodes
@@ -171,7 +166,7 @@ def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int,
     # Two copies linked to each; more where the base alone would be too dense.
     linked = min(copies, max(2, -(-4 * edges // (nodes * base_nodes)))) if edges >= 2 * nodes else 1
     seed_edges = linked * copies
-    share = (nodes / (copies * base_nodes)) ** 2  # of the edges; the cut takes targets and sources
+    share = (nodes / (copies * base_nodes)) ** 2  # of the edges that stay: the cut removes targets and sources
     base_edges = max(1, round(edges / share / seed_edges))
     spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
     progress("base graph", 0.0)
@@ -180,6 +175,6 @@ def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int,
 
 
 def _whole_copies(nodes: int) -> int:
-    """Copies of a base of at most 2^18 nodes; a number that divides `nodes` where one is near."""
+    """Choose the copies of a base of at most 2^18 nodes; a number that divides `nodes` where one is near."""
     least = min(nodes, max(_MIN_COPIES, -(-nodes // _BASE_NODES)))
     return next((copies for copies in range(least, least + least // 4 + 4) if nodes % copies == 0), least)

@@ -18,11 +18,11 @@ DEFAULT_MEAN_DEGREE = 20
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     """Plan a Graph500 R-MAT graph (a, b, c, d = .57, .19, .19, .05; ids permuted): exact N and E.
 
-    Duplicate edges and self-loops stay, as in Graph500. Edges are drawn again for each range of columns that
-    fits `max_memory`, so time grows with E^2 / max_memory once the graph is larger than that.
+    Duplicate edges and self-loops stay, as in Graph500. Edges are drawn again for each range of columns that fits
+    `max_memory`, so time grows with E^2 / max_memory once the graph is larger than that.
 
     Raises:
-        InputError: no `nodes`, more than 2^32, or options of the expansions.
+        InputError: `nodes` is missing or above 2^32, or options of the expansions are given.
         BudgetError: `max_memory` does not hold `indptr` and the longest list.
     """
     if spec.nodes is None:
@@ -69,7 +69,7 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 def _column_ranges(
     indptr: npt.NDArray[np.int64], spec: GenerateSpec, fixed: int, itemsize: int
 ) -> list[tuple[int, int]]:
-    """Ranges of columns whose lists, with four bytes a column for their fill marks, fit what is left of the bound."""
+    """Cut the columns into ranges whose lists, and four bytes a column for fill marks, fit the rest of the bound."""
     nodes = indptr.shape[0] - 1
     room = spec.max_memory - fixed
     ranges, first = [], 0
@@ -89,18 +89,18 @@ def _column_ranges(
 def rmat_base(
     nodes: int, edges: int, seed: int, threads: int, *, permute: bool = True, communities: int = 0
 ) -> BaseGraph:
-    """An R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
+    """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
 
     Args:
         nodes: N.
         edges: E.
-        seed: keys the draws.
-        threads: threads to use.
-        permute: rename the nodes at random; else low ids have high degrees.
-        communities: classes to plant; they become the labels.
+        seed: seed of the draws.
+        threads: number of threads.
+        permute: whether to relabel the nodes at random; else low ids have high degrees.
+        communities: number of classes to plant, which become the labels.
 
     Raises:
-        InputError: more edges than an R-MAT graph of this size has room for.
+        InputError: an R-MAT graph of this size has fewer different edges.
     """
     draws = int(edges * 1.15) + 64
     for _ in range(8):
@@ -129,7 +129,7 @@ def rmat_base(
 
 
 def rmat_base_bytes(nodes: int, edges: int) -> int:
-    """Bytes that drawing a base graph takes at its peak."""
+    """Return the peak bytes of drawing a base graph."""
     return nodes * 24 + int(edges * 1.15) * 14
 
 

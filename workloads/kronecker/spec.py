@@ -1,4 +1,4 @@
-"""What a generator is asked for and what it made: the specification, the base graph, the result."""
+"""Types of the generators: specification, base graph, plan, sink and result."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Int32 = npt.NDArray[np.int32]
 
 
 class TopologySink(Protocol):
-    """Where `indptr` and `indices` go; `workloads.dataset.DatasetWriter` is one."""
+    """Destination of `indptr` and `indices`, such as a `workloads.dataset.DatasetWriter`."""
 
     def begin(self, part: Any, dtype: npt.DTypeLike, count: int) -> tuple[Path, int]:
-        """A file with its header written and its blocks reserved, and the offset of the data (a multiple of 4096)."""
+        """Make a file with its header and its blocks reserved; return it and the data's offset, a multiple of 4096."""
 
     def finish(self, part: Any, xxh3: str | None = None) -> None:
-        """Cut the file to size and bring it to disk; `xxh3` is the digest of header and data."""
+        """Cut the file to size and flush it to disk; `xxh3` is the digest of header and data."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class BaseGraph:
     Attributes:
         indptr: int64 [N + 1].
         indices: int32 or int64 [E], in-neighbours (CSC).
-        labels: int64 [N] or None; negative where a node has none.
+        labels: int64 [N] or None; negative for an unlabelled node.
         features: [N, D0], a dense array or a scipy sparse matrix, or None.
-        num_classes: labels are below it; 0 without labels.
-        name: for messages and the manifest.
+        num_classes: number of classes; 0 without labels.
+        name: name for messages and the manifest.
     """
 
     indptr: Int64
@@ -52,33 +52,32 @@ class BaseGraph:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes, N."""
         return int(self.indptr.shape[0]) - 1
 
     @property
     def num_edges(self) -> int:
-        """E, directed."""
+        """Number of directed edges, E."""
         return int(self.indices.shape[0])
 
 
 @dataclass(frozen=True)
 class GenerateSpec:
-    """A topology to generate; the same specification gives the same bytes on every machine and number of threads
+    """A topology to generate; equal specifications give equal bytes on every machine and number of threads
     (`fractal`: on every machine whose SVD agrees to six digits).
 
     Attributes:
         kind: `rmat`, `kronecker` or `fractal`.
-        nodes: N. Exact for `rmat` and `kronecker`; `fractal` takes the next multiple of the base's.
-        edges: E. Exact for `rmat`; about for `kronecker`, and for `fractal` without a base.
-        expand: copies of the base graph (`kronecker`, `fractal`).
-        seed: keys every draw, 0 to 2^64 - 1.
-        max_memory: bytes that generation may hold, base graph included, interpreter not.
+        nodes: N, exact for `rmat` and `kronecker`; `fractal` takes the next multiple of the base's.
+        edges: E, exact for `rmat`; about for `kronecker`, and for `fractal` without a base.
+        expand: number of copies of the base graph (`kronecker`, `fractal`).
+        seed: seed of every draw, 0 to 2^64 - 1.
+        max_memory: most bytes of the generation, base graph included, interpreter not.
         index_dtype: `int32`, `int64`, or None for the smallest that holds N.
         base: the graph to expand; without one, an R-MAT graph without duplicates is drawn.
-        communities: classes to plant into what R-MAT draws (`rmat`, and the base that `kronecker` draws): six edges in
-            ten then stay within a class, so that labels agree along edges. 0 is plain Graph500, whose edges know no
-            communities.
-        threads: 0 for one a processor.
+        communities: number of classes to plant into R-MAT graphs (`rmat`, and the base that `kronecker` draws): six
+            edges in ten then stay within a class, so that labels agree along edges. 0: plain Graph500.
+        threads: number of threads; 0: one a processor.
     """
 
     kind: Kind
@@ -106,14 +105,14 @@ class GenerateSpec:
 
     @property
     def num_threads(self) -> int:
-        """Threads to use."""
+        """Number of threads to use."""
         return self.threads or len(os.sched_getaffinity(0))
 
     def dtype_for(self, num_nodes: int) -> np.dtype[Any]:
-        """Element type of `indices`.
+        """Choose the element type of `indices`.
 
         Raises:
-            InputError: int32 was asked for and does not hold the ids.
+            InputError: int32 was requested and does not hold the ids.
         """
         fits = num_nodes <= 1 << 31
         if self.index_dtype == "int32" and not fits:
@@ -121,10 +120,10 @@ class GenerateSpec:
         return np.dtype(self.index_dtype or ("int32" if fits else "int64"))
 
     def require(self, what: str, needed: int) -> None:
-        """Refuse what does not fit.
+        """Check that the `needed` bytes for `what` fit `max_memory`.
 
         Raises:
-            BudgetError: naming the part, the bytes needed and the bytes allowed.
+            BudgetError: they do not; names the part, the bytes needed and the bytes allowed.
         """
         if needed > self.max_memory:
             raise BudgetError(
@@ -136,16 +135,14 @@ class GenerateSpec:
 
 @dataclass(frozen=True)
 class TopologyPlan:
-    """Sizes, known before anything is written.
+    """Exact N and E of a topology before its first write, and the function that writes it.
 
     Attributes:
-        num_nodes: N, exact.
-        num_edges: E, exact.
-        index_dtype: of `indices`.
-        base: the base graph in use (given or drawn), None for `rmat`.
+        index_dtype: element type of `indices`.
+        base: base graph in use (given or drawn), None for `rmat`.
         details: numbers that describe the recipe, for the manifest.
         write: writes both parts to a sink.
-        labels: of `rmat` with communities: `labels(first, count)`, int64, by counter; else None (`base.labels`).
+        labels: draws int64 labels by counter, `labels(first, count)`, for `rmat` with communities; else None.
     """
 
     num_nodes: int
@@ -164,7 +161,7 @@ class TopologyPlan:
 
 @dataclass(frozen=True)
 class TopologyResult:
-    """What was written: counts, and `stats` (`details` of the plan); `base` carries labels and features to expand."""
+    """Counts of a written topology, `stats` (the plan's `details`), and the `base` with labels and features."""
 
     num_nodes: int
     num_edges: int

@@ -1,4 +1,4 @@
-"""What a graph is like: degree skew, clustering, label homophily, for a base and its expansion beside each other."""
+"""Measures of a graph: degree skew, clustering and label homophily, to compare a base with its expansion."""
 
 from __future__ import annotations
 
@@ -19,20 +19,18 @@ _HOMOPHILY_NODES = 200_000
 
 @dataclass(frozen=True)
 class GraphStats:
-    """Measures of a graph.
+    """Measures of a graph with N nodes and E directed edges.
 
     Attributes:
-        num_nodes: N.
-        num_edges: E, directed.
         mean_degree: E / N.
         max_degree: largest in-degree.
         top1_degree_share: share of all edges that lead into the 1 % of nodes of highest in-degree.
         gini: Gini coefficient of the in-degrees.
-        top1_source_share: share of all edges that come from the 1 % of nodes of highest out-degree (what a cache can
-            hope for); None where it was not counted.
-        clustering: mean local clustering of sampled nodes, links taken either way.
-        homophily: share of edges whose ends have the same label (sampled), None without labels.
-        homophily_by_chance: the same if labels were spread over the edges' ends at random, None without labels.
+        top1_source_share: share of all edges from the 1 % of nodes of highest out-degree (a cache's possible hits), or
+            None.
+        clustering: mean local clustering of sampled nodes, with links of either direction.
+        homophily: share of sampled edges whose ends have the same label, None without labels.
+        homophily_by_chance: the same share for labels spread over the edges' ends at random, None without labels.
     """
 
     num_nodes: int
@@ -47,7 +45,7 @@ class GraphStats:
     homophily_by_chance: float | None
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """For a manifest."""
+        """Return the measures for a manifest."""
         return asdict(self)
 
 
@@ -65,10 +63,10 @@ def graph_stats(
     Args:
         indptr: int64 [N + 1].
         indices: int32 or int64 [E], in-neighbours.
-        labels: int64 [N], negative where there is none.
-        sources: also count out-degrees (reads all of `indices`, takes 8 N bytes).
-        seed: of the samples.
-        threads: 0 for one a processor.
+        labels: int64 [N], negative for unlabelled nodes.
+        sources: whether to count out-degrees too (reads all of `indices`, takes 8 N bytes).
+        seed: seed of the samples.
+        threads: number of threads; 0: one a processor.
     """
     threads = threads or len(os.sched_getaffinity(0))
     nodes, edges = indptr.shape[0] - 1, indices.shape[0]
@@ -96,7 +94,7 @@ def graph_stats(
 
 
 def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
-    """Share of the top 1 % of nodes, Gini coefficient and largest degree, from nodes counted by degree."""
+    """Compute the top 1 % of nodes' edge share, the Gini coefficient and the largest degree from a histogram."""
     degrees = np.flatnonzero(histogram)
     counts = histogram[degrees].astype(np.float64)
     nodes, total = counts.sum(), float((counts * degrees).sum())
@@ -128,7 +126,7 @@ def _degree_histogram(indptr: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _lists_ascend(indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], sample: npt.NDArray[np.int64]) -> bool:
-    """Whether the lists of sampled nodes all ascend; then all are taken to."""
+    """Return whether the lists of all sampled nodes ascend, from which all lists are assumed to ascend."""
     return all(bool((np.diff(indices[indptr[v] : indptr[v + 1]]) >= 0).all()) for v in sample.tolist())
 
 
@@ -138,7 +136,7 @@ def _agreement_by_chance(
     labels: npt.NDArray[np.int64],
     sample: npt.NDArray[np.int64],
 ) -> float | None:
-    """Sum over classes of their shares among the targets and the sources of the sampled nodes' edges."""
+    """Sum over classes the product of their shares among targets and sources of the sampled nodes' edges."""
     some = sample[:: max(1, sample.shape[0] // 5000)]
     starts, ends = indptr[some], indptr[some + 1]
     sources = np.concatenate([indices[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])

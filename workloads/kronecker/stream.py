@@ -1,4 +1,4 @@
-"""Writes one part of a dataset as a stream: direct I/O from aligned buffers, hashed on the way, beside generation."""
+"""Streaming writer of one part of a dataset: direct I/O from aligned buffers, hashed while generation runs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from workloads.npyfile import padded_header
 BUFFER_BYTES = 4 << 20
 DEPTH = 8
 STREAM_BYTES = BUFFER_BYTES * DEPTH + (2 << 20)  # with the stacks of the threads
-_WRITERS = 6  # so many buffers on their way to the disk, while others are filled and hashed
+_WRITERS = 6  # buffers written at once, while others are filled and hashed
 _BLOCK = 4096
 _HUGE_PAGE = 2 << 20
 
 
 def _huge_pages(nbytes: int) -> memoryview:
-    """Private memory that begins at a huge page and asks for them.
+    """Allocate private memory that begins at a huge page, and ask the kernel for huge pages.
 
-    A write from 4 KiB pages is as many pieces of physical memory, which the kernel pins one by one and devices split
-    requests over: from huge pages the same writes took half the time.
+    The kernel pins the 4 KiB pages of a write one by one, and devices split requests over them: from huge pages the
+    same writes took half the time.
     """
     mapping = mmap.mmap(-1, nbytes + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # a kernel without huge pages
@@ -43,7 +43,7 @@ def _huge_pages(nbytes: int) -> memoryview:
 
 
 class _Buffer:
-    """Page-aligned memory, free again when both the disk and the hash are done with it."""
+    """Page-aligned memory, free again once it is both written and hashed."""
 
     def __init__(self, memory: memoryview) -> None:
         self.memory = memory
@@ -53,10 +53,10 @@ class _Buffer:
 
 
 class PartWriter:
-    """Streams a part of `count` elements: fill `buffer()`, `commit` it; or `write` arrays of any length.
+    """Streaming writer of a part of `count` elements: fill `buffer()`, `commit` it; or `write` arrays of any length.
 
     Up to eight buffers of 4 MiB are in flight; six threads write, one hashes in order. Page cache is not used where the
-    file system does direct I/O. The first error of a thread is raised by the next call.
+    file system does direct I/O. The next call raises the first error of a thread.
 
     Raises:
         OSError: the disk is full or failed.
@@ -84,7 +84,7 @@ class PartWriter:
             thread.start()
 
     def buffer(self) -> npt.NDArray[Any]:
-        """Room for the next elements: a view of what is left of the current buffer, never empty."""
+        """Return a view of the free part of the current buffer, never empty, to fill with the next elements."""
         self._check()
         if self._current is None:
             self._current = self._free.get()
@@ -93,7 +93,7 @@ class PartWriter:
         return np.frombuffer(self._current.memory, dtype=np.uint8)[self._current.used :].view(self._dtype)
 
     def commit(self, count: int) -> None:
-        """The first `count` elements of `buffer()` are in place."""
+        """Accept the first `count` elements of `buffer()`."""
         assert self._current is not None
         if count > self._left:
             raise ValueError(f"{self._part} gets {count - self._left} elements more than announced")
@@ -134,7 +134,7 @@ class PartWriter:
 
     def _submit(self, buffer: _Buffer) -> None:
         tail = -buffer.used % _BLOCK
-        if tail:  # only the last: direct I/O takes whole blocks, and the sink cuts the file
+        if tail:  # the last buffer: direct I/O takes whole blocks, and the sink cuts the file
             buffer.memory[buffer.used : buffer.used + tail] = bytes(tail)
         buffer.offset = self._offset
         buffer.users = 2
@@ -166,7 +166,7 @@ class PartWriter:
 
     def _write_loop(self) -> None:
         while (buffer := self._to_write.get()) is not None:
-            if self._failure is None:  # after a failure buffers only go round, so that nobody waits for ever
+            if self._failure is None:  # after a failure buffers are only recycled, so that no thread waits for ever
                 try:
                     self._write_out(buffer)
                 except BaseException as failure:
@@ -183,7 +183,7 @@ class PartWriter:
                 if error.errno != errno.EINVAL or not _is_direct(self._file):
                     error.filename = str(self._path)
                     raise
-                _go_buffered(self._file)  # the file system took the flag and refuses the request
+                _go_buffered(self._file)  # the file system accepted the flag and rejects the request
                 continue
             if count == 0:
                 raise DataIOError(

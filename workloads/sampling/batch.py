@@ -1,4 +1,4 @@
-"""The mini-batch: what every sampler produces, every system feeds and every model takes."""
+"""The mini-batch: output of every sampler, input of every system and every model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ IntArray = npt.NDArray[np.integer]
 class Block:
     """One hop as a bipartite graph from source to destination nodes, in CSR by destination.
 
-    Source and destination nodes are prefixes of `SampledBatch.nodes`: the first `num_src` and the first `num_dst`
-    of it, so destinations are the first `num_dst` sources.
+    Source and destination nodes are prefixes of `SampledBatch.nodes`: the first `num_src` and the first `num_dst` of
+    it, so destinations are the first `num_dst` sources.
 
     Attributes:
         indptr: int64 [num_dst + 1].
         indices: int32 [num_edges], positions among the sources, by (destination, position in its neighbour list).
-        num_src: number of source nodes.
-        num_dst: number of destination nodes.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -31,7 +29,7 @@ class Block:
 
     @property
     def num_edges(self) -> int:
-        """Edges of the block."""
+        """Number of edges of the block."""
         return int(self.indices.shape[0])
 
 
@@ -40,19 +38,18 @@ class SampledBatch:
     """One mini-batch, a function of the workload alone (architecture: "The mini-batch is the same for everyone").
 
     Attributes:
-        epoch: the epoch it belongs to.
-        index: its place in the epoch's seed plan.
+        epoch: number of the epoch.
+        index: position in the epoch's seed plan.
         nodes: int64 [num_nodes], original ids, unique: the seed nodes as drawn, then the new nodes of each hop by
             ascending id.
-        num_seeds: how many of `nodes` are seed nodes (the first ones).
-        blocks: input layer first; `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst == num_seeds`, but ShaDow's
-            blocks are one and the same, from all nodes to all nodes: what is read out are the first `num_seeds` rows.
+        num_seeds: number of seed nodes, the first of `nodes`.
+        blocks: blocks of the hops, input layer first; `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst ==
+            num_seeds`. ShaDow repeats one block from all nodes to all nodes; its scores are the first `num_seeds` rows.
         labels: int64 [num_seeds].
-        edge_reads: neighbour-list entries looked up (for counters), and
-        list_reads: neighbour lists touched, over all hops.
-        list_hits: of those, served by a neighbour cache.
-        local: int64 [num_nodes], `nodes` as a renumbered graph calls them, or None. Counters and this are no part of
-            the digest.
+        edge_reads: number of neighbour-list entries read (counters are no part of the digest).
+        list_reads: number of neighbour lists read, over all hops.
+        list_hits: number of neighbour lists read from a neighbour cache.
+        local: int64 [num_nodes], ids of `nodes` in a renumbered graph, or None; no part of the digest.
     """
 
     epoch: int
@@ -68,17 +65,17 @@ class SampledBatch:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes whose feature rows the batch needs."""
+        """Number of nodes, whose feature rows the batch needs."""
         return int(self.nodes.shape[0])
 
     @property
     def num_edges(self) -> int:
-        """Edges over all blocks."""
+        """Number of edges over all blocks."""
         return sum(block.num_edges for block in self.blocks)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays."""
+        """Bytes of the batch's arrays."""
         arrays: list[IntArray] = [self.nodes, self.labels]
         if self.local is not None:
             arrays.append(self.local)

@@ -1,7 +1,7 @@
-"""Digests of what a system trained on: XXH3-64 of a batch's structure and of its feature rows, and of an epoch.
+"""Digests of a system's mini-batches: XXH3-64 of a batch's structure, of its feature rows, and of an epoch.
 
-Equal digests mean equal bytes, so two faithful systems on one workload must agree. All integers are hashed as
-little-endian int64 with the shapes before the data, so that no two structures share a byte string.
+Equal digests mean equal bytes, so two faithful systems on one workload must agree. Integers are hashed in little-endian
+order with the shapes before the data, so that no two structures share a byte string.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import xxhash
 from workloads.errors import InputError
 from workloads.sampling.batch import SampledBatch
 
-# Within a processor's own cache, and little beside any budget: rows of a device or of a split table are copied.
+# Fits a processor's own cache and any budget: rows of a device or of a split table are copied.
 _CHUNK_BYTES = 256 << 10
 
 
 def structure_digest(batch: SampledBatch) -> int:
-    """XXH3-64 over the epoch, index, nodes, blocks and labels of a batch, in [0, 2^64)."""
+    """Return the XXH3-64 over the epoch, index, nodes, blocks and labels of a batch, in [0, 2^64)."""
     digest = xxhash.xxh3_64()
     digest.update(_words(batch.epoch, batch.index, batch.num_seeds, batch.num_nodes, len(batch.blocks)))
     _update(digest, batch.nodes, "<i8")
@@ -35,14 +35,10 @@ def structure_digest(batch: SampledBatch) -> int:
 
 
 def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArray[np.integer] | None = None) -> int:
-    """XXH3-64 over the feature rows of a batch in block order, whatever table they lie in, in [0, 2^64).
+    """Return the XXH3-64 over the feature rows of a batch in the order of its nodes, in [0, 2^64).
 
-    Reads chunks of about 256 KiB, so it needs no second copy of the rows.
-
-    Args:
-        batch: says how many rows there are and their order.
-        table: float32 or float16 [m, D].
-        rows: [num_nodes], the row of `table` that holds `batch.nodes[i]` (the alias list); None: row i.
+    `table` is float32 or float16 [m, D], and `rows` [num_nodes] the row of `table` that holds `batch.nodes[i]` (the
+    alias list; None: row i). Reads chunks of about 256 KiB, so it needs no second copy of the rows.
 
     Raises:
         InputError: the table or `rows` cannot hold the batch.
@@ -66,7 +62,7 @@ def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArr
             return table[first:last]
         if gathered is None:
             gathered = np.empty((last - first, table.shape[1]), dtype=table.dtype)  # the first chunk is the longest
-        # In range as checked above; mode="clip" is what lets numpy write into `out` without a copy of its own.
+        # Rows are in range, as checked above; with mode="clip" numpy writes into `out` without a copy of its own.
         return np.take(table, rows[first:last], axis=0, out=gathered[: last - first], mode="clip")
 
     return rows_digest(batch, table.shape[1], table.dtype, take)
@@ -75,7 +71,14 @@ def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArr
 def rows_digest(
     batch: SampledBatch, dim: int, dtype: np.dtype[Any], take: Callable[[int, int], npt.NDArray[Any]]
 ) -> int:
-    """The same for rows that `take(first, last)` brings: those of `batch.nodes[first:last]`, [last - first, dim]."""
+    """Return the XXH3-64 over the feature rows of a batch that a function gives, in [0, 2^64).
+
+    Args:
+        batch: mini-batch that fixes the number and order of the rows.
+        dim: number of feature columns.
+        dtype: float32 or float16.
+        take: `take(first, last)` gives the rows of `batch.nodes[first:last]`, [last - first, dim].
+    """
     count = batch.num_nodes
     digest = xxhash.xxh3_64()
     digest.update(_words(batch.epoch, batch.index, count, dim, dtype.itemsize))
@@ -86,7 +89,7 @@ def rows_digest(
 
 
 class EpochDigest:
-    """Combines the digests of an epoch's batches so that the order in which they finish does not matter."""
+    """Digest of an epoch, which does not depend on the order in which its batches finish."""
 
     def __init__(self) -> None:
         self._sum = 0
@@ -98,12 +101,12 @@ class EpochDigest:
         self.count += 1
 
     def join(self, other: EpochDigest) -> None:
-        """Add all that another one was given."""
+        """Add all batches of another digest."""
         self._sum = (self._sum + other._sum) % (1 << 64)
         self.count += other.count
 
     def hexdigest(self) -> str:
-        """`xxh3:` and 16 hexadecimal digits."""
+        """Return `xxh3:` and 16 hexadecimal digits."""
         return f"xxh3:{self._sum:016x}"
 
 

@@ -1,4 +1,4 @@
-"""From a workload to its sampler, its seed plan and the bounds of its batches."""
+"""Construction of a workload's sampler and seed plan, and the bounds of its mini-batches."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ def make_sampler(
     names: npt.NDArray[np.int64] | None = None,
     hops: int | None = None,
 ) -> NeighborSampler:
-    """The sampler of a workload, whichever it names.
+    """Make the sampler that a workload names.
 
     Args:
-        workload: what to sample.
+        workload: workload to sample.
         indptr: int64 [N + 1]; by default loaded into memory.
-        indices: [E]; by default memory-mapped for random access, so that the page cache holds what the budget allows.
+        indices: [E]; by default memory-mapped for random access, so that the page cache holds as much as the budget
+            allows.
         labels: int64 [N]; by default loaded into memory.
-        threads: that share one batch.
-        cached: a neighbour cache, as for `NeighborSampler`.
-        names: original ids, where `indptr`, `indices` and `labels` are those of a renumbered graph.
-        hops: only the first so many hops, next to the seed nodes; they are the same as those of the whole batch.
-            None: all.
+        threads: number of threads that share one batch.
+        cached: neighbour cache, as for `NeighborSampler`.
+        names: original ids, where `indptr`, `indices` and `labels` belong to a renumbered graph.
+        hops: number of hops to sample, from the seed nodes on, equal to the first of the whole batch. None: all.
+
+    Raises:
+        InputError: the sampler is unknown, or has no such number of hops.
     """
     if hops is not None and not 1 <= hops <= len(workload.sampler.fanout):
         raise InputError(f"hops is {hops}", f"give 1 to {len(workload.sampler.fanout)}")
@@ -70,7 +73,7 @@ def make_sampler(
 
 
 def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
-    """The seed plan of a workload, over the dataset's training nodes, or those of this rank's partition."""
+    """Make a workload's seed plan, over the dataset's training nodes or those of this rank's partition."""
     sampler = workload.sampler
     if workload.partition is not None:
         with np.load(workload.partition) as file:
@@ -97,7 +100,7 @@ def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
 
 
 def advise_random(array: npt.NDArray[np.integer]) -> None:
-    """Tell the kernel to read no pages ahead in a memory-mapped array; does nothing for one in memory."""
+    """Tell the kernel not to read ahead in a memory-mapped array; does nothing for an array in memory."""
     mapping = getattr(array, "_mmap", None)
     if isinstance(mapping, mmap.mmap):
         mapping.madvise(mmap.MADV_RANDOM)
@@ -105,15 +108,14 @@ def advise_random(array: npt.NDArray[np.integer]) -> None:
 
 @dataclass(frozen=True)
 class BatchBounds:
-    """The largest batch of a run, by three measures, each over all epochs and batches of this rank.
+    """Bounds of the mini-batches of a run, over all epochs and batches of this rank.
 
     Attributes:
-        max_nodes: nodes, that is feature rows.
-        max_edges: edges over all blocks.
-        max_nbytes: bytes of the batch's arrays.
+        max_nodes: most nodes, that is feature rows, of a batch.
+        max_edges: most edges of a batch, over all blocks.
+        max_nbytes: most bytes of a batch's arrays.
         largest: (epoch, batch) of the batch with the most nodes.
-        nodes_by_batch: int64 [epochs, num_batches], and
-        edges_by_batch: int64 [epochs, num_batches].
+        nodes_by_batch, edges_by_batch: int64 [epochs, num_batches], nodes and edges of each batch.
         scratch_bytes: working memory of a sampler of one thread after these batches.
     """
 
@@ -130,15 +132,15 @@ _KEPT: dict[tuple[Hashable, ...], BatchBounds] = {}
 
 
 def _identity(workload: Workload) -> tuple[Hashable, ...]:
-    # ShaDow's blocks are as many as the layers.
+    # ShaDow has one block for each layer.
     layers = workload.model.layers
     place = (workload.rank, workload.world, workload.partition)
     return (workload.dataset.fingerprint, workload.sampler, layers, workload.seed, *place)
 
 
 def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
-    """Have `largest_batch(workload)` answer `bounds` in this process: a run's worker is handed what the harness found
-    outside its memory cap, over all of its epochs."""
+    """Make `largest_batch(workload)` return `bounds` in this process: the harness finds them outside the worker's
+    memory cap, over all epochs of the run."""
     _KEPT[_identity(workload)] = bounds
 
 
@@ -149,15 +151,15 @@ def largest_batch(
     sampler: NeighborSampler | None = None,
     plan: SeedPlan | PartitionPlan | None = None,
 ) -> BatchBounds:
-    """Exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
+    """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
 
     Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
 
     Args:
-        workload: what to sample.
-        epochs: warm-up epochs and measured ones.
-        sampler: of this workload, if there is one already.
-        plan: its seed plan, if there is one already.
+        workload: workload to sample.
+        epochs: number of warm-up and measured epochs.
+        sampler: sampler of this workload; None: a new one.
+        plan: seed plan of this workload; None: a new one.
     """
     if epochs < 1:
         raise InputError(f"epochs is {epochs}", "give at least 1")

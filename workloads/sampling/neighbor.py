@@ -1,4 +1,4 @@
-"""The neighbour sampler: every hop expands its whole destination set, uniformly, the same whoever asks.
+"""The neighbour sampler: every hop expands its whole destination set, by the same uniform draws for every system.
 
 The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec 2017, section 3.1) are keyed by
 the run's seed and by (epoch, batch, hop, original node id); `workloads/native/draws.hpp` has the counter layout.
@@ -18,28 +18,28 @@ from workloads.sampling.batch import Block, SampledBatch
 
 
 class NeighborSampler:
-    """Samples mini-batches from CSC arrays (in-neighbours) in memory or memory-mapped.
+    """Sampler of mini-batches from CSC arrays (in-neighbours) in memory or memory-mapped.
 
-    A batch depends on its arguments and the graph alone: not on `threads`, on the index dtype, nor on what was
-    sampled before. Working memory is bounded by the largest batch, not by the number of nodes.
+    A batch depends on its arguments and the graph alone: not on `threads`, the index dtype or earlier batches. Working
+    memory is bounded by the largest batch, not by the number of nodes.
 
     Args:
         indptr: int64 [N + 1], where each node's neighbour list begins.
         indices: int32 or int64 [E], the neighbour lists.
         fanout: neighbours a node and hop, first entry next to the seed nodes; -1 takes the whole list.
-        seed: of the run; keys every draw.
-        replace: draw with replacement: `fanout` draws from every list that is not empty (-1 still takes it once).
-        threads: that share one batch; more than the cores are of use where `indices` is memory-mapped, since it is
-            they that wait for its pages.
+        seed: seed of the run, which keys every draw.
+        replace: whether to draw with replacement: `fanout` draws from every non-empty list (-1 still takes it once).
+        threads: number of threads that share one batch; more than the cores help where `indices` is memory-mapped,
+            since the threads wait for its pages.
         labels: int64 [N], or None for labels of -1.
-        cached: a neighbour cache (address int64 [N], lists of the dtype of `indices`): node v's list is read from
-            `lists[address[v]:]` instead of `indices`; -1: it is not cached. It changes where is read, not the batch.
+        cached: neighbour cache (address int64 [N], lists of the dtype of `indices`): node v's list is read from
+            `lists[address[v]:]` instead of `indices`; -1: not cached. The batch stays the same.
         names: int64 [N], for a renumbered graph: node v's original id. Draws are keyed, nodes ordered and returned by
             original ids, so where each list keeps the original's order (its entries renumbered) the batch is that of
-            the original graph; `labels` then stand by local id.
+            the original graph; `labels` then go by local id.
 
     Raises:
-        InputError: a shape, dtype, fan-out or seed that cannot be.
+        InputError: a shape, dtype, fan-out or seed is invalid.
         DatasetError: `indptr` does not fit `indices`.
     """
 
@@ -109,14 +109,14 @@ class NeighborSampler:
     def sample(
         self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
     ) -> SampledBatch:
-        """Sample one mini-batch; any number of threads may call at once, and the GIL is free meanwhile.
+        """Sample one mini-batch without the GIL; any number of threads may call at once.
 
         Args:
-            epoch: below 2^16.
-            batch: its place in the epoch's seed plan, below 2^26. Ranks give the same number to their parts of one
-                step: a node then draws the same on all of them, as it would in one process with all their seeds.
-            seeds: int64 [n], distinct node ids, original ones.
-            local_seeds: int64 [n], their ids in the renumbered graph; needed with `names`, and only then.
+            epoch: number of the epoch, below 2^16.
+            batch: position in the epoch's seed plan, below 2^26. Ranks pass the same number for their parts of one
+                step: a node then draws the same on all ranks, as in one process with all their seed nodes.
+            seeds: int64 [n], distinct original node ids.
+            local_seeds: int64 [n], their ids in the renumbered graph; required with `names`, and only then.
 
         Raises:
             InputError: a seed node is repeated or not a node, a number is out of range, or `local_seeds` are not the
@@ -161,10 +161,10 @@ class NeighborSampler:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of working memory held now, for all threads that sampled so far; none while a batch is under way."""
+        """Bytes of working memory of all threads that sampled so far, without batches under way."""
         return int(self._native.scratch_bytes())
 
 
 def _contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # A plain view: the memory map stays behind it, and stays a map.
+    # A plain view of the memory map, without a copy.
     return np.ascontiguousarray(array).view(np.ndarray)

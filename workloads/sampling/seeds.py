@@ -1,4 +1,4 @@
-"""The seed plan: which training nodes start which batch, on which rank, in every epoch."""
+"""The seed plan: the seed nodes of every mini-batch, by epoch and rank."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from workloads.errors import InputError
 
 
 def plan_bytes(num_train: int) -> int:
-    """Bytes of a seed plan and the mini-batches of an epoch: the training nodes twice, and half of them cut."""
+    """Return the bytes of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy of half."""
     return 20 * num_train
 
 
 class SeedPlan:
-    """Cuts each epoch's order of the training nodes into batches; a function of its arguments alone.
+    """Seed nodes of each epoch's mini-batches on one rank; a function of its arguments alone.
 
-    The order is a Philox-keyed Fisher-Yates shuffle in native code, so it is the same with every numpy. A *step* is
-    the next `world * batch_size` nodes of it, of which every rank takes an equal part, in rank order; all ranks have
-    the same number of batches. The last step may be short and is then parted as evenly as can be; if it has fewer
-    nodes than there are ranks it is left out (with a shuffle, other nodes each epoch). One rank leaves nothing out.
+    An epoch's order is a Philox-keyed Fisher-Yates shuffle in native code, so it is the same with every numpy. A *step*
+    is the next `world * batch_size` nodes of the order, of which every rank takes an equal part, in rank order; all
+    ranks have the same number of batches. The last step may be short and is then split as evenly as possible; with
+    fewer nodes than ranks it is left out (with a shuffle, other nodes each epoch). One rank leaves nothing out.
 
     Args:
         train: [n], ids of the training nodes, distinct.
         batch_size: seed nodes a batch and rank.
-        seed: of the run.
-        shuffle: anew every epoch; otherwise in the order of `train`.
-        rank: this process's rank, and
-        world: the number of ranks.
-        max_batches: at most so many batches an epoch (0: all).
+        seed: seed of the run.
+        shuffle: whether to shuffle anew every epoch; if not, `train` is the order.
+        rank, world: rank of this process, and number of ranks.
+        max_batches: most batches an epoch (0: all).
 
     Raises:
-        InputError: no training nodes for each rank, or a number out of range.
+        InputError: there are fewer training nodes than ranks, or a number is out of range.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class SeedPlan:
         self.num_batches: int = min(steps, max_batches) if max_batches else steps
 
     def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
-        """Seed nodes of each batch of this rank, in order: `num_batches` arrays, int64, of `batch_size` or less."""
+        """Return the seed nodes of this rank's batches, in order: `num_batches` int64 arrays, each <= `batch_size`."""
         if not 0 <= epoch < _native.MAX_EPOCH:
             raise InputError(f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
         order = self._train.copy()
@@ -88,16 +87,16 @@ class SeedPlan:
 
 
 class PartitionPlan:
-    """The seed plan of a rank that trains the nodes of its own partition (PaGraph, Section 3.2).
+    """Seed plan of a rank that trains the nodes of its own partition (PaGraph, Section 3.2).
 
-    Every rank has as many mini-batches as the one with the most nodes needs; each cuts its own nodes, shuffled anew
-    every epoch, into that many parts as even as can be, so that no node is lost and all ranks step together.
+    Every rank has as many mini-batches as the rank with the most nodes needs; each cuts its own nodes, shuffled anew
+    every epoch, into that many parts as even as possible, so that no node is lost and all ranks step together.
 
     Args:
         train: [T], ids of the training nodes, distinct.
-        partition_of: [T], the rank of each.
-        batch_size: seed nodes a mini-batch at most.
-        max_batches: at most so many an epoch (0: all).
+        partition_of: [T], rank of each training node.
+        batch_size: most seed nodes of a mini-batch.
+        max_batches: most mini-batches an epoch (0: all).
 
     Raises:
         InputError: a rank has fewer training nodes than mini-batches, or a number is out of range.
@@ -133,6 +132,6 @@ class PartitionPlan:
         self.num_batches: int = min(self._parts, max_batches) if max_batches else self._parts
 
     def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
-        """Seed nodes of each batch of this rank, in order: `num_batches` arrays, int64."""
+        """Return the seed nodes of each batch of this rank, in order: `num_batches` int64 arrays."""
         (nodes,) = self._own.batches(epoch)
         return [part.copy() for part in np.array_split(nodes, self._parts)[: self.num_batches]]

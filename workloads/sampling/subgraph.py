@@ -1,7 +1,7 @@
 """Samplers that draw for a whole mini-batch: layer by layer with importance (FastGCN, LADIES), and ShaDow's subgraph.
 
-Both are called as the neighbour sampler is, are keyed by the same counters, (epoch, batch, hop, original node id), and
-give batches in the same canonical order, so a system that treats sampling as a black box feeds them unchanged.
+Both share the neighbour sampler's calls, counters (epoch, batch, hop, original node id) and canonical order, so a
+system that treats sampling as a black box feeds their batches unchanged.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from workloads.sampling.neighbor import NeighborSampler
 
 
 class LayerwiseSampler(NeighborSampler):
-    """A fixed number of new nodes a layer, drawn with importance for all destinations together.
+    """Sampler of a fixed number of new nodes a layer, drawn with importance for all destinations together.
 
-    The candidates of a hop are the in-neighbours of its destinations that are no destinations themselves.
-    `fanout[hop]` of them are drawn without replacement (all, where there are fewer or for -1): a candidate's weight is
-    the sum over its edges to destinations i of 1 / degree(i)^2, that is the squared entries of the row-normalised
-    adjacency matrix (FastGCN's importance, restricted to the destinations' neighbours as in LADIES), and those with the
+    The candidates of a hop are the in-neighbours of its destinations that are no destinations themselves. `fanout[hop]`
+    candidates are drawn without replacement (all, where there are fewer or for -1): a candidate's weight is the sum
+    over its edges to destinations i of 1 / degree(i)^2, that is the squared entries of the row-normalised adjacency
+    matrix (FastGCN's importance, restricted to the destinations' neighbours as in LADIES), and the candidates with the
     largest weight / u are taken, u uniform in (0, 1] (priority sampling). Destinations stay sources (skip connections).
     A block holds every edge between its destinations and its sources, in the order of the neighbour lists.
 
-    The models take no edge weights, so none are given: a destination aggregates over those of its neighbours that are
-    there. Neighbours of many destinations are there more often, so the aggregate is biased towards them; the weights
-    that would take the bias away, 1 / min(1, weight / threshold), are not applied.
+    The models take no edge weights: a destination aggregates over its sampled neighbours. Neighbours of many
+    destinations are sampled more often, so the aggregate is biased towards them; the weights that would remove the
+    bias, 1 / min(1, weight / threshold), are not applied.
 
-    A batch depends on all of its seed nodes together: ranks that part a step do not draw as one process would. Every
-    hop reads the whole lists of its destinations. Args as `NeighborSampler`, where `fanout` counts nodes a layer.
+    A batch depends on all of its seed nodes together: ranks that split a step draw other nodes than one process would.
+    Every hop reads the whole lists of its destinations. Args as `NeighborSampler`, where `fanout` counts nodes a layer.
     """
 
     kind: ClassVar[str] = "layerwise"
@@ -51,18 +51,16 @@ class LayerwiseSampler(NeighborSampler):
 
 
 class ShadowSampler(NeighborSampler):
-    """A subgraph of bounded depth around the seed nodes, over all of which every layer runs (shaDow-GNN).
+    """Sampler of a subgraph of bounded depth around the seed nodes, on all of which every layer runs (shaDow-GNN).
 
     Its nodes are those that the neighbour sampler reaches from the seed nodes, one hop for each fan-out; its edges are
-    all edges of the graph between them (the induced subgraph). The one block, from all nodes to all nodes, stands once
-    for each layer; scores are read out at the seed nodes, the first rows. So depth (fan-outs) and layers are
-    independent. The seed nodes of a mini-batch share one subgraph, where the paper gives each its own: each node's row
-    is then needed once a batch, and a seed node may also hear a node that only another one reached.
+    all edges of the graph between them (the induced subgraph). Its one block, from all nodes to all nodes, is repeated
+    for each of the model's `layers`; scores are read out at the seed nodes, the first rows. So depth (fan-outs) and
+    layers are independent. The seed nodes of a mini-batch share one subgraph, where the paper gives each its own: each
+    node's row is then needed once a batch, and a seed node may also receive messages from nodes that only another seed
+    node reached.
 
-    Reads the drawn entries of the hops and the whole lists of all nodes. Args as `NeighborSampler`.
-
-    Args:
-        layers: of the model.
+    Reads the drawn entries of the hops and the whole lists of all nodes. Other args as `NeighborSampler`.
     """
 
     kind: ClassVar[str] = "shadow"
@@ -84,6 +82,6 @@ class ShadowSampler(NeighborSampler):
     def sample(
         self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
     ) -> SampledBatch:
-        """Sample one mini-batch, as `NeighborSampler.sample`; its blocks are one and the same."""
+        """Sample one mini-batch, as `NeighborSampler.sample`; all its blocks are the same one."""
         sampled = super().sample(epoch, batch, seeds, local_seeds=local_seeds)
         return replace(sampled, blocks=sampled.blocks * self._layers)

@@ -6,8 +6,8 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, gallery, register, study_caption, values
-from harness.figures.diskgnn.grid import graphs, no_runs, percent, planning_needs
+from harness.figures.base import Drawing, Figure, Plain, add_caption, gallery, no_runs, register, study_caption, values
+from harness.figures.diskgnn.grid import graphs, percent, planning_needs
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import named_looks

@@ -67,7 +67,7 @@ def draw(evidence: Evidence) -> Drawing:
     )
     paper = published("diskgnn-fig17")
     mean = f"; paper: {float(paper['value'].iloc[0]):g}x on average" if len(paper) else ""
-    text = caption(group, None, f"batched over individual: {said}{mean}")
+    text = caption(group, None, f"individual over batched: {said}{mean}")
     add_caption(canvas, text)
     return Drawing(canvas, table, text, runs=group.runs())
 

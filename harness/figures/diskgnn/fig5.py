@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.figures.base import Drawing, Figure, Plain, add_caption, register, study_caption, values
-from harness.figures.diskgnn.grid import no_runs, planning_needs
+from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register, study_caption, values
+from harness.figures.diskgnn.grid import planning_needs
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import named_looks

@@ -6,8 +6,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Figure, Plain, Sheet, published, register, study_caption
-from harness.figures.diskgnn.grid import no_runs
+from harness.figures.base import Figure, Plain, Sheet, no_runs, published, register, study_caption
 from harness.figures.draw.sheets import sheet
 from harness.studies.base import StudyNeed
 

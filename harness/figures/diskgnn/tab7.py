@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.figures.base import Figure, Plain, Sheet, published, register, study_caption, values
-from harness.figures.diskgnn.grid import graphs, no_runs, planning_needs
+from harness.figures.base import Figure, Plain, Sheet, no_runs, published, register, study_caption, values
+from harness.figures.diskgnn.grid import graphs, planning_needs
 from harness.figures.draw.sheets import sheet
 from harness.studies.base import StudyNeed
 

@@ -81,15 +81,6 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
     canvas.text(0.01, bottom - 0.02, textwrap.fill(text, width), va="top", ha="left", fontsize=5.6, color="#333333")
 
 
-def plain_log(axis: Any) -> None:
-    """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
 def study_caption(record: StudyRecord, extra: str = "") -> str:
     """Return dataset, parameters and kind of a study, in the words of `caption`."""
     parts = []

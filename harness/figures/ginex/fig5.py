@@ -8,7 +8,17 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, gallery, plain_log, register, study_caption
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    add_caption,
+    gallery,
+    no_runs,
+    plain_log,
+    register,
+    study_caption,
+)
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import SERIES
 from harness.figures.draw.panels import legend_above, many_panels
@@ -31,11 +41,6 @@ OTHERS = {
 # Mini-batches of the trace: enough to request rows several times, as in one of the paper's superbatches.
 BATCHES = 400
 _MOST_PANELS = 2
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -135,7 +140,7 @@ register(
         "ginex-fig5",
         "ginex",
         "Miss ratio over cache size: static and optimal",
-        needs,
+        no_runs,
         draw,
         studies=studies,
         claims=("gx-09",),

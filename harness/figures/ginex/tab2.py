@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.figures.base import Figure, Plain, Sheet, gallery, published, register
+from harness.figures.base import Figure, Plain, Sheet, gallery, no_runs, published, register
 from harness.figures.draw.sheets import Formatter, sheet
 from harness.studies.base import StudyNeed
 from harness.studies.record import StudyRecord
@@ -37,11 +37,6 @@ def expansions(profile: Plain) -> dict[str, Plain]:
         if other.get("kind") in ("kronecker", "fractal"):
             found.setdefault(name, other)
     return found
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -133,4 +128,4 @@ def _size(value: Any) -> str:
     return format_bytes(int(value))
 
 
-register(Figure("ginex-tab2", "ginex", "The expanded datasets", needs, draw, studies=studies, full="four datasets"))
+register(Figure("ginex-tab2", "ginex", "The expanded datasets", no_runs, draw, studies=studies, full="four datasets"))

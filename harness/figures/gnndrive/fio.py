@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, register, study_caption
+from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import legend_above, many_panels
@@ -26,11 +26,6 @@ PANELS = [
     ("async", "depth", "mean latency (µs)", "latency_us"),
 ]
 XLABELS = {"threads": "synchronous threads", "depth": "I/O depth of one asynchronous thread"}
-
-
-def no_runs(profile: Plain) -> list[Plain]:
-    """Return no runs: the figure is drawn from a study alone."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:

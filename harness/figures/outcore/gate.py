@@ -8,15 +8,10 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, register
+from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register
 from harness.figures.draw.looks import SERIES
 from harness.figures.draw.panels import legend_above, one_panel
 from harness.regress.proof_record import STUDY
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs for `bench`: runs slowed on purpose are no evidence for other figures."""
-    return []
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -79,7 +74,7 @@ register(
         "outcore-gate",
         "outcore",
         "Power of the regression gate",
-        needs,
+        no_runs,
         draw,
         full="blocks of real runs, as they are and slowed on purpose, resampled",
     )

@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, register
+from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register
 from harness.figures.draw import style
 from harness.figures.draw.panels import legend_above, one_panel
 from harness.regress.trend_record import STUDY
@@ -16,11 +16,6 @@ from harness.regress.trend_record import STUDY
 # Most lines of a panel: the cells with most steps, then with the largest ratio.
 MOST_LINES = 10
 MOST_LABELS = 6
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs: the figure takes any runs and baselines of a results root, commit by commit."""
-    return []
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -146,7 +141,7 @@ register(
         "outcore-trend",
         "outcore",
         "Epoch time over the history of commits",
-        needs,
+        no_runs,
         draw,
         full="every cell of the baselines of one machine",
     )

@@ -11,6 +11,7 @@ from harness.figures.base import (
     Plain,
     add_caption,
     left_out,
+    no_runs,
     published,
     register,
     study_caption,
@@ -22,11 +23,6 @@ from harness.studies.base import StudyNeed
 
 # A study costs the same for any number of shares: none is left out at any size.
 SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -61,7 +57,7 @@ register(
         "pagraph-fig13",
         "pagraph",
         "Hit ratio over cached share by caching policy",
-        needs,
+        no_runs,
         draw,
         studies=studies,
         claims=("pg-04", "pg-05"),

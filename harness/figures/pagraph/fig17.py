@@ -5,16 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.figures.base import Drawing, Figure, Plain, add_caption, published, register, study_caption
+from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, published, register, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels
 from harness.figures.pagraph.grid import small_study
 from harness.studies.base import StudyNeed
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -78,7 +73,7 @@ register(
         "pagraph-fig17",
         "pagraph",
         "Partitions: hit ratio and replication",
-        needs,
+        no_runs,
         draw,
         studies=studies,
         claims=("pg-08", "pg-09", "pg-15"),

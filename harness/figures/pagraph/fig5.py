@@ -10,17 +10,12 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, published, register, study_caption
+from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, published, register, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.pagraph.grid import layerwise, study
 from harness.studies.base import StudyNeed
 
 SAMPLERS = {"neighbor": "neighbour sampling", "layerwise": "layer-wise sampling"}
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -69,5 +64,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 register(
-    Figure("pagraph-fig5", "pagraph", "Access frequency of rows (CDF)", needs, draw, studies=studies, full="wiki-talk")
+    Figure(
+        "pagraph-fig5", "pagraph", "Access frequency of rows (CDF)", no_runs, draw, studies=studies, full="wiki-talk"
+    )
 )

@@ -7,16 +7,11 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.figures.base import Figure, Plain, Sheet, published, register, study_caption
+from harness.figures.base import Figure, Plain, Sheet, no_runs, published, register, study_caption
 from harness.figures.draw.sheets import Formatter, sheet
 from harness.figures.pagraph.grid import small_study
 from harness.studies.base import StudyNeed
 from workloads.units import format_count
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -65,7 +60,7 @@ register(
         "pagraph-tab5",
         "pagraph",
         "Cost of partitioning",
-        needs,
+        no_runs,
         draw,
         studies=studies,
         full="livejournal, lj-link, lj-large, enwiki",

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Figure, Plain, Sheet, register
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs: `draw` cannot use any."""
-    return []
+from harness.figures.base import Figure, Sheet, no_runs, register
 
 
 def draw(evidence: Evidence) -> Sheet:
@@ -31,7 +26,7 @@ register(
         "tiering-fig11",
         "data-tiering",
         "Several devices over hot share",
-        needs,
+        no_runs,
         draw,
         full="MAG240M on four V100, 0 to 25 % of its rows",
     )

@@ -7,7 +7,17 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.figures.base import Drawing, Figure, Plain, add_caption, left_out, published, register, study_caption
+from harness.figures.base import (
+    Drawing,
+    Figure,
+    Plain,
+    add_caption,
+    left_out,
+    no_runs,
+    published,
+    register,
+    study_caption,
+)
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import SERIES
 from harness.figures.draw.panels import legend_above, many_panels
@@ -25,11 +35,6 @@ SCORES = {
 }
 LOOKS = {label: SERIES[at] for at, label in enumerate(SCORES.values())}
 BATCHES = 200
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -114,7 +119,7 @@ register(
         "tiering-fig7",
         "data-tiering",
         "Accesses covered by top-ranked rows",
-        needs,
+        no_runs,
         draw,
         studies=studies,
         claims=("dt-04", "dt-05", "dt-06"),

@@ -11,6 +11,7 @@ from harness.figures.base import (
     Plain,
     add_caption,
     left_out,
+    no_runs,
     published,
     register,
     study_caption,
@@ -31,11 +32,6 @@ BATCHES = 16
 
 def _fanouts(hops: list[int]) -> list[list[int]]:
     return [[10] * count for count in hops]
-
-
-def needs(profile: Plain) -> list[Plain]:
-    """Return no runs."""
-    return []
 
 
 def studies(profile: Plain) -> list[StudyNeed]:
@@ -101,7 +97,7 @@ register(
         "tiering-fig9",
         "data-tiering",
         "Accesses covered over sampling depth",
-        needs,
+        no_runs,
         draw,
         studies=studies,
         claims=("dt-07", "dt-11"),

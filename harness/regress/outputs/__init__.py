@@ -1,4 +1,4 @@
-"""A comparison for people and for other tools: one module a format, each a function from a comparison to text."""
+"""Output formats of a comparison: one module per format, each with a function from a comparison to text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.atomic import whole_file
 from harness.regress.decision import Comparison
 from workloads.errors import InputError
 
-# Format -> its module here.
+# Format -> module of this package.
 KINDS = {
     "markdown": "markdown",
     "junit": "junit",
@@ -21,15 +21,15 @@ KINDS = {
 
 
 def write(kind: str, path: Path, found: Comparison) -> None:
-    """Write a comparison in one format, whole or not at all.
+    """Write a comparison in one format, each file whole or not at all.
 
     Args:
         kind: one of KINDS.
-        path: the file; of `asv` the results folder, in which one file for each side is made.
+        path: the file; for `asv` the results folder.
 
     Raises:
-        InputError: no such format.
-        DataIOError: it cannot be written.
+        InputError: unknown format, or `asv` for a comparison of folders.
+        DataIOError: a file cannot be written.
     """
     if kind not in KINDS:
         raise InputError(f"there is no output {kind!r}", f"choose one of {', '.join(KINDS)}")

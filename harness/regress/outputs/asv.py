@@ -1,8 +1,8 @@
 """Both sides as asv's result files: `<machine>/<commit>-<environment>.json`, `machine.json`, `benchmarks.json`.
 
-The mapping is honest where a metric has a number on a commit: each becomes a `track_` benchmark, the median of its runs
-as the result. asv's confidence limits and samples stay null, since ours are of the ratio; digests, statuses and
-decisions have no place in asv and are left out.
+Each metric with a number on both sides becomes a `track_` benchmark, with the median of its runs as the result. asv's
+confidence limits and samples stay null, since the gate's are of the ratio; digests, statuses and decisions have no
+field in asv and are left out.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _COLUMNS = [
 
 
 def files(found: Comparison) -> dict[str, str]:
-    """File name -> content, for a `results` folder of asv.
+    """Return file name -> content for a `results` folder of asv.
 
     Raises:
-        InputError: the sides are not commits (a comparison of folders), which asv's files are keyed by.
+        InputError: the sides are folders, while asv keys its files by commit.
     """
     commits = found.details.get("commits")
     if not commits:

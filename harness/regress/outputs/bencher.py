@@ -1,6 +1,6 @@
 """Head's values as Bencher Metric Format: benchmark (a cell) -> measure -> value.
 
-Without `lower_value` and `upper_value`: the gate's intervals are of the ratio to the base, not of head's own values.
+`lower_value` and `upper_value` are left out: the gate's intervals are of the ratio to base, not of head's values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from harness.regress.decision import Comparison, MetricResult
 
 
 def render(found: Comparison) -> str:
-    """Every metric with a number on head's side."""
+    """Render every metric with a number on head's side."""
     content: dict[str, dict[str, dict[str, float]]] = {}
     for metric in found.metrics:
         if isinstance(metric.head, int | float):
@@ -21,7 +21,7 @@ def render(found: Comparison) -> str:
 
 
 def _measure(metric: MetricResult) -> str:
-    """A slug as Bencher wants it, with the unit where the name has none."""
+    """Return a metric's slug in Bencher's form, with the unit unless the name contains it."""
     unit = {"s": "seconds"}.get(metric.unit, metric.unit)
     words = metric.name if unit in metric.name else f"{metric.name} {unit}"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")

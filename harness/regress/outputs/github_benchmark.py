@@ -10,7 +10,7 @@ from harness.regress.samples import COSTS
 
 
 def render(found: Comparison) -> str:
-    """Times, sizes and costs, of all of which less is better; digests and rows have no better."""
+    """Render times, sizes and costs, where less is better; digests and numbers of rows are left out."""
     entries = []
     for metric in found.metrics:
         if isinstance(metric.head, str | None) or (metric.kind == "exact" and metric.name not in COSTS):

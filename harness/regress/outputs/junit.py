@@ -1,4 +1,4 @@
-"""A comparison as JUnit XML: a test case a metric; *regressed* fails, *undecided* is skipped."""
+"""A comparison as JUnit XML with one test case per metric: *regressed* fails, *undecided* is skipped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ET
 from harness.regress.decision import Comparison, MetricResult
 from harness.regress.outputs.words import change, value, why
 
-# What XML 1.0 cannot hold.
+# Characters that XML 1.0 forbids.
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(found: Comparison) -> str:
-    """One suite."""
+    """Render a comparison as one test suite."""
     gated = [metric for metric in found.metrics if metric.gates]
     suite = ET.Element(
         "testsuite",

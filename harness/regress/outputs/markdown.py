@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.regress.decision import Comparison, MetricResult
 from harness.regress.outputs.words import MARK, by_decision, change, value, why, worth_showing
 
-# By it a bot finds its own comment again and rewrites it.
+# Lets a bot find and rewrite its own comment.
 MARKER = "<!-- outcore-regress -->"
 _SAID = {
     "regressed": "**Regressed.**",
@@ -20,7 +20,7 @@ _HEADER = "| metric | base | head | change | decision | |\n| --- | --: | --: | -
 
 
 def render(found: Comparison) -> str:
-    """Decision, the table of what is not the same, the rest folded away, how it was measured."""
+    """Render the decision, a table of the metrics that changed, the others folded, and the measurement."""
     shown = by_decision(worth_showing(found.metrics))
     first = [metric for metric in shown if metric.decision != "same" and metric.gates]
     rest = [metric for metric in shown if metric not in first]
@@ -62,7 +62,7 @@ def _joined(cells: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Text from commits and records: no markup, no row of its own."""
+    """Escape text from commits and records, so that it adds no markup and no table row."""
     plain = html.escape("".join(letter if letter.isprintable() else " " for letter in text), quote=False)
     for letter in "\\`*_[]|@":
         plain = plain.replace(letter, f"\\{letter}" if letter != "@" else "@\u200b")

@@ -8,5 +8,5 @@ from harness.regress.decision import Comparison
 
 
 def render(found: Comparison) -> str:
-    """One object, indented."""
+    """Render a comparison as one indented JSON object."""
     return json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n"

@@ -1,4 +1,4 @@
-"""A comparison on the terminal: a table of what is not plainly the same, and one line for the rest."""
+"""Comparisons and trends on the terminal: a table of changes, and one line for the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STYLE = {"regressed": "bold red", "improved": "green", "same": "", "undecided":
 
 
 def print_comparison(found: Comparison, out: Console) -> None:
-    """The table, the notes and the decision, the decision last."""
+    """Print the table of metrics, the notes and last the decision."""
     from rich.table import Table
 
     table = Table("metric", "base", "head", "change", "decision", "", title=cell(f"{found.base} → {found.head}"))
@@ -41,7 +41,7 @@ def print_comparison(found: Comparison, out: Console) -> None:
 
 
 def print_trend(series: Sequence[Series], notes: Sequence[str], out: Console) -> None:
-    """A line a step, oldest first within a series; how many series have none."""
+    """Print one line per step, oldest first within a series, and the number of series without a step."""
     from rich.table import Table
 
     table = Table("metric", "commits", "before", "after", "change", title=cell(f"machine {series[0].host}"))

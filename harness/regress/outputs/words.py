@@ -1,4 +1,4 @@
-"""Numbers of a comparison as people read them; shared by terminal and Markdown."""
+"""Text of a comparison's numbers, shared by several output formats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ORDER = ("regressed", "undecided", "improved", "same")
 
 
 def value(metric: MetricResult, of: Value) -> str:
-    """One side's value with its unit."""
+    """Return one side's value with its unit."""
     if of is None:
         return "–"
     if isinstance(of, str):
@@ -23,7 +23,7 @@ def value(metric: MetricResult, of: Value) -> str:
 
 
 def change(metric: MetricResult) -> str:
-    """`+4.2 % [+3.1, +5.4]`, from the ratio and its interval."""
+    """Return the ratio with its interval as a change, like `+4.2 % [+3.1, +5.4]`."""
     if metric.ratio is None:
         return "–" if metric.base == metric.head else "changed"
     text = percent(metric.ratio)
@@ -35,25 +35,25 @@ def change(metric: MetricResult) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A ratio as a change; small ones are not rounded away."""
+    """Return a ratio as a change in percent; small changes are not rounded to 0."""
     moved = 100 * (ratio - 1)
     return f"{moved:+.1f} %" if abs(moved) >= 0.05 or moved == 0 else f"{moved:+.2g} %"
 
 
 def why(metric: MetricResult) -> str:
-    """The note and the likely stage."""
+    """Return the likely stage, the note, and whether the metric is only shown."""
     stage = f"most of it in {metric.stage}" if metric.stage else ""
     shown = "" if metric.gates else "shown only"
     return "; ".join(part for part in (stage, metric.note, shown) if part)
 
 
 def by_decision(metrics: list[MetricResult]) -> list[MetricResult]:
-    """What gates first, then the worst first; in their own order within."""
+    """Sort metrics: gating ones first, then the worst decision first; the sort is stable."""
     return sorted(metrics, key=lambda metric: (not metric.gates, ORDER.index(metric.decision)))
 
 
 def worth_showing(metrics: list[MetricResult]) -> list[MetricResult]:
-    """Without exact facts and statuses that are the same: there are hundreds."""
+    """Return the metrics without the hundreds of unchanged exact facts and statuses."""
     return [
         metric
         for metric in metrics
