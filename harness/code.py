@@ -108,7 +108,7 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
     while todo:
         name = todo.pop()
         if name.partition(".")[0] == "outcore":
-            # The public face imports by name; what a system takes from it is the interface.
+            # The public package imports by name; systems import their interface through it.
             todo += ["systems.interface"]
             continue
         if name in found or name.partition(".")[0] not in tops or name.startswith(_TELLS):

@@ -46,11 +46,6 @@ class Holder:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip() == b"ready"
 
-    @property
-    def pid(self) -> int:
-        """Process id of the holder."""
-        return self._process.pid
-
     def close(self) -> None:
         """End the holder and close its cap."""
         for pipe in (self._process.stdin, self._process.stdout):
