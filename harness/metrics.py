@@ -11,7 +11,6 @@ from harness.predict import device_seconds, predicted_seconds
 from harness.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 
-
 STORAGE_BOUND = 2.0
 CACHED = 1.0
 

@@ -128,7 +128,7 @@ class PartitionBuffer:
             ) from None
 
     def _count_lists(self, slot_of: npt.NDArray[np.int16], stats: ReadStats) -> dict[int, slice]:
-        """Count each list's buffered edges into `indptr`; return each partition's slice of `_kept`, the edges' slots."""
+        """Count each list's buffered edges into `indptr`; return each partition's slice of `_kept` (edges' slots)."""
         layout, parts = self._layout, self._layout.parts
         self.indptr.fill(0)
         self.row_of.fill(-1)

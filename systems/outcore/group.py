@@ -4,7 +4,7 @@ A group is as many successive mini-batches of an epoch as memory allows, at most
 at its end are known, so the next group, of the next epoch too, is planned from them.
 
 A group is sampled right after the group before has its chunks: passes over the graph then have the device to
-themselves, and training reads while slots are planned, which leaves the device idle.
+themselves, and training reads while slots are planned, which needs no device.
 """
 
 from __future__ import annotations

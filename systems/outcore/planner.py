@@ -140,7 +140,7 @@ class _Planner:
         preparing, slots = self._preparing(group, packing), 0
         items = [*held, PlanItem("preparing a group", preparing)]
         if self.options.replay and not self.sampling_only:
-            # Slots take over preparation's memory once all is prepared; the planner's words by slot exist beside both.
+            # Slots take over preparation's memory once all is prepared; the slot planner's memory is held beside both.
             slots, left = self._slots(held, least), self._left(held)
             if left is not None and preparing > (slots - self.device_slots) * self.row:
                 slots = max(least, self.device_slots + 1, min(slots, (left - preparing - _PAGE) // self._slot_bytes()))
@@ -341,12 +341,12 @@ class _Planner:
         bounds = self.bounds
         uses = self.uses(group)
         nodes = 4 * uses
-        share = uses / (group * bounds.max_nodes)  # the mean mini-batch's, of the largest one
+        share = uses / (group * bounds.max_nodes)  # mean mini-batch over the largest
         if self.external:
             sampling = int(share * group * ExternalSampler.batch_bytes(bounds))
         else:
             sampling = self.threads * bounds.scratch_bytes
-        # Mini-batches that threads finish, that wait, and one that is written; out of core, finished and laid out ones.
+        # For each thread a mini-batch being finished and one waiting or laid out, and one being written.
         sampling += (2 * self.threads + 1) * bounds.sampled_bytes
         ahead = self._ahead(group)
         # During the pass the edges of later groups are read in.

@@ -66,7 +66,7 @@ class _Window:
 
 
 class Trainer:
-    """Holder of the slots, which yields the mini-batches of one group after the other.
+    """Loader of one group after the other, which holds the slots and yields the mini-batches.
 
     Args:
         singles: reader of single rows; None where no group needs it.
