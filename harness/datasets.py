@@ -13,7 +13,7 @@ from harness.experiment import Experiment
 from harness.progress import stages
 from harness.settings import strict
 from workloads.errors import InputError
-from workloads.units import format_bytes, parse_bytes, parse_count
+from workloads.units import format_bytes, parse_bytes, parse_count, row_bytes
 
 
 class Recipe(BaseModel):
@@ -48,7 +48,7 @@ class Recipe(BaseModel):
 
     def feature_bytes(self) -> int:
         """Return the bytes of the feature table; 0 where a base graph decides the nodes."""
-        return self.num_nodes() * self.dim * (2 if self.dtype == "float16" else 4)
+        return self.num_nodes() * row_bytes(self.dim, self.dtype)
 
 
 def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:

@@ -57,8 +57,9 @@ class CostModel:
             config = record.config
             if record.status != "ok" or not record.duration_s:
                 continue
-            features = config.dataset.num_nodes * config.dataset.dim * (2 if config.dataset.dtype == "float16" else 4)
-            written.setdefault(record.system, []).append(record.preprocess.bytes_written / max(1, features))
+            written.setdefault(record.system, []).append(
+                record.preprocess.bytes_written / max(1, config.dataset.feature_bytes)
+            )
             batches = config.max_batches or max(1, config.dataset.train_nodes // config.batch_size)
             expected = modelled_s(
                 epochs=config.epochs,

@@ -40,7 +40,7 @@ def working_set(record: Record, context: RunContext) -> WorkingSet | None:
 
     epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
     sizes = [
-        entry.unique_rows * _row_bytes(record) + entry.topology_pages * PAGE_BYTES
+        entry.unique_rows * record.config.dataset.row_bytes + entry.topology_pages * PAGE_BYTES
         for entry in [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs
     ]
     host, device = record.memory.budget_bytes, _device_memory(record)
@@ -95,7 +95,7 @@ def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int |
     from harness.trace_facts import TraceFacts
 
     facts = TraceFacts(context.workload, record.config, context.cache)
-    return facts.epoch(epoch).least_bytes(_row_bytes(record), memory)
+    return facts.epoch(epoch).least_bytes(record.config.dataset.row_bytes, memory)
 
 
 def best_rate(context: RunContext) -> float:
@@ -210,7 +210,7 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
             name: statistics.median(epoch.stages_s.get(name, 0.0) for epoch in measured) for name in sorted(names)
         }
         if all(epoch.device_bytes is not None for epoch in measured):
-            row_bytes = _row_bytes(record)
+            row_bytes = record.config.dataset.row_bytes
             useful = sum(useful_bytes(epoch, row_bytes) for epoch in measured)
             device = sum(epoch.device_bytes or 0 for epoch in measured)
             summary.read_amplification = device / useful if useful > 0 else None
@@ -258,10 +258,6 @@ def start_up(record: Record, context: RunContext) -> tuple[float, int | None]:
 def usable_processors(record: Record) -> int:
     """Return the number of usable processors of the run's host; 0: not recorded."""
     return int((record.environment.get("cpu") or {}).get("usable") or 0)
-
-
-def _row_bytes(record: Record) -> int:
-    return record.config.dataset.dim * (2 if record.config.dataset.dtype == "float16" else 4)
 
 
 def _median_of(by_epoch: Mapping[int, float], measured: list[EpochRecord]) -> float | None:

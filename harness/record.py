@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.settings import SharedSettings
+from workloads.units import row_bytes
 
 SCHEMA = 2
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
@@ -42,6 +43,16 @@ class DatasetConfig(_Part):
     dtype: str
     num_classes: int = 0
     train_nodes: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a feature row."""
+        return row_bytes(self.dim, self.dtype)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of the feature table."""
+        return self.num_nodes * self.row_bytes
 
 
 class RunConfig(_Part, SharedSettings):

@@ -69,3 +69,8 @@ def format_count(value: float) -> str:
         if abs(value) >= factor:
             return f"{value / factor:.1f}{unit}"
     return f"{value:.0f}"
+
+
+def row_bytes(dim: int, dtype: str) -> int:
+    """Return the bytes of a feature row: `dim` columns of `float32` or `float16`."""
+    return dim * {"float32": 4, "float16": 2}[dtype]

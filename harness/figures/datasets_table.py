@@ -15,7 +15,7 @@ from harness.figures.draw.sheets import Formatter, sheet
 from harness.figures.pagraph.grid import FAMILY, setting
 from harness.figures.pagraph.tab4 import GB, gigabytes
 from harness.studies.base import StudyNeed
-from workloads.units import format_count
+from workloads.units import format_count, row_bytes
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,6 @@ def of_records(evidence: Evidence, table: Table) -> list[Plain]:
         if record["system"] in table.systems
     }
     for fingerprint, data in own.items():
-        row_bytes = data["dim"] * (2 if data["dtype"] == "float16" else 4)
         rows[fingerprint] = {
             "dataset": data["name"],
             "nodes": data["num_nodes"],
@@ -87,7 +86,7 @@ def of_records(evidence: Evidence, table: Table) -> list[Plain]:
             "degree": data["num_edges"] / data["num_nodes"],
             "dim": data["dim"],
             "classes": data["num_classes"] or None,
-            "features": data["num_nodes"] * row_bytes,
+            "features": data["num_nodes"] * row_bytes(data["dim"], data["dtype"]),
             "train (%)": 100.0 * data["train_nodes"] / data["num_nodes"] if data["train_nodes"] else None,
         }
     for study in evidence.studies:

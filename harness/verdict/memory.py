@@ -85,8 +85,7 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     """
     if record.evidence is None or record.status != "ok" or not context.proves_memory:
         return None
-    table = record.config.dataset
-    features = table.num_nodes * table.dim * (2 if table.dtype == "float16" else 4)
+    features = record.config.dataset.feature_bytes
     gates = [gate for gate in record.evidence.gates if gate.resident_bytes is not None]
     if not gates:
         return unknown("the page cache was not looked at")

@@ -15,6 +15,7 @@ from harness.figures.diskgnn.grid import bar_row, entries, longer, memory_share,
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.panels import legend_above, many_panels
+from workloads.units import row_bytes
 
 LIMITS = ["7x", "5x", "3x"]
 REFERENCE = "ginex"
@@ -95,7 +96,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _feature_bytes(record: Mapping[str, Any]) -> float:
     data = record["config"]["dataset"]
-    return float(data["num_nodes"] * data["dim"] * (2 if data["dtype"] == "float16" else 4))
+    return float(data["num_nodes"] * row_bytes(data["dim"], data["dtype"]))
 
 
 register(

@@ -8,6 +8,7 @@ from typing import Any
 from harness.compare.points import Point
 from harness.figures.base import Plain, gallery, only_systems, values
 from harness.studies.base import StudyNeed
+from workloads.units import row_bytes
 
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
@@ -95,7 +96,7 @@ def planning_needs(
     base = gallery(profile)
     run = base["run"]
     recipe = base["datasets"][run["dataset"]]
-    width = int(recipe.get("dim", 128)) * (2 if recipe.get("dtype") == "float16" else 4)
+    width = row_bytes(int(recipe.get("dim", 128)), recipe.get("dtype", "float32"))
     shared = {"fanout": run["fanout"], "batch_size": run["batch_size"], "seed": run.get("seed", 0)}
     if study != "access-share":
         shared["row_bytes"] = width

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from harness.figures.base import Plain, only_systems
-from workloads.units import parse_bytes, parse_count
+from workloads.units import parse_bytes, parse_count, row_bytes
 
 #: The paper's comparison (Section 5.1), baseline first.
 SYSTEMS = ["pyg+", "ali+pg", "ginex"]
-_ITEM_BYTES = {"float32": 4, "float16": 2}
 
 
 def systems_of(profile: Plain, names: list[str]) -> list[Any]:
@@ -32,7 +31,7 @@ def host_budget(profile: Plain) -> int:
 def feature_bytes(profile: Plain) -> int:
     """Return bytes of the feature table of the profile's dataset, by its recipe."""
     recipe = profile["datasets"][profile["run"]["dataset"]]
-    width = int(recipe.get("dim", 128)) * _ITEM_BYTES[recipe.get("dtype", "float32")]
+    width = row_bytes(int(recipe.get("dim", 128)), recipe.get("dtype", "float32"))
     return parse_count(recipe["nodes"], "nodes") * width
 
 

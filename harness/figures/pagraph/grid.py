@@ -12,6 +12,7 @@ from harness.compare.plan import Plan, grid
 from harness.compare.points import Group, NotDrawn
 from harness.figures.base import Plain, gallery
 from harness.figures.draw import style
+from harness.figures.ginex.grid import feature_bytes
 from harness.studies.base import StudyNeed
 from workloads.units import parse_count
 
@@ -34,17 +35,9 @@ PARTITION_SCALE = 10
 LOADING = ("extract", "transfer")
 
 
-def feature_bytes(profile: Plain) -> int:
-    """Return bytes of the feature table of the profile's graph."""
-    short = gallery(profile)
-    recipe = short["datasets"][short["run"]["dataset"]]
-    width = 2 if recipe.get("dtype") == "float16" else 4
-    return parse_count(recipe["nodes"], "nodes") * int(recipe.get("dim", 128)) * width
-
-
 def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
     """Return device memory for `share` of the features, at most the paper's 11 GiB, in whole MiB."""
-    return min(MOST_DEVICE, max(1, round(share * feature_bytes(profile) / 2**20)) * 2**20)
+    return min(MOST_DEVICE, max(1, round(share * feature_bytes(gallery(profile)) / 2**20)) * 2**20)
 
 
 def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
