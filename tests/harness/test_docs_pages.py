@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from harness import settings
 from harness.settings import RunSettings
 from harness.verdict import page, rules
 from tests.harness.run_tools import REPOSITORY
+
+FOLDERS = "harness|outcore|systems|workloads|tests|benchmarks|scripts|docs|examples|containers"
 
 
 def test_the_page_of_rules_is_made_from_the_rules() -> None:
@@ -18,3 +22,18 @@ def test_the_page_of_settings_is_made_from_the_settings() -> None:
     text = (REPOSITORY / "docs" / "settings.md").read_text(encoding="utf-8")
     assert text == settings.page(), "run `python -m harness.settings > docs/settings.md`"
     assert all(f"| `{name}` |" in text for name in RunSettings.model_fields)
+
+
+def test_every_path_and_link_in_the_docs_exists() -> None:
+    """Paths in backticks that begin with one of our folders, and relative links of every page."""
+    gone = []
+    for page_ in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]:
+        text = page_.read_text(encoding="utf-8")
+        paths = re.findall(
+            r"`((?:harness|outcore|systems|workloads|tests|benchmarks|scripts|docs|examples|containers)/[\w./-]*)`",
+            text,
+        )
+        gone += [f"{page_.name}: {path}" for path in paths if not (REPOSITORY / path).exists()]
+        links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+        gone += [f"{page_.name}: {link}" for link in links if link and not (page_.parent / link).exists()]
+    assert gone == []
