@@ -151,8 +151,8 @@ class CpuAccelerator(Accelerator):
 def aligned_host_tensor(nbytes: int) -> torch.Tensor:
     """Allocate anonymous host memory as uint8 [nbytes], aligned to a page; freed with its last view.
 
-    Huge pages back every 2 MiB that lies wholly inside a large buffer: direct reads and copies then touch fewer pages,
-    and the buffer takes no more memory than its size.
+    Huge pages are requested for each 2 MiB wholly inside a large buffer: direct reads and copies then touch fewer
+    pages, and the buffer takes no more memory than its size.
     """
     if nbytes == 0:
         return torch.empty(0, dtype=torch.uint8)

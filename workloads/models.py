@@ -154,7 +154,7 @@ class Model(nn.Module):
         generator: torch.Generator | None = None,
         first_layer_aggregated: bool = False,
     ) -> torch.Tensor:
-        """Compute the scores of the seed nodes.
+        """Compute the scores of the seed nodes, float32 [num_seeds, num_classes].
 
         Args:
             table: float [slots, in_dim]; float16 rows are converted to float32 first.
@@ -163,9 +163,6 @@ class Model(nn.Module):
             generator: generator of the dropout; None: no dropout (evaluation).
             first_layer_aggregated: whether the rows, one for each node in order, hold the first layer's aggregates;
                 `blocks` then begin with the second layer's.
-
-        Returns:
-            float32 [num_seeds, num_classes].
 
         Raises:
             InputError: the number of blocks differs from the number of layers (one less with an aggregated first
@@ -242,13 +239,13 @@ def first_layer_rows(
 ) -> npt.NDArray[np.float32]:
     """Compute the first layer's aggregate of `nodes` over all their in-neighbours, in plain code as an oracle.
 
+    The result is float32 [n, aggregated_width], summed in float64.
     GraphSAGE: [own row, mean over the neighbour list]; a repeated edge counts twice, an empty list gives 0. The first
     layer computes the same from a block with fan-out -1, so a `+pp` model equals the original model wherever its first
     layer sees whole lists. GCN: the sum over the list and the node itself, weighted by `1 / sqrt(degree of source x
     degree of node)`, where degrees are in-degrees in the whole graph plus one self-loop (an edge of a node to itself
     counts as that loop). A GCN block counts degrees inside itself, where a source that is no destination has only its
-    loop; so both are equal where the block is the whole graph, and elsewhere `+pp` is the GCN of the whole graph, which
-    the block's approximates.
+    loop; so both are equal where the block is the whole graph, and elsewhere the block approximates `+pp`.
 
     Args:
         spec: model.
@@ -256,9 +253,6 @@ def first_layer_rows(
         indices: [E].
         features: [N, dim].
         nodes: int64 [n].
-
-    Returns:
-        float32 [n, aggregated_width], summed in float64.
 
     Raises:
         InputError: the model's first layer cannot be aggregated beforehand.

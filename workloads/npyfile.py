@@ -49,8 +49,7 @@ def read_header(path: Path) -> tuple[np.dtype[np.generic], tuple[int, ...], int]
 def file_digest(path: Path) -> str:
     """Return the XXH3-64 of a file, 16 hexadecimal digits.
 
-    Reads 8 MiB at a time and drops them from the page cache, so that a table larger than memory does not evict
-    everything else.
+    Reads 8 MiB at a time and drops them from the page cache, which a table larger than memory would otherwise fill.
     """
     digest = xxhash.xxh3_64()
     buffer = memoryview(bytearray(HASH_CHUNK_BYTES))

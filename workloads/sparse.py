@@ -94,14 +94,13 @@ def row_sums(
 ) -> torch.Tensor:
     """Sum for each row i of the result the rows `indices[indptr[i]:indptr[i + 1]]` of `x`, with weights if given.
 
+    The result is [n, dim]; a row without entries is zero.
+
     Args:
         x: float [rows, dim], contiguous.
         indptr: int32 or int64 [n + 1].
         indices: [edges], of indptr's type.
         weights: [edges] of x's type, or None for ones.
-
-    Returns:
-        [n, dim]; a row without entries is zero.
     """
     if indices.shape[0] == 0:
         return x.new_zeros(indptr.shape[0] - 1, x.shape[1])
@@ -144,7 +143,7 @@ def neighbourhood(
     weights: torch.Tensor | None = None,
     scale: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the neighbour sum and the own row of every destination.
+    """Compute the neighbour sum and the own row of every destination, [num_dst, dim] each.
 
     Args:
         x: float [num_src, dim]; with `rows`, a table whose row `rows[i]` is source i (then without gradient): the sum
@@ -153,9 +152,6 @@ def neighbourhood(
         rows: int64 [num_src], the node alias list.
         weights: [num_edges], weight of each edge, constant.
         scale: [num_dst], factor of each sum (one over the degree gives the mean), constant.
-
-    Returns:
-        [num_dst, dim] twice.
     """
     if rows is None:
         total, own = _Neighbourhood.apply(x, graph, weights, scale)  # type: ignore[no-untyped-call]
@@ -188,8 +184,7 @@ class _Relu(torch.autograd.Function):
 def relu_(x: torch.Tensor) -> torch.Tensor:
     """Apply ReLU in place to `x`, and in the backward pass to the incoming gradient.
 
-    Valid between the layers here only: the next operation must pass its gradient on and neither keep nor share it, as
-    the products and sums above do.
+    Valid between the layers here only: the next operation must neither keep nor share its gradient.
     """
     result: torch.Tensor = _Relu.apply(x)  # type: ignore[no-untyped-call]
     return result

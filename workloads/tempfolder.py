@@ -22,8 +22,7 @@ def free_bytes(folder: Path) -> int:
 def remove_stale(root: Path) -> list[Path]:
     """Remove the temporary folders of killed writers; return their paths.
 
-    A living writer holds a lock on its folder; process ids would mislead, since containers share them and kernels reuse
-    them.
+    A living writer holds a lock on its folder; process ids would mislead: containers share and kernels reuse them.
     """
     removed = []
     for path in root.glob(".*.outcore-tmp-*"):

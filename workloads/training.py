@@ -101,8 +101,7 @@ class Trainer:
         Args:
             sampled: structure and labels of the mini-batch.
             table: [slots, in_dim] float32 or float16 on the accelerator's device, or split between device and host (its
-                rows are then gathered, [num_nodes, in_dim], before the first layer); None only where nothing is
-                computed.
+                rows are then gathered, [num_nodes, in_dim], before the first layer); None where nothing is computed.
             rows: int64 [num_nodes], table row of each node; None: node i is row i.
             first_layer_aggregated: whether the rows are `aggregated_width` wide and hold the first layer's aggregates;
                 `sampled` then has blocks for the later layers only.

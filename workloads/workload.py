@@ -61,8 +61,7 @@ class Workload:
 
     Attributes:
         rank, world: rank of this process, and number of ranks that take each step together.
-        partition: `.npz` file whose `partition_of` (int64 [T]) holds the rank of each training node; None: ranks share
-            every step's seed nodes evenly.
+        partition: `.npz` file of `partition_of`, int64 [T]: rank of each training node; None: ranks split steps evenly.
     """
 
     dataset: Dataset

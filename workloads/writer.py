@@ -133,8 +133,7 @@ class DatasetWriter:
     def begin(self, part: Part, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> tuple[Path, int]:
         """Make the part's file with its header and all its blocks reserved.
 
-        Returns the file and the offset (bytes, a multiple of 4096) of its data. Writes may exceed the end by up to a
-        whole block; `finish` cuts it off.
+        Returns the file and its data's offset, a multiple of 4096; `finish` cuts up to a block written past the end.
         """
         element, shape = np.dtype(dtype), (count,) if isinstance(count, int) else tuple(int(size) for size in count)
         if element.name not in ALLOWED_DTYPES[part] or len(shape) != (2 if part == "features" else 1):

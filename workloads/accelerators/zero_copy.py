@@ -19,9 +19,8 @@ _MAX_COLUMNS = 1024
 def gather_split(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Gather rows of a split table: row r is `device_rows[r]`, or `host_rows[r - len(device_rows)]` past its end.
 
-    `device_rows` is [d, dim] in device memory (d may be 0), `host_rows` [h, dim] mapped for the device
-    (`CudaAccelerator.map_host`) and `rows` int64 [n] on the host. Returns [n, dim] in device memory, on the current
-    stream.
+    `device_rows` is [d, dim] in device memory (d may be 0), `host_rows` [h, dim] mapped by `CudaAccelerator.map_host`,
+    and `rows` int64 [n] on the host. Returns [n, dim] in device memory, on the current stream.
     """
     kernel = _kernel() if host_rows.is_cuda else None
     dim = host_rows.shape[1]

@@ -87,12 +87,11 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
 
 def keep_matrix(base: BaseGraph, copies: int, spec: GenerateSpec | None = None) -> npt.NDArray[np.float64]:
-    """Compute the matrix of keep-probabilities A for n = `copies`, clipped to [0.01, 0.95].
+    """Compute the matrix of keep-probabilities A for n = `copies`, clipped to [0.01, 0.95], in `spec.max_memory`.
 
     B is the base graph with sources as rows and targets as columns. Its truncated SVD B = U S V' has as many singular
     values as copies. U and V are shrunk to that many rows by averaging and made orthogonal again (the nearest
-    orthogonal matrix); A = |U S V'| is scaled to a maximum of 1. Belletti et al. 2019, section 4. `spec` bounds the
-    memory.
+    orthogonal matrix); A = |U S V'| is scaled to a maximum of 1. Belletti et al. 2019, section 4.
 
     Returns:
         [n, n]: entry (r, c) is the probability of an edge from block r to block c, rounded to six digits so that it

@@ -90,9 +90,7 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
     Every node gets a loop (a copy keeps its own edges), then its two neighbours on the ring (which connects the
     copies), then pairs at random distances (by `seed`), the same on both sides, so that S is symmetric where `edges` is
     a multiple of `copies` that allows it. `edges` is from K to K^2.
-
-    Returns:
-        `indptr` int64 [K + 1] and ascending `indices` int32 [edges].
+    Returns `indptr` int64 [K + 1] and ascending `indices` int32 [edges].
     """
     if not copies <= edges <= copies * copies:
         raise ValueError("a seed graph has from K to K^2 edges")

@@ -18,8 +18,7 @@ def community_labels(
     """Label nodes by communities of about equal size, int64 [N], so that labels agree along edges.
 
     Nodes are streamed in random order, each placed with most of its in-neighbours, weighted by the community's free
-    capacity, several times over (linear deterministic greedy, restreamed). Takes 12 N bytes and passes over the edges
-    `sweeps` times.
+    capacity, in `sweeps` passes over the edges (linear deterministic greedy, restreamed). Takes 12 N bytes.
 
     Args:
         indptr: int64 [N + 1].

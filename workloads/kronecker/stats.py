@@ -26,8 +26,8 @@ class GraphStats:
         max_degree: largest in-degree.
         top1_degree_share: share of all edges that lead into the 1 % of nodes of highest in-degree.
         gini: Gini coefficient of the in-degrees.
-        top1_source_share: share of all edges from the 1 % of nodes of highest out-degree (a cache's possible hits), or
-            None.
+        top1_source_share: share of all edges from the 1 % of nodes of highest out-degree (an estimate of a cache's
+            hits); None: not counted.
         clustering: mean local clustering of sampled nodes, with links of either direction.
         homophily: share of sampled edges whose ends have the same label, None without labels.
         homophily_by_chance: the same share for labels spread over the edges' ends at random, None without labels.

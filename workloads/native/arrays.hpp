@@ -1,8 +1,8 @@
-// Arrays that the bindings of both layers take, hold and give.
+// Array types of the bindings of both layers.
 //
-// What a call only reads may be a copy that nanobind made to fit the type (`In`). What it writes is the caller's own memory,
-// or a TypeError: never a copy whose contents are lost (`Written`, `Out`). What native code uses after the call has
-// returned is held by the object that uses it (`Holding`).
+// An array that a call only reads may be a copy that nanobind made to fit the type (`In`). An array that it writes
+// is the caller's own memory, or a TypeError: never a copy whose contents are lost (`Written`, `Out`). An array that
+// native code uses after the call has returned is held by the object that uses it (`Holding`).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -41,8 +41,8 @@ std::span<T> span_of(const Out<T>& array) {
     return {array.data(), array.size()};
 }
 
-// A native object and the arrays whose memory it goes on using. They are held as nanobind handed them over, a converted
-// copy included, which nb::keep_alive would not keep; and they go after the object.
+// A native object and the arrays whose memory it keeps using. They are held as nanobind passed them, so that converted
+// copies stay alive too, which nb::keep_alive would not keep; they are destroyed after the object.
 template <class Native, class... Arrays>
 class Holding {
 public:
@@ -55,7 +55,7 @@ public:
     const Native* operator->() const { return &native_; }
     Native& operator*() { return native_; }
 
-    // From now on the object uses these instead; nothing of its own may point into the last ones any more.
+    // Replaces the held arrays; the object must no longer point into the old ones.
     void hold(Arrays... arrays) { held_ = {std::move(arrays)...}; }
 
 private:

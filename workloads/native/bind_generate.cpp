@@ -21,7 +21,7 @@ namespace {
 
 using In64 = In<std::int64_t>;
 
-// A base graph is read by native code that trusts it, so it is checked once, here.
+// Native code reads a base graph without checks, so it is checked once, here.
 void check_graph(std::span<const std::int64_t> indptr, std::span<const std::int32_t> indices, std::int64_t sources) {
     if (indptr.empty() || indptr.front() != 0 || indptr.back() != static_cast<std::int64_t>(indices.size())) {
         throw std::invalid_argument("indptr does not fit indices");
@@ -34,15 +34,15 @@ void check_graph(std::span<const std::int64_t> indptr, std::span<const std::int3
     }
 }
 
-// With the base and seed graphs.
+// Holds the base and seed graphs.
 using KroneckerStream = Holding<Kronecker, In64, In<std::int32_t>, In64, In<std::int32_t>>;
 
-// A fractal expansion, and where its columns are made. For one caller at a time.
+// A fractal expansion and the workspace of its columns, for one caller at a time.
 struct Expansion {
     Fractal fractal;
     FractalWorkspace space;
 };
-// With the base graph.
+// Holds the base graph.
 using FractalStream = Holding<Expansion, In64, In<std::int32_t>>;
 
 std::int64_t nodes_of(const In64& indptr) { return static_cast<std::int64_t>(indptr.size()) - 1; }

@@ -35,7 +35,7 @@ Output<T> to_numpy(Buffer<T>&& buffer) {
     return Output<T>(data, {size}, owner);
 }
 
-// The arrays that a sampler reads; their types depend on the ids'.
+// Holds the arrays that a sampler reads, whose types depend on the width of the ids.
 using BoundSampler = Holding<std::unique_ptr<NeighborSampler>, nb::object>;
 
 template <class Index>
@@ -86,7 +86,7 @@ Output<std::uint64_t> draw_positions(std::uint64_t degree, std::int64_t fanout, 
     return to_numpy(std::move(positions));
 }
 
-// As the sampler does it: side by side where that can be done. One row for each node, all of the same list length.
+// Draws as the sampler does, side by side where the lanes allow it: one row a node, all lists equally long.
 nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<2>> draw_positions_of(const In<std::int64_t>& nodes,
                                                                      std::uint64_t degree, std::uint64_t fanout,
                                                                      bool replace, std::uint64_t seed) {

@@ -47,7 +47,7 @@ void draw_lanes(const LaneRequest& request, std::uint64_t seed, std::uint32_t co
             uncertain[l] |= static_cast<std::uint32_t>(product) < bound[l] ? 1 : 0;
         }
         if (!replace) {
-            // Floyd: a position taken by an earlier draw gives way to the last one of the range.
+            // Floyd: the last position of the range replaces one that an earlier draw took.
             Words taken{};
             for (std::uint32_t e = 0; e < d; ++e)
                 for (int l = 0; l < kDrawLanes; ++l) taken[l] |= positions[e][l] == chosen[l] ? 1 : 0;

@@ -1,4 +1,4 @@
-// The draws of many destinations side by side: the same positions as PositionDrawer gives, in a fraction of the time.
+// Draws for many destinations side by side: the positions of PositionDrawer in a fraction of the time.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct LaneRequest {
     alignas(64) std::array<std::uint32_t, kDrawLanes> word1{}, word2{}, word3{}, degree{};
 };
 
-// `positions[d][l]` is the d-th position of lane l, ascending. `uncertain[l]`: one of them may have to be refused.
+// `positions[d][l]` is the d-th position of lane l, ascending. `uncertain[l]`: lane l may need a rejection.
 struct LaneDraws {
     alignas(64) std::array<std::array<std::uint32_t, kDrawLanes>, kMaxLaneDraws> positions;
     alignas(64) std::array<std::uint32_t, kDrawLanes> uncertain;
@@ -25,22 +25,22 @@ struct LaneDraws {
 
 void draw_lanes(const LaneRequest& request, std::uint64_t seed, std::uint32_t count, bool replace, LaneDraws& draws);
 
-// A neighbour list to be drawn from: longer than the number of draws, or with replacement not empty.
+// A neighbour list to draw from: longer than the number of draws, or non-empty with replacement.
 struct DrawnList {
     std::uint64_t node, start, degree;
-    std::size_t at;  // where its positions go
+    std::size_t at;  // offset of its positions in the output
 };
 
-// What is the same for all lists of a hop.
+// Part of the stream names that all lists of a hop share.
 struct DrawName {
     std::uint64_t seed, epoch, batch;
     std::uint32_t hop;
 };
 
-// Draws from lists of any length, side by side where that can be done.
+// Draws from lists of any length, side by side where the lanes allow it.
 class LaneDrawer {
 public:
-    // `count` positions of each of at most kDrawLanes lists, into out[list.at] and following.
+    // Draws `count` positions of each of at most kDrawLanes lists into out[list.at] and following.
     void draw(std::span<const DrawnList> lists, const DrawName& name, std::size_t count, bool replace,
               std::uint64_t* out);
 

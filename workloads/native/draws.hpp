@@ -1,4 +1,4 @@
-// Which neighbours a destination node keeps: uniform positions in its neighbour list, in ascending order.
+// Draw of the neighbours that a destination node keeps: uniform positions in its neighbour list, in ascending order.
 //
 // Counter layout. Every destination of every hop has its own Philox stream. The key is the run's seed; the counter's
 // four 32-bit words are
@@ -9,8 +9,8 @@
 //     word 3   batch, bits 0..25 | hop, 6 bits (bits 26..31)
 //
 // so that no two (epoch, batch, hop, node) share a stream, within: node ids < 2^48, epochs < 2^16, batches of an epoch
-// over all ranks < 2^26, hops < 63, and 2^34 draws a stream. Hop 63 is the seed plan's (shuffle.hpp). Draws are taken
-// from a stream in order; a refused draw (no modulo bias) takes the next one, so a batch stays a function of its name.
+// over all ranks < 2^26, hops < 63, and 2^34 draws a stream. The seed plan uses hop 63 (shuffle.hpp). Draws are taken
+// from a stream in order; a rejected draw (no modulo bias) takes the next one, so a batch stays a function of its name.
 // The layer-wise sampler takes the first two words of each candidate's stream (subgraph_samplers.cpp).
 // The layout and the two algorithms below fix every batch ever recorded: changing them changes all digests.
 #pragma once
@@ -38,14 +38,14 @@ constexpr Philox4x32::Counter stream_name(std::uint64_t epoch, std::uint64_t bat
 
 class PositionDrawer {
 public:
-    // How many positions draw() gives. A fan-out < 0 takes the whole list, with replacement too.
+    // Number of positions of draw(). A fan-out < 0 takes the whole list, with replacement too.
     static constexpr std::uint64_t count(std::uint64_t degree, std::int64_t fanout, bool replace) noexcept {
         const auto wanted = static_cast<std::uint64_t>(fanout);
         if (fanout < 0 || (!replace && degree <= wanted)) return degree;
         return degree == 0 ? 0 : wanted;
     }
 
-    // `count` positions in [0, degree), ascending: with replacement independent ones, without a uniform subset
+    // Draws `count` positions in [0, degree), ascending: independent ones with replacement, else a uniform subset
     // (Floyd's algorithm: for j = degree - count, ..., degree - 1 draw t in [0, j]; take t, or j if t is taken).
     // Only for lists not taken whole.
     void draw(PhiloxStream stream, std::uint64_t degree, std::size_t count, bool replace, std::uint64_t* out) {
@@ -95,7 +95,7 @@ private:
         std::sort(out, out + count);
     }
 
-    // False if the position was taken before.
+    // Returns false if the position was taken before.
     bool take(std::uint64_t position) noexcept {
         const std::size_t mask = taken_.size() - 1;
         for (std::size_t slot = (position * 0x9E3779B97F4A7C15U >> 32) & mask;; slot = (slot + 1) & mask) {

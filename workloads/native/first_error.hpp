@@ -12,7 +12,7 @@ namespace outcore {
 // The first exception of several threads.
 class FirstError {
 public:
-    // Runs the body; true where it threw nothing.
+    // Runs the body; returns true if it threw nothing.
     template <class Body>
     bool attempt(Body&& body) noexcept {
         try {
@@ -25,7 +25,7 @@ public:
         }
     }
 
-    // Once all threads are done: throws the first exception, if there was one, and forgets it.
+    // Throws and forgets the first exception, if any; to be called once all threads are done.
     void rethrow() {
         if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     }
@@ -42,7 +42,7 @@ std::size_t start_threads(std::vector<std::thread>& threads, std::size_t count, 
     try {
         threads.reserve(threads.size() + count);
         for (; started < count; ++started) threads.emplace_back(body, started);
-    } catch (...) {  // those that started do the work
+    } catch (...) {  // the started threads do the work
     }
     return started;
 }

@@ -1,5 +1,5 @@
 // Produces columns of a randomised fractal expansion: find the base column by the inverse permutation, draw each of its
-// edges, rename the sources of those kept, sort.
+// edges, relabel the sources of the kept edges, sort.
 #include "fractal.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ OUTCORE_INLINE void set_counters(Lanes<kLanes>& lanes, std::uint64_t counter, st
     }
 }
 
-// draws[k] for k in [0, kGroup): of edge 4 * counter + k.
+// Sets draws[k] for k in [0, kGroup) to the draw of edge 4 * counter + k.
 OUTCORE_CLONES void draw_group(std::uint64_t seed, std::uint64_t counter, std::uint32_t block, std::uint32_t* draws) {
     Lanes<kLanes> lanes;
     set_counters(lanes, counter, block);
@@ -43,7 +43,7 @@ OUTCORE_CLONES void draw_group(std::uint64_t seed, std::uint64_t counter, std::u
     }
 }
 
-// Draws below `bound` among edges [begin, end), begin a multiple of 4.
+// Counts the draws below `bound` among edges [begin, end), begin a multiple of 4.
 OUTCORE_CLONES std::int64_t count_below(std::uint64_t seed, std::uint32_t block, std::uint32_t bound,
                                         std::int64_t begin, std::int64_t end) {
     std::int64_t kept = 0;
@@ -130,7 +130,7 @@ void Fractal::append_kept(std::size_t block, std::int64_t begin, std::int64_t en
         const auto counter = static_cast<std::uint64_t>(edge) / 4;
         const auto group = static_cast<std::int64_t>(4 * counter);
         std::int64_t drawn = 4;
-        if (end - group > 2 * drawn) {  // from the third call on a vector one is cheaper
+        if (end - group > 2 * drawn) {  // one vector call is cheaper than three others
             draw_group(seed_, counter, static_cast<std::uint32_t>(block), draws);
             drawn = kGroup;
         } else {
@@ -141,7 +141,7 @@ void Fractal::append_kept(std::size_t block, std::int64_t begin, std::int64_t en
         }
         const std::int64_t stop = std::min(end, group + drawn);
         for (; edge < stop; ++edge) {
-            // Written whether kept or not: a branch on a coin is guessed wrong half the time.
+            // Written whether kept or not: a branch on a random draw is mispredicted half the time.
             *out = static_cast<std::uint32_t>(base_indices_[static_cast<std::size_t>(edge)]);
             out += draws[edge - group] < bound ? 1 : 0;
         }
@@ -160,7 +160,7 @@ void Fractal::append_columns(std::int64_t first, int count, Scratch& scratch, st
         std::uint32_t column[kColumns] = {};
         for (int c = 0; c < count; ++c) column[c] = static_cast<std::uint32_t>(target + c);
         find_lanes(columns_[block], column);
-        // The columns lie anywhere in the base graph: ask for all of them before the first is needed.
+        // The columns lie anywhere in the base graph: prefetch all of them before the first is needed.
         for (int c = 0; c < count; ++c) __builtin_prefetch(&base_indptr_[column[c]]);
         for (int c = 0; c < count; ++c) {
             const std::int32_t* const list = base_indices_.data() + base_indptr_[column[c]];
@@ -188,7 +188,7 @@ void Fractal::append_columns(std::int64_t first, int count, Scratch& scratch, st
         for (std::int64_t j = 0; j < copies_; ++j) {
             const auto segment = static_cast<std::size_t>(j * kColumns + c);
             const std::size_t end = scratch.ends[segment];
-            // The part before column 0's is the last one of the block before.
+            // Column 0's part follows the last column's part of the previous block.
             std::size_t begin = 0;
             if (c > 0) {
                 begin = scratch.ends[segment - 1];

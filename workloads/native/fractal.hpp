@@ -11,13 +11,13 @@
 
 namespace outcore {
 
-// Where columns are made; kept from call to call, so that its memory is paid for once. For one caller at a time.
+// Working memory of the columns, kept from call to call. For one caller at a time.
 struct FractalWorkspace {
     struct Piece {
         std::size_t thread, begin, end;  // its edges are arenas[thread][begin, end)
-        std::size_t place = 0;           // where they belong among those of the call
+        std::size_t place = 0;           // position of the first among the call's edges
     };
-    std::vector<std::vector<std::int64_t>> wide;    // [threads] ids, of the one or the other width
+    std::vector<std::vector<std::int64_t>> wide;    // [threads] ids of either width
     std::vector<std::vector<std::int32_t>> narrow;
     std::vector<Piece> pieces;
 
@@ -40,22 +40,22 @@ public:
 
     std::int64_t num_nodes() const noexcept { return copies_ * base_nodes_; }
 
-    // Edges of the whole result, from the draws alone: permutations do not change how many are kept.
+    // Counts the edges of the whole result from the draws alone: permutations do not change the number kept.
     std::int64_t count_edges(int threads) const;
 
-    // Makes the lists of columns [first, first + degrees.size()), each ascending, into the workspace; returns how many
-    // edges they have. `take` copies them out, one list after the other.
+    // Makes the lists of columns [first, first + degrees.size()), each ascending, in the workspace; returns the sum
+    // of their lengths. `take` copies them out, one list after the other.
     template <typename Index>
     std::int64_t make(std::int64_t first, std::span<std::int64_t> degrees, FractalWorkspace& space, int threads) const;
     template <typename Index>
     static void take(FractalWorkspace& space, std::span<Index> out, int threads);
 
 private:
-    static constexpr int kColumns = 16;  // columns made together: one vector of ids to rename
+    static constexpr int kColumns = 16;  // columns made together: one vector of ids to relabel
 
     struct Scratch {
-        std::vector<std::uint32_t> kept;  // of one group of columns, block after block
-        std::vector<std::size_t> ends;    // [n * kColumns]: where each column's part of each block ends in it
+        std::vector<std::uint32_t> kept;  // sources of one group of columns, block after block
+        std::vector<std::size_t> ends;    // [n * kColumns]: end in `kept` of each column's part of each block
     };
 
     template <typename Index>

@@ -131,7 +131,7 @@ void communities(const Graph<Index>& graph, std::int32_t num_communities, int sw
     const double capacity = 1.1 * static_cast<double>(n) / num_communities + 1;
     std::vector<std::int64_t> size(count), links(count);
     std::vector<std::size_t> touched;
-    std::vector<std::int32_t> places(static_cast<std::size_t>(n), -1);  // small, so that more of it stays in cache
+    std::vector<std::int32_t> places(static_cast<std::size_t>(n), -1);  // 32 bits, so that more places stay in cache
     for (int sweep = 0; sweep < sweeps; ++sweep) {
         const Permutation order(static_cast<std::uint64_t>(n), seed, static_cast<std::uint32_t>(sweep),
                                 static_cast<std::uint32_t>(Purpose::kLabel));
@@ -157,7 +157,7 @@ void communities(const Graph<Index>& graph, std::int32_t num_communities, int sw
                 }
                 links[c] = 0;
             }
-            if (chosen < 0) {  // no placed neighbour: it stays, or goes where most room is
+            if (chosen < 0) {  // no placed neighbour: stay, or join the smallest community
                 chosen = place >= 0 ? place : std::min_element(size.begin(), size.end()) - size.begin();
             }
             place = static_cast<std::int32_t>(chosen);

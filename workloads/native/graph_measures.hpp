@@ -1,4 +1,4 @@
-// What a CSC graph is like (clustering, label homophily, out-degrees), communities for labels, and sorted lists.
+// Measures of a CSC graph (clustering, label homophily, out-degrees), communities for labels, and sorting of lists.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Graph {
     std::span<const Index> indices;        // [E], in-neighbours
 
     std::int64_t num_nodes() const noexcept { return static_cast<std::int64_t>(indptr.size()) - 1; }
-    // Throws std::out_of_range for a node that is none, or whose list lies outside `indices`.
+    // Throws std::out_of_range for an unknown node or a list outside `indices`.
     std::span<const Index> neighbours(std::int64_t v) const {
         const auto at = static_cast<std::size_t>(v);
         if (indptr.empty() || at >= indptr.size() - 1)
@@ -25,7 +25,7 @@ struct Graph {
                                     std::to_string(end) + ") of " + std::to_string(indices.size()) + " edges");
         return indices.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(end - start));
     }
-    // A source, checked.
+    // Checks a source: throws std::out_of_range for an unknown node.
     std::size_t source(Index u) const {
         const auto at = static_cast<std::size_t>(u);
         if (indptr.empty() || at >= indptr.size() - 1)
@@ -44,7 +44,7 @@ struct Homophily {
     std::int64_t same = 0, edges = 0;
 };
 
-// Edges into `nodes` whose ends have the same label, and all of them; edges of unlabelled (negative) ends are left out.
+// Counts the edges into `nodes` whose ends have the same label, and all of them, without unlabelled (negative) ends.
 template <typename Index>
 Homophily homophily(const Graph<Index>& graph, std::span<const std::int64_t> labels,
                     std::span<const std::int64_t> nodes, int threads);

@@ -47,13 +47,13 @@ Kronecker::Kronecker(std::span<const std::int64_t> base_indptr, std::span<const 
     }
 }
 
-// Writes edges [start, end) to out; a member in all but name, so that the cloned wrappers can inline it.
+// Writes edges [start, end) to out; a friend, not a member, so that the cloned wrappers can inline it.
 template <typename Index>
 OUTCORE_INLINE void write_range(const Kronecker& self, std::int64_t start, std::int64_t end, Index* out) {
     constexpr std::int64_t kWidth = 64 / sizeof(Index);
     Index* const stop = out + (end - start);
-    // Runs are written whole vectors at a time; what is too much is overwritten by the next run. Two places forbid it:
-    // the end of this range, which is another thread's, and the end of the base graph's array.
+    // Runs are written in whole vectors, and the next run overwrites the excess. Excess is forbidden at the end of this
+    // range, where another thread's begins, and at the end of the base graph's array.
     Index* const safe_out = stop - kWidth;
     const std::int32_t* const indices = self.base_indices_.data();
     const auto safe_in = static_cast<std::int64_t>(self.base_indices_.size()) - kWidth;

@@ -20,18 +20,18 @@ public:
     std::int64_t num_nodes() const noexcept { return num_nodes_; }
     std::int64_t num_edges() const noexcept { return block_start_.back(); }
 
-    // Edges [start, start + out.size()) of the product's index array.
+    // Writes edges [start, start + out.size()) of the product's index array.
     void edges(std::int64_t start, std::span<std::int32_t> out, int threads) const;
     void edges(std::int64_t start, std::span<std::int64_t> out, int threads) const;
 
-    // Entries [start, start + out.size()) of its indptr.
+    // Writes entries [start, start + out.size()) of the product's indptr.
     void indptr(std::int64_t start, std::span<std::int64_t> out, int threads) const;
 
 private:
     template <typename Index>
     friend void write_range(const Kronecker&, std::int64_t, std::int64_t, Index*);
 
-    // Edges of block i before its column u.
+    // Counts the edges of block i before its column u.
     std::int64_t before(std::int64_t i, std::int64_t u) const noexcept {
         const auto block = static_cast<std::size_t>(i);
         const auto column = static_cast<std::size_t>(u);

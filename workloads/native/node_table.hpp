@@ -19,7 +19,7 @@ class NodeTable {
 public:
     static constexpr Key kEmpty = std::numeric_limits<Key>::max();
 
-    // Makes room for `count` nodes; every slot must then be cleared.
+    // Reserves slots for `count` nodes; every slot must then be cleared.
     void reset(std::size_t count) {
         const std::size_t slots = std::bit_ceil(std::max<std::size_t>(count + count / 3, 64));
         keys_.reserve(slots);
@@ -54,7 +54,7 @@ public:
                     return static_cast<std::uint32_t>(slot);
                 }
             } else {
-                // Found and empty take the same way: which of them it is cannot be predicted.
+                // One branch for found and empty slots, which cannot be predicted apart.
                 const Key seen = keys_[slot];
                 if (seen == key || seen == kEmpty) {
                     keys_[slot] = key;
@@ -66,7 +66,7 @@ public:
     }
 
     Key key(std::uint32_t slot) noexcept { return keys_[slot]; }
-    // The value of a key, or the largest number where it is not held. Any number of threads, while nobody inserts.
+    // Returns the value of a key, or the largest number if it is absent. Thread-safe while no thread inserts.
     std::uint32_t find(Key key) noexcept {
         for (std::size_t slot = home(key);; slot = (slot + 1) & (slots_ - 1)) {
             if (keys_[slot] == key) return values_[slot];

@@ -13,7 +13,7 @@ namespace outcore {
 
 class Permutation {
 public:
-    // n at most 2^32; `name` tells the permutations of one seed apart.
+    // n at most 2^32; `name0` and `name1` distinguish the permutations of one seed.
     Permutation(std::uint64_t n, std::uint64_t seed, std::uint32_t name0, std::uint32_t name1) noexcept : n_(n) {
         const int bits = n > 1 ? std::bit_width(n - 1) : 0;
         low_bits_ = (bits + 1) / 2;
@@ -39,7 +39,7 @@ public:
         return x;
     }
 
-    // forward() and inverse() of W values in place, the first walk as vector code where the caller is; values below n.
+    // forward() and inverse() of W values below n in place, the first walk as vector code in vector callers.
     template <int W>
     OUTCORE_INLINE void forward_lanes(std::uint32_t* x) const noexcept {
         alignas(64) std::uint32_t low[W], high[W];
@@ -103,7 +103,7 @@ private:
         }
     }
 
-    // Any function will do for invertibility; this one spreads every input bit over the low bits that are kept.
+    // Any function gives invertibility; this one spreads every input bit over the low bits that are kept.
     static constexpr std::uint32_t scramble(std::uint32_t x, std::uint32_t key) noexcept {
         x = (x + key) * 0x9E3779B1U;
         x ^= x >> 15;

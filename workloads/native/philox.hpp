@@ -1,4 +1,4 @@
-// Philox4x32-10, the counter-based generator under everything that Outcore draws: a value is a pure function of a
+// Philox4x32-10, the counter-based generator of all of Outcore's draws: a value is a pure function of a
 // 64-bit key and a 128-bit counter, so it depends on no thread, no order and no earlier draw.
 // (Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011, section 3.3.)
 #pragma once
@@ -62,7 +62,7 @@ public:
     }
 
     // Uniform in [0, bound), bound >= 1, without modulo bias: a word whose product falls into the short last interval
-    // is refused and the stream's next word is taken (Lemire, "Fast Random Integer Generation in an Interval", 2019).
+    // is rejected and the stream's next word is taken (Lemire, "Fast Random Integer Generation in an Interval", 2019).
     constexpr std::uint32_t below(std::uint32_t bound) noexcept {
         std::uint64_t product = std::uint64_t{next()} * bound;
         if (static_cast<std::uint32_t>(product) < bound) {
@@ -72,7 +72,7 @@ public:
         return static_cast<std::uint32_t>(product >> 32);
     }
 
-    // The same for any bound: bounds up to 2^32 - 1 take one word a try, larger ones two.
+    // Uniform in [0, bound) for any bound: bounds up to 2^32 - 1 take one word a try, larger ones two.
     constexpr std::uint64_t below64(std::uint64_t bound) noexcept {
         if (bound <= 0xFFFFFFFFU) return below(static_cast<std::uint32_t>(bound));
         Wide product = Wide{next64()} * bound;

@@ -18,7 +18,7 @@ struct Fresh {
     std::uint32_t slot;
 };
 
-// Sorts lists that the members of a team filled, into one. Keeps its buffers.
+// Sorts the lists of a team's members into one list. Keeps its buffers.
 template <class Key>
 class FreshSorter {
 public:

@@ -21,7 +21,7 @@ constexpr std::int64_t kPiece = 1 << 16;  // edges a thread draws at a time; a m
 // the target's, the third the source's, the fourth both.
 constexpr std::uint32_t kA = 37356, kAB = 49807, kABC = 62259;
 
-// Edges that stay within a community, besides those that do so by chance: 0.6, as a bound of 32-bit draws.
+// Share of edges moved into a community, besides those in one by chance: 0.6, as a bound of 32-bit draws.
 constexpr std::uint32_t kCommunityShare = 2576980377U;
 
 OUTCORE_CLONES void draw_lanes(std::uint64_t seed, std::int64_t first, int scale, std::uint32_t attempt,
@@ -57,7 +57,7 @@ OUTCORE_CLONES void draw_lanes(std::uint64_t seed, std::int64_t first, int scale
     std::copy(to, to + kLanes, target);
 }
 
-// One coin for each of edges [first, first + kLanes).
+// Draws one coin for each of edges [first, first + kLanes).
 OUTCORE_CLONES void toss_lanes(std::uint64_t seed, std::int64_t first, std::uint32_t* coins) {
     Lanes<kLanes> lanes;
     OUTCORE_LANES

@@ -11,27 +11,27 @@ namespace outcore {
 
 class Rmat {
 public:
-    // Ids lie in [0, num_nodes), at most 2^32; an edge that falls outside is drawn again. `permute` renames the nodes,
-    // so that degree says nothing about the id. With `communities` > 0 a fixed share of the edges have their source
-    // moved to the nearest id of the target's community, which only changes the id's lowest bits and so hardly its
-    // degree; 0 is plain Graph500.
+    // Ids lie in [0, num_nodes), at most 2^32; an edge outside is drawn again. `permute` relabels the nodes, so that
+    // ids do not depend on degrees. With `communities` > 0 a fixed share of the edges have their source moved to the
+    // nearest id of the target's community, which changes only the id's lowest bits and so hardly its degree; 0 is
+    // plain Graph500.
     Rmat(std::int64_t num_nodes, std::int64_t num_edges, std::uint64_t seed, bool permute, std::uint32_t communities);
 
-    // The community of nodes [first, first + out.size()).
+    // Writes the communities of nodes [first, first + out.size()).
     void labels(std::int64_t first, std::span<std::int64_t> out) const;
 
     // indptr[c + 1] += in-degree of c; indptr [N + 1] comes zeroed and is summed up on return.
     void count(std::span<std::int64_t> indptr, int threads) const;
 
-    // The sorted lists of columns [first, last) to out [indptr[last] - indptr[first]]; `used` [last - first] is zeroed
-    // scratch.
+    // Writes the sorted lists of columns [first, last) to out [indptr[last] - indptr[first]]; `used` [last - first] is
+    // zeroed scratch.
     void fill(std::span<const std::int64_t> indptr, std::int64_t first, std::int64_t last, std::span<std::int32_t> out,
               std::span<std::uint32_t> used, int threads) const;
     void fill(std::span<const std::int64_t> indptr, std::int64_t first, std::int64_t last, std::span<std::int64_t> out,
               std::span<std::uint32_t> used, int threads) const;
 
     static constexpr int kLanes = 16;
-    // Sources and targets of edges [first, first + kLanes).
+    // Draws the sources and targets of edges [first, first + kLanes).
     void edges(std::int64_t first, std::uint32_t* source, std::uint32_t* target) const;
 
     std::int64_t num_edges() const noexcept { return num_edges_; }

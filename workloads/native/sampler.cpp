@@ -1,5 +1,5 @@
-// The neighbour sampler: each hop counts, draws, gathers and relabels in short groups, so that the misses of many
-// destinations are under way at once, on one thread or on a team.
+// The neighbour sampler: each hop counts, draws, gathers and relabels in short groups, so that the cache misses of many
+// destinations overlap, on one thread or on a team.
 #include "sampler.hpp"
 
 #include <unistd.h>
@@ -29,20 +29,20 @@ constexpr std::uint64_t kCached = std::uint64_t{1} << 63;  // marks an offset in
 struct Group {
     Scratch<std::uint64_t> offsets;  // into `indices`, or with kCached into the cached lists
     std::size_t edges = 0;
-    std::uint32_t* out = nullptr;  // where their sources' slots go
+    std::uint32_t* out = nullptr;  // slots of their sources
 };
 
-// What one thread works with while it draws: while the memory fetches one group's edges, it works on the other.
+// Working memory of one drawing thread, which works on one group while memory fetches the other group's edges.
 struct Lane {
     Group group, fetched;
-    std::array<DrawnList, kDrawLanes> waiting;  // lists of `group` that are yet to be drawn from
+    std::array<DrawnList, kDrawLanes> waiting;  // lists of `group` without draws yet
     std::size_t num_waiting = 0;
     LaneDrawer drawer;
     std::size_t fresh = 0;
     std::int64_t lists = 0, hits = 0;
 };
 
-// Where a destination's neighbour list begins and how long it is, kept so that indptr is visited once.
+// Start and length of a destination's neighbour list, kept so that indptr is read once.
 struct List {
     std::uint64_t start, degree;
 };
@@ -65,11 +65,11 @@ struct Workspace {
     Scratch<std::int64_t> names;  // their original ids, where the graph is renumbered
     Scratch<List> lists;          // [num_dst]
     std::vector<Lane> lanes;
-    std::vector<Scratch<Fresh<Key>>> fresh;  // by member: the nodes it met first
+    std::vector<Scratch<Fresh<Key>>> fresh;  // by member: the nodes that it inserted first
     pid_t owner = getpid();
 };
 
-// `Plain`: neither a neighbour cache nor a renumbering; then nothing is spent on asking for them.
+// `Plain`: neither a neighbour cache nor a renumbering, and no time spent on checks for them.
 template <class Index, class Key, bool Plain>
 class SamplerOf final : public NeighborSampler {
 public:
@@ -192,7 +192,7 @@ private:
         return std::clamp<std::size_t>(count / (8 * space.lanes.size()), 16, 1024);
     }
 
-    // Where every destination's list begins and how many of its edges are kept; indptr becomes their running sum.
+    // Finds every destination's list and the number of its kept edges, whose running sum becomes indptr.
     void count_edges(Space& space, SampledHop& result, std::size_t count, std::int64_t fanout) {
         space.lists.reserve(count);
         result.indptr = Buffer<std::int64_t>(count + 1);
@@ -233,7 +233,7 @@ private:
         for (std::size_t i = 0; i < count; ++i) counts[i] += counts[i - 1];
     }
 
-    // The table must hold every node that this hop can bring; a larger one is filled with the nodes so far.
+    // Grows the table to hold every node that this hop can reach, and fills it with the nodes so far.
     template <bool Shared>
     void make_room(Space& space, std::size_t count, std::size_t edges) {
         const std::uint64_t bound = std::min<std::uint64_t>(num_nodes(), count + edges);
@@ -298,7 +298,7 @@ private:
         });
     }
 
-    // Draws for the destinations that wait, and has their edges fetched.
+    // Draws for the waiting destinations and prefetches their edges.
     void draw_waiting(Lane& lane, const DrawName& name, std::size_t count) {
         const std::size_t waiting = std::exchange(lane.num_waiting, 0);
         if (waiting == 0) return;
@@ -312,7 +312,7 @@ private:
         }
     }
 
-    // Looks the sources of the fetched group up and enters the new ones.
+    // Looks up the sources of the fetched group and inserts the new ones.
     template <bool Shared>
     void gather(Space& space, std::size_t member) {
         Lane& lane = space.lanes[member];
@@ -342,7 +342,7 @@ private:
         lane.fresh = static_cast<std::size_t>(end - list.data());
     }
 
-    // Gives the new nodes their positions by ascending id, then the edges theirs. Returns the number of nodes.
+    // Sets the new nodes' positions by ascending id, then those of the edges. Returns the number of nodes.
     std::size_t place(Space& space, std::size_t count, SampledHop& result) {
         std::vector<std::size_t> counts;
         std::size_t fresh = 0;
@@ -372,7 +372,7 @@ private:
         return count + fresh;
     }
 
-    // The new nodes stand by original id from here on; their slots still know the local one.
+    // Replaces the new nodes' ids by their original ids; the table's slots keep the local ids.
     void rename(Space& space, const std::vector<std::size_t>& counts) {
         space.team.share(counts.size(), [&](std::size_t member) {
             Fresh<Key>* list = space.fresh[member].data();

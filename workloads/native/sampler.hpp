@@ -1,8 +1,8 @@
-// Neighbour sampling over CSC arrays that may be memory-mapped: what a batch is, and the sampler that draws it.
+// Neighbour sampling over CSC arrays that may be memory-mapped: the batch, and the sampler that draws it.
 //
 // A batch is a function of (seed, epoch, batch, its seed nodes, fan-outs, the graph): every hop expands the whole
-// destination set, draws come from draws.hpp, edges stand by (destination, position in its list) and nodes in the
-// order: seed nodes as drawn, then the new nodes of each hop by ascending id. Memory is bounded by the batch.
+// destination set, draws come from draws.hpp, edges are ordered by (destination, position in its list), and nodes are
+// the seed nodes as drawn, then the new nodes of each hop by ascending id. Memory is bounded by the batch.
 // A neighbour cache (lists kept beside the graph) and a renumbering of the graph change where a list is read and under
 // which id a node is stored, never the batch: draws and order go by original ids.
 #pragma once
@@ -29,13 +29,13 @@ struct Sample {
     std::int64_t edge_reads = 0, list_reads = 0, list_hits = 0;
 };
 
-// What is sampled. The arrays must outlive the sampler. `address` and `names` may be empty.
+// The graph to sample. The arrays must outlive the sampler. `address` and `names` may be empty.
 template <class Index>
 struct Topology {
     std::span<const std::int64_t> indptr;   // [N + 1]
     std::span<const Index> indices;         // [E]
-    std::span<const std::int64_t> address;  // [N]: where a cached list begins in `lists`, -1: it is not cached
-    std::span<const Index> lists;           // the cached lists, as they stand in `indices`
+    std::span<const std::int64_t> address;  // [N]: start of a cached list in `lists`, -1: not cached
+    std::span<const Index> lists;           // the cached lists, each in the order of `indices`
     std::span<const std::int64_t> names;    // [N]: original ids of a renumbered graph's nodes, distinct
 };
 
@@ -55,9 +55,9 @@ class NeighborSampler {
 public:
     virtual ~NeighborSampler() = default;
 
-    // `seeds` are ids of the graph as it is given, so local ones where it is renumbered.
+    // `seeds` are ids of the given graph, so local ids where it is renumbered.
     // Throws std::invalid_argument for seed nodes that are repeated or out of range and for a batch too large for
-    // 32-bit positions, std::out_of_range for a graph whose arrays contradict each other. Any number of calls at once.
+    // 32-bit positions, std::out_of_range for a graph whose arrays contradict each other. Thread-safe.
     virtual Sample sample(std::uint64_t epoch, std::uint64_t batch, std::span<const std::int64_t> seeds) = 0;
 
     // Bytes of working memory kept for later calls.

@@ -1,4 +1,4 @@
-// Growing arrays without initialisation: working memory that is kept from batch to batch, and results handed to numpy.
+// Uninitialised arrays: growing working memory that is kept from batch to batch, and results for numpy.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace outcore {
 
-// `size` elements whose values are not set.
+// `size` uninitialised elements.
 template <class T>
 struct Buffer {
     std::unique_ptr<T[]> data;

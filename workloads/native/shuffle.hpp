@@ -1,4 +1,4 @@
-// The order of an epoch's training nodes: a Philox-keyed Fisher-Yates shuffle, the same for ever.
+// The order of an epoch's training nodes: a Philox-keyed Fisher-Yates shuffle, fixed for all versions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Which loops are compiled for several instruction sets, the best one being taken when the module is loaded.
-// Sanitizers do not bear the load-time choice, other processors do not have these sets: there it is plain code.
+// Attributes of loops that are compiled for several instruction sets; loading the module chooses the best set.
+// Sanitizers do not support the load-time choice, and other processors lack these sets: both get plain code.
 #pragma once
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -9,5 +9,5 @@
 #endif
 // A body shared by cloned functions has to be inlined into each of them, or it stays plain code.
 #define OUTCORE_INLINE inline __attribute__((always_inline))
-// A loop over the lanes of one vector: unrolled, it would be taken apart before the vectoriser sees it.
+// A loop over the lanes of one vector: unrolling would dissolve it before the vectoriser sees it.
 #define OUTCORE_LANES _Pragma("GCC unroll 1")

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kNotTaken = std::numeric_limits<std::uint32_t>::max();
 constexpr std::size_t kChunk = 64;  // destinations whose lists one member reads at a time
 
-// What both samplers need of the graph. Lists are checked as they are read.
+// The graph's lists for both samplers, checked as they are read.
 template <class Index>
 class Lists {
 public:
@@ -46,7 +46,7 @@ public:
         return whole.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(end - start));
     }
 
-    // A source, checked.
+    // Checks a source: throws std::out_of_range for an unknown node.
     std::uint64_t id(Index source) const {
         const auto node = static_cast<std::uint64_t>(source);
         if (node >= num_nodes())
@@ -59,7 +59,7 @@ private:
     Topology<Index> graph_;
 };
 
-// The node table of 64-bit keys filled with `nodes`, node i at value i, with room for `more` others.
+// Fills the table of 64-bit keys with `nodes`, node i at value i, and reserves slots for `more` others.
 void fill(NodeTable<std::uint64_t>& table, std::span<const std::int64_t> nodes, std::size_t more) {
     if (nodes.size() + more >= std::size_t{1} << 31)
         throw std::invalid_argument("one hop has " + std::to_string(more) + " edges, more than 32-bit positions reach");
@@ -98,7 +98,7 @@ void count_lists(const Lists<Index>& lists, std::span<const std::int64_t> nodes,
     }
 }
 
-// Keeps the most that any call took: what a thread that samples has to have room for.
+// Peak working memory of any call, in bytes.
 class Peak {
 public:
     void saw(std::size_t bytes) noexcept {
@@ -201,7 +201,7 @@ private:
         return result;
     }
 
-    // Leaves those that are taken, by ascending original id.
+    // Keeps the drawn candidates, by ascending original id.
     void draw(std::vector<Candidate>& candidates, std::uint64_t epoch, std::uint64_t batch, std::uint32_t hop) const {
         const std::int64_t fanout = options_.fanout[hop];
         if (fanout >= 0 && static_cast<std::uint64_t>(fanout) < candidates.size()) {

@@ -11,9 +11,9 @@
 
 namespace outcore {
 
-// The caller is member 0 and must be able to finish every task alone: the others join a task if they come in time, and
-// only those that joined are waited for. So a team is never slower than its caller because the cores are busy, and it is
-// smaller than asked for where the host gives no more threads.
+// The caller is member 0 and must be able to finish every task alone: other members join a task if they start in time,
+// and the caller waits only for members that joined. So busy cores never make a team slower than its caller alone. The
+// team is smaller than `size` where the host gives no more threads.
 class Team {
 public:
     explicit Team(int size) {
@@ -39,7 +39,7 @@ public:
     void run(const std::function<void(int)>& task) {
         if (workers_.empty()) return task(0);
         task_ = &task;
-        // Release: those who join must see the task and everything the caller wrote before it.
+        // Release: joining members must see the task and all earlier writes of the caller.
         state_.store((state_.load(std::memory_order_relaxed) + kRound) | kOpen, std::memory_order_release);
         state_.notify_all();
         error_.attempt([&] { task(0); });
@@ -48,7 +48,7 @@ public:
         error_.rethrow();
     }
 
-    // Runs body(part) once for each part in [0, parts), by whichever member is free.
+    // Runs body(part) once for each part in [0, parts), on any free member.
     template <class Body>
     void share(std::size_t parts, const Body& body) {
         std::atomic<std::size_t> next{0};
@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    // The state is the round's number (high half), whether it may be joined, and how many have joined and not finished.
+    // The state holds the round's number (high half), whether it is open to join, and the number of members at work.
     static constexpr std::uint32_t kRound = 1U << 16, kOpen = 1U << 15, kJoined = kOpen - 1;
 
     void serve(int member) noexcept {
@@ -76,7 +76,7 @@ private:
         }
     }
 
-    // Waits until ready(state), first by looking often, then asleep.
+    // Waits until ready(state), first spinning, then asleep.
     template <class Ready>
     std::uint32_t await(Ready ready) const noexcept {
         for (unsigned spin = 0;; ++spin) {

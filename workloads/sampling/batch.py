@@ -40,8 +40,7 @@ class SampledBatch:
     Attributes:
         epoch: number of the epoch.
         index: position in the epoch's seed plan.
-        nodes: int64 [num_nodes], original ids, unique: the seed nodes as drawn, then the new nodes of each hop by
-            ascending id.
+        nodes: int64 [num_nodes], original ids, unique: seed nodes as drawn, then each hop's new nodes by ascending id.
         num_seeds: number of seed nodes, the first of `nodes`.
         blocks: blocks of the hops, input layer first; `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst ==
             num_seeds`. ShaDow repeats one block from all nodes to all nodes; its scores are the first `num_seeds` rows.

@@ -33,8 +33,7 @@ def make_sampler(
     Args:
         workload: workload to sample.
         indptr: int64 [N + 1]; by default loaded into memory.
-        indices: [E]; by default memory-mapped for random access, so that the page cache holds as much as the budget
-            allows.
+        indices: [E]; by default memory-mapped for random access, so that the page cache fills the budget.
         labels: int64 [N]; by default loaded into memory.
         threads: number of threads that share one batch.
         cached: neighbour cache, as for `NeighborSampler`.

@@ -119,8 +119,7 @@ class NeighborSampler:
             local_seeds: int64 [n], their ids in the renumbered graph; required with `names`, and only then.
 
         Raises:
-            InputError: a seed node is repeated or not a node, a number is out of range, or `local_seeds` are not the
-                seed nodes.
+            InputError: a seed node is repeated or unknown, a number is out of range, or `local_seeds` are other nodes.
             DatasetError: the graph's arrays contradict each other.
         """
         if min(epoch, batch) < 0 or epoch >= _native.MAX_EPOCH or batch >= _native.MAX_BATCH:
