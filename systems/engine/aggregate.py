@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
-from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
+from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.topology import damaged
 from systems.interface import Progress, silent
-from workloads.dataset import Dataset
-from workloads.errors import BudgetError, DatasetError
+from workloads.errors import BudgetError
 from workloads.models import aggregated_width
 from workloads.npyfile import padded_header
 from workloads.units import format_bytes
@@ -38,7 +38,6 @@ Ints = NDArray[np.int64]
 _MOST_PIECE_BYTES = 4 << 20
 _LEAST_PIECE_BYTES = 16 << 10
 _EDGE_BYTES = 8
-_MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
 
 
 @dataclass
@@ -142,10 +141,7 @@ class _Aggregation:
         self._scale = self._inverse_roots() if self._gcn else None
 
     def _piece_rows(self) -> int:
-        """Return the rows of a piece; if enough rows fit, pieces are whole blocks, read without a copy."""
-        step = 4096 // int(np.gcd(4096, self._row_bytes))
-        rows = max(1, self._piece_bytes // self._row_bytes)
-        return rows // step * step or rows
+        return whole_rows(self._piece_bytes, self._row_bytes)
 
     def _buffers(self) -> int:
         piece = self._piece_rows() * self._row_bytes
@@ -195,14 +191,14 @@ class _Aggregation:
         counts = np.zeros((dataset.num_nodes + piece_rows - 1) // piece_rows, dtype=np.int64)
         for _, sources in self._sources(current.begin, current.end):
             if not _native.count_by_piece(sources, dataset.num_nodes, piece_rows, counts):
-                raise self._damaged()
+                raise damaged(self._dataset)
         begins = np.concatenate([[0], np.cumsum(counts)])
         edges = np.empty(current.end - current.begin, dtype=np.uint64)
         indptr = np.array(self._indptr[current.first : current.last + 1])
         following = begins[:-1].copy()
         for begin, sources in self._sources(current.begin, current.end):
             if not _native.place_by_piece(sources, indptr, begin, piece_rows, following, edges):
-                raise self._damaged()
+                raise damaged(self._dataset)
         none = np.empty(0, dtype=np.float32)
         wanted = np.flatnonzero(counts)
         self._facts.skipped_pieces += len(counts) - len(wanted)
@@ -222,7 +218,7 @@ class _Aggregation:
                 self._threads,
             )
             if not sound:
-                raise self._damaged()
+                raise damaged(self._dataset)
 
     def _finish(self, current: _Round, sums: Floats) -> Iterator[NDArray[Any]]:
         """Scale the sums and put the own rows beside (SAGE) or into them (GCN)."""
@@ -286,14 +282,10 @@ class _Aggregation:
             last = int(np.searchsorted(self._indptr, begin + len(sources), side="left"))
             indptr = np.array(self._indptr[first : last + 1])
             if not _native.count_loops(sources, indptr, first, begin, loops[first:last]):
-                raise self._damaged()
+                raise damaged(self._dataset)
         roots = np.empty(dataset.num_nodes, dtype=np.float32)
         for first in range(0, dataset.num_nodes, 1 << 18):
             part = slice(first, first + (1 << 18))
             degrees = np.diff(self._indptr[first : first + (1 << 18) + 1]) - loops[part] + 1
             roots[part] = 1.0 / np.sqrt(degrees)
         return roots
-
-    def _damaged(self) -> DatasetError:
-        dataset: Dataset = self._dataset
-        return DatasetError(f"{dataset.file('indices')} or {dataset.file('indptr')} is not of this graph", _MAKE_AGAIN)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.regions import PAGE, Bytes, Index, RegionReader, RegionWriter, padded
+from systems.engine.direct_files import PAGE, padded
+from systems.engine.regions import Bytes, Index, RegionReader, RegionWriter, region_bytes
 from workloads.sampling.batch import Block, SampledBatch
 
 _NARROW = 1 << 32
@@ -52,7 +53,7 @@ class BatchIndex:
         if not len(self.entries):
             return 0
         last = self.entries[-1]
-        return int(last["offset"]) + padded(padded(int(last["head_bytes"]), 8) + int(last["body_bytes"]))
+        return int(last["offset"]) + padded(region_bytes(last))
 
 
 class BatchWriter:

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ import torch
 from systems.engine.device_cache import DeviceCache, Lookup, RowRing
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.host_features import HostFeatures
-from systems.engine.pipeline import Channel, Drained, Pipeline, Stopped
+from systems.engine.pipeline import Channel, Drained, Pipeline
 from systems.interface import Batch, Counters, Runtime, StageClock
 from workloads.errors import BudgetError
 from workloads.feature_table import Table
@@ -107,9 +106,7 @@ class HostGatherer(Gatherer):
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
     ) -> Iterator[Gathered]:
         """Yield every mini-batch with its missing rows, gathered on the calling thread."""
-        free: Channel[torch.Tensor] = pipe.channel(max(1, len(self._staging)))
-        for buffer in self._staging:
-            free.put(0, buffer)
+        free = pipe.filled(self._staging)
         while True:
             take()
             structure = next(sampled, None)
@@ -120,7 +117,7 @@ class HostGatherer(Gatherer):
             if self._staging:
                 _, buffer = free.get()
                 rows = buffer[:count]
-                item = Gathered(structure, found, rows, on_copied=partial(_put_back, free, buffer))
+                item = Gathered(structure, found, rows, on_copied=partial(free.give_back, buffer))
             else:
                 start = ring.take(count)
                 rows = self._cache.buffer(start, count)
@@ -132,13 +129,6 @@ class HostGatherer(Gatherer):
     def close(self) -> None:
         """Free the staging buffers."""
         self._staging.clear()
-
-
-def _put_back(free: Channel[Any], item: object) -> None:
-    try:
-        free.put(0, item)
-    except Stopped:
-        pass  # the epoch was abandoned; the next one starts with all buffers
 
 
 class CacheLoader:
@@ -219,9 +209,7 @@ class CacheLoader:
                     yield Batch(structure, None)
                 return
             assert self._cache is not None
-            turns: Channel[int] = pipe.channel(self._ahead)
-            for number in range(self._ahead):
-                turns.put(number, number)
+            turns = pipe.filled(range(self._ahead))
             ring = RowRing(self._cache.buffer_rows)
             pipe.on_stop(ring.stop)
             self._gatherer.begin(k, seeds, start)
@@ -255,7 +243,7 @@ class CacheLoader:
         def give_back() -> None:
             if held is not None:
                 ring.give_back(held, count)
-            _put_back(turns, 0)
+            turns.give_back(0)
 
         return Batch(sampled, table, rows, first_layer_aggregated=self._aggregated, on_release=give_back)
 

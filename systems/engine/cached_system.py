@@ -97,12 +97,7 @@ def ranked(system: System, method: RankingName, budget_bytes: int | None = None)
     def make(folder: Path) -> dict[str, str]:
         runtime = system.runtime
         scores = ranking.scores(
-            workload,
-            method,
-            budget_bytes=budget_bytes,
-            threads=runtime.cores,
-            scratch=runtime.scratch,
-            progress=runtime.progress,
+            workload, method, budget_bytes=budget_bytes, threads=runtime.cores, progress=runtime.progress
         )
         order = ranking.top(scores, len(scores))
         np.save(folder / "order.npy", order.astype(np.int32 if len(order) < 2**31 else np.int64))

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.engine.direct_files import PAGE, padded
 from systems.engine.gather_loader import torch_dtype
 from systems.engine.host_features import HostFeatures, RowFile
 from systems.engine.pipeline import Stopped
@@ -29,7 +30,6 @@ from workloads.units import format_bytes, parse_bytes
 Ids = npt.NDArray[np.int64]
 Ranking = Callable[[int], Ids]
 
-_PAGE = 4096
 # PaGraph keeps 1 GB of an 11 GB device free for fluctuations of training (Section 4).
 _RESERVE_SHARE = 11
 _RESERVE_MOST = 1 << 30
@@ -65,7 +65,7 @@ class CacheSizes:
         """Plan buffers, cache, and on the host the map from nodes to cache rows."""
         found = (
             PlanItem("device buffers", self.buffer_bytes, self.tier),
-            PlanItem("device cache", _whole_pages(self.most_rows * self.source.row_bytes), self.tier),
+            PlanItem("device cache", padded(self.most_rows * self.source.row_bytes), self.tier),
         )
         if not self.most_rows:
             return found
@@ -131,7 +131,7 @@ def plan_cache(
     roomy = limit is None or 2 * largest * row <= limit / 4
     buffer_rows = max(largest, int(largest * (buffers or (2 if roomy else 1))))
     table = buffer_rows * row
-    if limit is not None and _whole_pages(table) > limit:
+    if limit is not None and padded(table) > limit:
         raise BudgetError(
             f"{system}: device buffers need {format_bytes(table)} for {buffer_rows} rows (the largest mini-batch has "
             f"{largest}), the device has {format_bytes(limit)}",
@@ -140,10 +140,10 @@ def plan_cache(
     kept = 0
     if limit is not None:
         kept = min(_RESERVE_MOST, limit // _RESERVE_SHARE) if reserve == "auto" else parse_bytes(reserve, "reserve")
-        room: int | None = max(0, limit - kept - _whole_pages(table)) // _PAGE * _PAGE
+        room: int | None = max(0, limit - kept - padded(table)) // PAGE * PAGE
     else:
         # The map from nodes to cache rows is also on the host.
-        room = None if host_left is None else max(0, host_left - table - 4 * source.num_rows - _PAGE)
+        room = None if host_left is None else max(0, host_left - table - 4 * source.num_rows - PAGE)
     if not accelerator.keeps_rows:
         room = 0
     fitting = source.num_rows if room is None else min(source.num_rows, room // row)
@@ -288,7 +288,7 @@ class DeviceCache:
         free = free_bytes(self._accelerator, sizes.limit_bytes)
         if free is not None:
             # The current table is freed before the new one is allocated.
-            count = max(0, min(count, (free - sizes.reserve_bytes) // _PAGE * _PAGE // row))
+            count = max(0, min(count, (free - sizes.reserve_bytes) // PAGE * PAGE // row))
         if count == 0:
             return
         nodes = np.sort(self._ranking(count))
@@ -340,7 +340,3 @@ def free_bytes(accelerator: Accelerator, limit: int | None) -> int | None:
     free, total = torch.cuda.mem_get_info(device)
     cached = torch.cuda.memory_reserved(device)
     return min(limit, free + cached, total) - torch.cuda.max_memory_allocated(device)
-
-
-def _whole_pages(nbytes: int) -> int:
-    return -(-nbytes // _PAGE) * _PAGE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 from workloads.errors import DataIOError
 
 PAGE = 4096
+N = TypeVar("N", int, NDArray[np.int64])
 
 
-def padded(nbytes: int) -> int:
-    """Round `nbytes` up to whole 4 KiB pages."""
-    return -(-nbytes // PAGE) * PAGE
+def padded(nbytes: N, to: int = PAGE) -> N:
+    """Round `nbytes` up to a multiple of `to`: to whole 4 KiB pages."""
+    return -(-nbytes // to) * to
 
 
 def open_direct(path: Path, flags: int) -> int:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.pipeline import Channel, Pipeline, Stopped
+from systems.engine.direct_files import padded
+from systems.engine.pipeline import Channel, Pipeline
 from systems.interface import Batch, PlanItem, Runtime, StageClock
 from workloads.accelerator import Accelerator, aligned_host_tensor
 from workloads.errors import BudgetError
@@ -29,8 +29,6 @@ Fill = Callable[[SampledBatch, "HostTable"], "torch.Tensor | None"]
 
 #: Sampled mini-batches between the queue and training: one waits for a table, one has its rows.
 BETWEEN = 2
-
-T = TypeVar("T")
 
 
 def torch_dtype(dtype: np.dtype[np.generic]) -> torch.dtype:
@@ -87,7 +85,7 @@ def plan_tables(
         return Tables(rows, dim, dtype, host or 2, 0)
     limits = [limit for limit in (device_budget, accelerator.memory_bytes) if limit is not None]
     one = max(1, rows * dim * dtype.itemsize)
-    fitting = min([device] + [limit // (-(-one // 4096) * 4096) for limit in limits])
+    fitting = min([device] + [limit // padded(one) for limit in limits])
     if fitting < 1:
         raise BudgetError(
             f"{system}: a device feature table needs {format_bytes(one)} for the largest mini-batch of {rows} rows, "
@@ -205,7 +203,7 @@ class GatherLoader:
 
     def _extracting(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
         """Start the extractors; their mini-batches arrive in order."""
-        free = _filled(pipe, self._host)
+        free = pipe.filled(self._host)
         extracted: Channel[Batch] = pipe.channel(self._extractors, ordered=True)
         # Tables are taken in the order of the mini-batches: otherwise later mini-batches, which wait for the training
         # of an earlier one, might take the last table.
@@ -218,13 +216,13 @@ class GatherLoader:
             turnstile.leave()
             with self._clock.stage("extract", structure.index):
                 rows = self._fill(structure, table)
-            return Batch(structure, table.whole, rows, on_release=lambda: _give_back(free, table))
+            return Batch(structure, table.whole, rows, on_release=lambda: free.give_back(table))
 
         pipe.stage("extract", self._extractors, extract, sampled, extracted)
         return extracted
 
     def _with_device(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
-        free = _filled(pipe, self._device)
+        free = pipe.filled(self._device)
         staged = self._extracting(pipe, sampled)
         ready: Channel[Batch] = pipe.channel(1)
         pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, free), staged, ready)
@@ -249,7 +247,7 @@ class GatherLoader:
         with self._clock.stage("transfer", index):
             self._accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
         batch.release()
-        return Batch(batch.sampled, table, batch.rows, on_release=lambda: _give_back(free, table))
+        return Batch(batch.sampled, table, batch.rows, on_release=lambda: free.give_back(table))
 
     def close(self) -> None:
         """End the threads and free the tables."""
@@ -260,17 +258,3 @@ class GatherLoader:
         self._device.clear()
         self._host.clear()
         self.front_rows = self.front_rows[:0].clone()  # memory is freed with its last view
-
-
-def _filled(pipe: Pipeline, tables: Sequence[T]) -> Channel[T]:
-    channel: Channel[T] = pipe.channel(len(tables))
-    for number, table in enumerate(tables):
-        channel.put(number, table)
-    return channel
-
-
-def _give_back(free: Channel[T], table: T) -> None:
-    try:
-        free.put(0, table)
-    except Stopped:
-        pass  # the epoch was abandoned; the next one starts with all tables

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.arrays import Array, as_ids
+from systems.engine.direct_files import padded
 from systems.engine.reader import Granularity, ReadStats
 
 
@@ -60,7 +61,7 @@ def simulate_reads(
     Raises:
         IndexError: a row does not exist.
     """
-    whole = data_offset + -(-num_rows * row_bytes // 4096) * 4096
+    whole = data_offset + padded(num_rows * row_bytes)
     counts = _native.plan_reads(
         as_ids(rows),
         data_offset=data_offset,

@@ -6,6 +6,7 @@ needs them in order. Two readers alternate, so that the last requests of one ove
 
 from __future__ import annotations
 
+import math
 import queue
 from collections import deque
 from collections.abc import Generator
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from systems.engine.direct_files import PAGE
 from systems.engine.memory import aligned_empty
 from systems.engine.reader import RowReader
 
@@ -36,6 +38,12 @@ class OrderedReads:
 def ordered_stream_bytes(piece_bytes: int) -> int:
     """Return the host memory of an ordered stream: a piece in use, one per reader in flight, the readers' buffers."""
     return (_READERS + 1) * piece_bytes + _READERS * 2 * _request_bytes(piece_bytes)
+
+
+def whole_rows(piece_bytes: int, row_bytes: int) -> int:
+    """Return the rows of a piece of about `piece_bytes`; if enough fit, whole pages, which are read without a copy."""
+    rows, step = max(1, piece_bytes // row_bytes), PAGE // math.gcd(PAGE, row_bytes)
+    return rows // step * step or rows
 
 
 def ordered_stream(
@@ -105,7 +113,7 @@ def _reader(path: Path | str, offset: int, request: int) -> RowReader:
         path,
         data_offset=offset,
         num_rows=0,
-        row_bytes=4096,
+        row_bytes=PAGE,
         depth=_DEPTH,
         max_request_bytes=request,
         register_buffers=False,  # whole pieces bypass the reader's buffer

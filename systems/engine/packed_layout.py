@@ -34,9 +34,7 @@ def piece_rows(row_bytes: int) -> int:
 
 def arrays_bytes(arrays: Mapping[str, Array]) -> int:
     """Return the bytes of a region's second part with these arrays, from their dtypes and shapes alone."""
-    header, starts, total = lay_out(arrays)
-    del header, starts
-    return total
+    return lay_out(arrays)[2]
 
 
 def packed_bytes(num_rows: int, row_bytes: int, array_bytes: int) -> int:
@@ -56,7 +54,7 @@ def lay_out(arrays: Mapping[str, Array]) -> tuple[bytes, list[int], int]:
     header = len(text).to_bytes(8, "little") + text
     at, starts = len(header), []
     for array in arrays.values():
-        at = -(-at // _ALIGN) * _ALIGN
+        at = padded(at, _ALIGN)
         starts.append(at)
         at += int(np.prod(array.shape, dtype=np.int64)) * array.dtype.itemsize
     return header, starts, padded(at)
@@ -68,7 +66,7 @@ def parse(region: NDArray[np.uint8]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     at = 8 + length
     for name, dtype, shape in json.loads(region[8 : 8 + length].tobytes()):
-        at = -(-at // _ALIGN) * _ALIGN
+        at = padded(at, _ALIGN)
         nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         arrays[name] = region[at : at + nbytes].view(dtype).reshape(shape)
         at += nbytes

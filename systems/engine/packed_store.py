@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.arrays import Array, as_rows
-from systems.engine.direct_files import PAGE, io_failed, open_direct, read_at
+from systems.engine.direct_files import io_failed, open_direct, padded, read_at
 from systems.engine.memory import aligned_empty
 from systems.engine.packed_layout import (
     arrays_bytes,
@@ -118,7 +118,7 @@ class PackedReader:
         self.offsets: NDArray[np.int64] = index["offset"]
         self.num_rows: NDArray[np.int64] = index["num_rows"]
         self.structure_bytes: NDArray[np.int64] = index["structure_bytes"]
-        self.feature_bytes: NDArray[np.int64] = -(-self.num_rows * self.row_bytes // PAGE) * PAGE
+        self.feature_bytes: NDArray[np.int64] = padded(self.num_rows * self.row_bytes)
         self._digests = {"features": index["feature_digest"], "structure": index["structure_digest"]}
         self.num_batches = len(self.offsets)
         self.request_bytes = request_bytes
@@ -343,7 +343,8 @@ def read_rows(folder: Path, name: str, out: Array) -> int:
     target = as_rows(out, 1).reshape(-1)
     if target.nbytes < count * row_bytes:
         raise InputError(
-            f"{folder / name}.rows has {count} rows of {row_bytes} bytes, there is room for {target.nbytes} bytes", ""
+            f"{folder / name}.rows has {count} rows of {row_bytes} bytes, there is room for {target.nbytes} bytes",
+            "give a table of at least that many rows",
         )
     for first, rows in row_pieces(folder, name):
         target[first * row_bytes :][: rows.nbytes] = rows.reshape(-1)

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
+from systems.engine.topology import damaged
 from systems.interface import Progress, silent
 from workloads.dataset import Dataset
-from workloads.errors import BudgetError, DatasetError
+from workloads.errors import BudgetError
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
@@ -34,7 +35,6 @@ _WINDOW_BYTES = 1 << 20
 _MOST_PIECE_BYTES = 4 << 20
 _LEAST_PIECE_BYTES = 256 << 10
 _MAX_ITERATIONS = 100
-_MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
 
 
 @dataclass
@@ -224,7 +224,7 @@ class _Graph:
                 room.clear()
             taken = sources[: room.capacity - room.size]
             if not room.append(taken, indptr, first, begin, self._threads):
-                raise self._damaged()
+                raise damaged(self._dataset)
             sources, begin = sources[len(taken) :], begin + len(taken)
 
     def _to_keep(self, first: int, indptr: Ints) -> _native.BinnedEdges | None:
@@ -245,7 +245,7 @@ class _Graph:
 
     def _divide(self, scores: Doubles, first: int, indptr: Ints) -> None:
         if not _native.divide_by_degrees(scores[first : first + len(indptr) - 1], indptr, self._threads):
-            raise self._damaged()
+            raise damaged(self._dataset)
 
     def _windows(self, row: int) -> Iterator[tuple[int, Ints]]:
         """Yield (first target, its index pointers and that of the target after the last) from target `row` on."""
@@ -267,13 +267,9 @@ class _Graph:
             if len(window) < 2:
                 continue
             if window[0] < max(edge, 0) or window[-1] > dataset.num_edges or window[-1] < window[0]:
-                raise self._damaged()
+                raise damaged(self._dataset)
             edge = int(window[-1])
             yield first, window
-
-    def _damaged(self) -> DatasetError:
-        dataset = self._dataset
-        return DatasetError(f"{dataset.file('indices')} or {dataset.file('indptr')} is not of this graph", _MAKE_AGAIN)
 
 
 class _Cursor:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
-from systems.engine.topology import DatasetFiles
+from systems.engine.topology import MAKE_AGAIN, DatasetFiles
 from workloads.errors import BudgetError, DatasetError, InputError
 from workloads.sampling.make import advise_random
 from workloads.units import format_bytes
@@ -182,10 +182,7 @@ def _graph(workload: Workload) -> tuple[Ints, NDArray[Any]]:
 
 
 def _damaged(workload: Workload, error: ValueError) -> DatasetError:
-    return DatasetError(
-        f"{workload.dataset.file('indices')} cannot be followed: {error}",
-        "`outcore data verify` names every fault; make or import it again",
-    )
+    return DatasetError(f"{workload.dataset.file('indices')} cannot be followed: {error}", MAKE_AGAIN)
 
 
 def _words(num_nodes: int) -> int:

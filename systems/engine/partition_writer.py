@@ -20,10 +20,10 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine import partitioned
 from systems.engine.arrays import as_rows
-from systems.engine.direct_files import io_failed
+from systems.engine.direct_files import PAGE, io_failed, padded
 from systems.engine.memory import aligned_empty
-from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
-from systems.engine.partitioned import FEATURES, PAGE, TOPOLOGY, Bytes, Ids, Layout, pages, sectors, told
+from systems.engine.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, told
 from systems.interface import Progress, silent
 from workloads.errors import DatasetError
 from workloads.workload import Workload
@@ -202,9 +202,7 @@ class _Writer:
     def features(self) -> None:
         dataset, layout = self._workload.dataset, self._layout
         row = layout.parts.row_bytes
-        step = PAGE // int(np.gcd(PAGE, row))  # pieces of whole pages are read without a copy
-        rows = max(1, self._piece // row)
-        rows = rows // step * step or rows
+        rows = whole_rows(self._piece, row)
         bounds = np.append(layout.feature_at, layout.feature_file_bytes)
         path, data = self._folder / FEATURES, dataset.data_offset("features")
         with self._spread(path, bounds, self._memory - ordered_stream_bytes(rows * row)) as out:
@@ -255,7 +253,7 @@ class _Pieces:
 
 def _bounds(nbytes: Ids) -> Ids:
     """Return the starts of page-aligned regions of `nbytes` bytes, and the end of the last."""
-    return np.concatenate([[0], np.cumsum(pages(nbytes))]).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(padded(nbytes))]).astype(np.int64)
 
 
 def _groups(columns: Ids, sizes: Ids, most: int) -> list[Ids]:
@@ -278,7 +276,7 @@ def _append(out: _native.Spread, region: int, values: npt.NDArray[np.generic]) -
 
 def _fill_up(out: _native.Spread, region: int, written: int) -> None:
     """Append zeros to the end of the sector."""
-    out.append(region, np.zeros(int(sectors(written)) - written, dtype=np.uint8))
+    out.append(region, np.zeros(padded(written, SECTOR) - written, dtype=np.uint8))
 
 
 def _check(spread: _native.Spread, path: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
+from systems.engine.direct_files import PAGE, padded
 from systems.engine.memory import aligned_empty
 from systems.engine.ordered_stream import OrderedReads, ordered_stream
 from systems.engine.reader import RowReader
@@ -27,7 +28,7 @@ from workloads.dataset import Part
 from workloads.errors import DatasetError, InputError
 from workloads.workload import Workload
 
-SECTOR, PAGE = 512, 4096
+SECTOR = 512
 FEATURES, TOPOLOGY, COUNTS = "features.bin", "topology.bin", "counts.npy"
 
 _LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 64 << 10, 4 << 20
@@ -36,14 +37,9 @@ Ids = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 
-def sectors(nbytes: Any) -> Any:
+def sectors(nbytes: Ids) -> Ids:
     """Round bytes up to whole sectors."""
-    return -(-nbytes // SECTOR) * SECTOR
-
-
-def pages(nbytes: Any) -> Any:
-    """Round bytes up to whole pages."""
-    return -(-nbytes // PAGE) * PAGE
+    return padded(nbytes, SECTOR)
 
 
 @dataclass(frozen=True)
@@ -125,25 +121,25 @@ class Layout:
         #: Bytes of the buckets, in whole sectors, and their offsets: row by row, after the lists, from a page on.
         self.bucket_bytes: Ids = sectors(counts * parts.index_dtype.itemsize)
         flat = self.bucket_bytes.reshape(-1)
-        self.buckets_begin = int(pages(self.list_bytes.sum()))
+        self.buckets_begin = padded(int(self.list_bytes.sum()))
         self.bucket_at: Ids = (self.buckets_begin + np.cumsum(flat) - flat).reshape(counts.shape)
         self.feature_bytes: Ids = sectors(nodes * parts.row_bytes)
-        self.feature_at: Ids = np.cumsum(pages(self.feature_bytes)) - pages(self.feature_bytes)
+        self.feature_at: Ids = np.cumsum(padded(self.feature_bytes)) - padded(self.feature_bytes)
 
     @property
     def topology_file_bytes(self) -> int:
         """Bytes of `topology.bin`."""
-        return int(pages(self.buckets_begin + self.bucket_bytes.sum()))
+        return padded(self.buckets_begin + int(self.bucket_bytes.sum()))
 
     @property
     def feature_file_bytes(self) -> int:
         """Bytes of `features.bin`."""
-        return int(pages(self.feature_bytes).sum())
+        return int(padded(self.feature_bytes).sum())
 
     @property
     def disk_bytes(self) -> int:
         """Peak bytes on disk while writing: `topology.bin` and first its scratch file, then the feature rows."""
-        rows = pages(self.counts.sum(axis=1) * self.parts.index_dtype.itemsize)
+        rows = padded(self.counts.sum(axis=1) * self.parts.index_dtype.itemsize)
         # A row that does not fit memory is split once more.
         scratch = int(rows.sum() + rows.max(initial=0)) + PAGE * self.parts.count
         return self.topology_file_bytes + max(scratch, self.feature_file_bytes)

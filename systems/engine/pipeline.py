@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -68,6 +69,11 @@ class Channel(Generic[T]):
         if self._discard is not None:
             self._discard(item)
         raise Stopped
+
+    def give_back(self, item: T) -> None:
+        """Add a reused item of an unordered channel, or drop it if the pipeline ended: the next one starts with all."""
+        with suppress(Stopped):
+            self.put(0, item)
 
     def _has_room(self, number: int) -> bool:
         if self.ordered:
@@ -182,6 +188,13 @@ class Pipeline:
         """Make a channel that ends with the pipeline."""
         channel: Channel[T] = Channel(capacity, ordered=ordered, discard=discard)
         self._channels.append(channel)
+        return channel
+
+    def filled(self, items: Sequence[T]) -> Channel[T]:
+        """Make a channel that holds these items, to be taken and given back."""
+        channel: Channel[T] = self.channel(max(1, len(items)))
+        for number, item in enumerate(items):
+            channel.put(number, item)
         return channel
 
     def turnstile(self) -> Turnstile:

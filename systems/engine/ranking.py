@@ -6,7 +6,6 @@ last by large direct reads; only arrays of one entry a node are held.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +15,7 @@ from systems import _native
 from systems.engine.memory import aligned_empty
 from systems.engine.pagerank import reverse_pagerank
 from systems.engine.stream import stream
+from systems.engine.topology import MAKE_AGAIN
 from systems.interface import Progress, silent
 from workloads.errors import BudgetError, DatasetError, InputError
 from workloads.mapped import small_maps
@@ -58,7 +58,6 @@ def scores(
     *,
     budget_bytes: int | None = None,
     threads: int | None = None,
-    scratch: Path | None = None,
     progress: Progress = silent,
 ) -> Scores:
     """Compute the score of every node; nodes of higher score are more valuable to cache.
@@ -70,7 +69,6 @@ def scores(
             the training nodes (Data Tiering, Section 3.1).
         budget_bytes: bytes that the computation may hold; None: unlimited.
         threads: threads of the computation; None: all cores. The scores are the same for any number.
-        scratch: folder for temporary files; unused by the present methods.
 
     Returns:
         float64 [N]; for `out-degree` int32 or int64 [N].
@@ -128,7 +126,7 @@ def out_degrees(workload: Workload, budget_bytes: int | None = None, progress: P
         if not sound:
             raise DatasetError(
                 f"{dataset.file('indices')} holds an id outside [0, {dataset.num_nodes}) after position {begin}",
-                "`outcore data verify` names every fault; make or import it again",
+                MAKE_AGAIN,
             )
     return counts
 

@@ -18,11 +18,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from systems.engine.direct_files import io_failed, open_direct, write_at
+from systems.engine.direct_files import padded as padded
 from systems.engine.memory import aligned_empty
 from workloads.errors import BudgetError, DataIOError
 from workloads.units import format_bytes
 
-PAGE = 4096
 Bytes = NDArray[np.uint8]
 Index = NDArray[Any]
 #: A region's entry in the index. A region is its head, padded to 8 bytes, then its body; `count` is for the writer.
@@ -37,11 +37,6 @@ ENTRY = np.dtype(
     ]
 )
 _MAGIC = b"outcore regions 1"
-
-
-def padded(nbytes: int, to: int = PAGE) -> int:
-    """Round `nbytes` up to a multiple of `to`."""
-    return -(-nbytes // to) * to
 
 
 def index_path(path: Path) -> Path:

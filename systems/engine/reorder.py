@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from systems import _native
 from systems.engine.arrays import as_rows
 from systems.engine.memory import aligned_empty
-from systems.engine.ordered_stream import ordered_stream, ordered_stream_bytes
+from systems.engine.ordered_stream import ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.topology import damaged
 from workloads.dataset import PARTS, Dataset, DatasetWriter
 from workloads.errors import BudgetError, DatasetError
 from workloads.units import format_bytes
@@ -34,7 +35,6 @@ _LEAST_PIECE_BYTES = 16 << 10
 _MOST_PASSES = 3
 _MOST_WINDOWS = 512
 _CHUNK = 1 << 18
-_MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
 
 
 @dataclass
@@ -151,7 +151,7 @@ class _Reordering:
         np.cumsum(degrees, out=self._new_indptr[1:])
         del degrees
         if self._new_indptr[-1] != dataset.num_edges or bool((np.diff(self._new_indptr) < 0).any()):
-            raise self._damaged()
+            raise damaged(self._dataset)
         writer.write("indptr", self._new_indptr)
         with writer.stream("indices", dataset.index_dtype, dataset.num_edges) as stream:
             for ids in self._edge_windows():
@@ -187,7 +187,7 @@ class _Reordering:
                 if not _native.relocate_edges(
                     sources, indptr, low, begin, self._places, self._new_indptr, first, window, self._threads
                 ):
-                    raise self._damaged()
+                    raise damaged(self._dataset)
             yield window
 
     def _feature_windows(self, scratch: Path) -> Iterator[NDArray[np.uint8]]:
@@ -244,15 +244,9 @@ class _Reordering:
 
     def _rows(self, path: Path, offset: int, count: int, row: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """Yield (first row, rows as bytes) of a file, from its first to its last."""
-        step = 4096 // int(np.gcd(4096, row))
-        piece = max(1, self._piece_bytes // row)
-        piece = (piece // step * step or piece) * row
+        piece = whole_rows(self._piece_bytes, row) * row
         for at, data in ordered_stream(path, offset, count * row, piece_bytes=piece):
             yield (at - offset) // row, as_rows(data, row)
-
-    def _damaged(self) -> DatasetError:
-        dataset = self._dataset
-        return DatasetError(f"{dataset.file('indices')} or {dataset.file('indptr')} is not of this graph", _MAKE_AGAIN)
 
 
 def _inverse(order: Ints, nodes: int) -> Ints:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from systems.engine.bounds import Bounds
 from systems.interface import PlanItem
 from workloads.dataset import Dataset
-from workloads.errors import DataIOError
+from workloads.errors import DataIOError, DatasetError
 from workloads.ranks import RankGroup
 from workloads.sampling.make import advise_random, make_sampler
 from workloads.sampling.neighbor import NeighborSampler
@@ -22,6 +22,13 @@ from workloads.workload import Workload
 # A thread blocked on page faults: 16 KiB of kernel stack, about as much of its own, an arena's first pages, and the
 # page tables of three mappings; 110 KiB were measured without the kernel's part.
 _THREAD_BYTES = 160 << 10
+
+MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
+
+
+def damaged(dataset: Dataset) -> DatasetError:
+    """Make the error of a graph whose files contradict each other."""
+    return DatasetError(f"{dataset.file('indices')} or {dataset.file('indptr')} is not of this graph", MAKE_AGAIN)
 
 
 def indptr_item(workload: Workload) -> PlanItem:
