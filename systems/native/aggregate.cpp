@@ -1,4 +1,4 @@
-// Sorting edges by pieces of the feature table, and adding rows to sums.
+// Sorts edges by piece of the feature table and adds feature rows to sums.
 #include "aggregate.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace outcore {
 namespace {
 
-// Calls body(source, target number) for each edge; false where `indptr` does not cover them.
+// Calls body(source, target number) for each edge. False where `indptr` does not cover an edge or `body` returns false.
 template <class Id, class Body>
 bool walk(std::span<const Id> sources, std::span<const std::int64_t> indptr, std::int64_t edge, const Body& body) {
     if (sources.empty()) return true;
@@ -83,7 +83,7 @@ bool add_rows(std::span<const PieceEdge> edges, const RowSums& sums, unsigned th
     const std::uint64_t dim = sums.dim;
     const std::uint64_t rows = sums.rows.size() / dim;
     const std::uint64_t targets = sums.sums.size() / dim;
-    // Slices end where a target does, so that no two of them add to the same sum.
+    // Slices end at target boundaries, so that no two slices add to the same sum.
     const std::size_t slices = std::min<std::size_t>(edges.size(), std::max<std::size_t>(threads, 1) * 8);
     std::vector<std::size_t> begins{0};
     for (std::size_t slice = 1; slice < slices; ++slice) {

@@ -1,5 +1,5 @@
-// Kernels of the first layer's aggregation out of core: edges sorted by the piece of the feature table that their source
-// is in, and rows of a piece added to their targets' sums.
+// Kernels of the out-of-core aggregation in the first layer: sort edges by the piece of the feature table that holds
+// their source, then add the feature rows of a piece to the sums of their targets.
 #pragma once
 
 #include <cstdint>
@@ -7,37 +7,37 @@
 
 namespace outcore {
 
-// Adds to counts[source / piece_rows] the edges of `sources`. False where an id is no node; then nothing is counted.
+// Adds the edges to counts[source / piece_rows]. False, with `counts` unchanged, where a source is out of range.
 template <class Id>
 bool count_by_piece(std::span<const Id> sources, std::uint64_t num_nodes, std::uint64_t piece_rows,
                     std::span<std::int64_t> counts);
 
-// An edge of a piece: the source's row in the piece, and the target counted from the round's first.
+// Edge of a piece: the source's row in the piece, and the target counted from the first target of the round.
 struct PieceEdge {
     std::uint32_t row;
     std::uint32_t target;
 };
 
-// Puts the edges `first_edge`, … at out[next[piece]++]; `indptr` has the index pointers of the round's targets and of the
-// one after them. Edges of a piece stay in order. False where `indptr` or `next` contradict the edges.
+// Puts the edges from `first_edge` on at out[next[piece]++]; `indptr` holds the index pointers of the round's targets and
+// the end of the last list. Edges of a piece keep their order. False where `indptr` or `next` contradict the edges.
 template <class Id>
 bool place_by_piece(std::span<const Id> sources, std::span<const std::int64_t> indptr, std::int64_t first_edge,
                     std::uint64_t piece_rows, std::span<std::int64_t> next, std::span<PieceEdge> out);
 
 struct RowSums {
-    std::span<const float> rows;  // of the piece
-    std::span<float> sums;        // of the round's targets
+    std::span<const float> rows;  // feature rows of the piece
+    std::span<float> sums;        // one row per target of the round
     std::uint64_t dim;
-    std::span<const float> weights;       // of the piece's rows, or empty: one
-    std::uint64_t first_row, first_target;  // node ids; an edge of a node to itself is left out where `skip_loops`
-    bool skip_loops;
+    std::span<const float> weights;         // one per row of the piece; empty: all weights are 1
+    std::uint64_t first_row, first_target;  // node ids of the piece's first row and the round's first target
+    bool skip_loops;                        // leave out edges from a node to itself
 };
 
-// sums[target] += weight * row along the edges, which are in the order of their targets. Threads share the targets, so a
-// sum is the same for any number of them. False where an edge points outside.
+// Adds weight * row to sums[target] for each edge; the edges are sorted by target. Each target belongs to one thread, so
+// the sums do not depend on the number of threads. False where an edge points outside `rows` or `sums`.
 bool add_rows(std::span<const PieceEdge> edges, const RowSums& sums, unsigned threads);
 
-// Adds to loops[target - first_target] the edges of a node to itself. False where `indptr` contradicts the edges.
+// Adds the self-loops of each target to loops[target - first_target]. False where `indptr` contradicts the edges.
 template <class Id>
 bool count_loops(std::span<const Id> sources, std::span<const std::int64_t> indptr, std::int64_t first_target,
                  std::int64_t first_edge, std::span<std::int32_t> loops);

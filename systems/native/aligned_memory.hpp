@@ -10,8 +10,8 @@
 
 namespace outcore {
 
-// From 2 MiB on it begins at a huge page and asks for them, as far as they lie within it whole: devices split a request at
-// every piece of physical memory, and one on pages of 4 KiB has a piece for each.
+// Memory that, from 2 MiB on, starts at a huge-page boundary and requests a huge page for every whole 2 MiB: devices
+// split a request at every piece of physical memory, and memory in 4 KiB pages has one piece per page.
 class AlignedMemory {
 public:
     AlignedMemory() = default;
@@ -23,7 +23,7 @@ public:
         base_ = data_ = static_cast<std::byte*>(at);
         if (mapped_ == bytes) return;
         data_ += -reinterpret_cast<std::uintptr_t>(base_) % huge_page_bytes;
-        madvise(data_, bytes / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);  // the kernel takes it as a hint
+        madvise(data_, bytes / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);  // a hint: failure is harmless
     }
     AlignedMemory(AlignedMemory&& other) noexcept
         : base_(std::exchange(other.base_, nullptr)), data_(std::exchange(other.data_, nullptr)),
@@ -47,7 +47,7 @@ public:
 private:
     static constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 
-    std::byte* base_ = nullptr;  // of the mapping
+    std::byte* base_ = nullptr;  // start of the mapping
     std::byte* data_ = nullptr;
     std::size_t bytes_ = 0, mapped_ = 0;
 };

@@ -1,5 +1,5 @@
 // Bindings of the changeset planner (`systems/engine/changeset.py` streams the mini-batches through it) and of the row
-// copies that carry changesets out.
+// copies that apply changesets.
 #include "bind.hpp"
 #include "changeset.hpp"
 #include "scatter.hpp"
@@ -28,7 +28,7 @@ void bind_changeset(nb::module_& m) {
                 self.look_back(batch, span_of(nodes));
             },
             nb::arg("batch"), nb::arg("nodes"))
-        // Whether the cache is full.
+        // Returns True once the cache is full or the last mini-batch is done.
         .def(
             "fill",
             [](ChangesetPlanner& self, std::uint32_t batch, const Ids& nodes) {
@@ -49,7 +49,7 @@ void bind_changeset(nb::module_& m) {
                  return to_numpy(self.held(begin, end));
              },
              nb::arg("begin"), nb::arg("end"))
-        // (slots, in_positions, in_slots, hits, evictions)
+        // Returns (slots, in_positions, in_slots, hits, evictions).
         .def(
             "advance",
             [](ChangesetPlanner& self, std::uint32_t batch, const Ids& nodes) {

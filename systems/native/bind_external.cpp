@@ -1,4 +1,4 @@
-// Bindings of out-of-core sampling and of the plan of slots; `systems/outcore/` gives them types.
+// Bindings of out-of-core sampling, row distribution and the slot planner; `systems/outcore/` adds the types.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -40,7 +40,7 @@ nb::dict dict_of(const PieceReads& reads) {
 }
 
 using Nodes = Out<std::uint32_t>;
-// With the nodes of the mini-batches that were planned last.
+// Slot planner with the nodes of the latest plan, which it keeps reading.
 using Planner = Holding<SlotPlanner, In<std::uint32_t>>;
 
 nb::tuple distribute_rows(const std::string& path, std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_t row_bytes,
@@ -109,7 +109,7 @@ void bind_external(nb::module_& m) {
              })
         .def("finish", &ExternalSampler::finish)
         .def("forget", &ExternalSampler::forget)
-        // [n, 3] of the mini-batches that were laid out: bytes of head and body, nodes.
+        // Returns, for each mini-batch laid out, head bytes, body bytes and nodes, as flat int64.
         .def(
             "lay_out",
             [](ExternalSampler& self, std::size_t begin, const Ids& labels, const Ids& offsets, const FlatBytes& to, const std::optional<Nodes>& nodes) {
@@ -196,7 +196,7 @@ void bind_external(nb::module_& m) {
             },
             nb::arg("region_rows"), nb::arg("every"))
         .def("list_bytes", [](const Planner& self, std::size_t i) { return self->list_bytes(i); }, nb::arg("i"))
-        // As many lists from `begin` on as `to` has room for: which is next, bytes of each, XXH3 of each.
+        // Writes the address lists from `begin` on that fit in `to`; returns (next list, bytes of each, XXH3 of each).
         .def(
             "write_lists",
             [](const Planner& self, std::size_t begin, const FlatBytes& to) {

@@ -20,7 +20,7 @@ const char* name_of(BufferState state) {
     return "";
 }
 
-// With the memory that processes share; none where it has its own.
+// Feature buffer with the shared memory that it lies in; no array where it owns its memory.
 using Buffer = Holding<FeatureBuffer, FlatBytes>;
 
 }  // namespace
@@ -38,7 +38,7 @@ void bind_feature_buffer(nb::module_& m) {
             nb::arg("num_slots"), nb::arg("memory"), nb::arg("create"))
         .def_prop_ro("num_slots", [](const Buffer& self) { return self->num_slots(); })
         .def_static("bytes", &FeatureBuffer::bytes, nb::arg("num_slots"))
-        // (state, unique rows, alias, load, waiting)
+        // Returns (state, unique rows, alias, load, waiting).
         .def("acquire",
              [](Buffer& self, const Ids& ids, double timeout_s) {
                  Acquired result;
@@ -64,7 +64,7 @@ void bind_feature_buffer(nb::module_& m) {
                  self->fail(span_of(slots), error);
              },
              nb::arg("slots"), nb::arg("error"))
-        // (state, error)
+        // Returns (state, error).
         .def("wait",
              [](Buffer& self, const Ids& slots, double timeout_s) {
                  std::string error;

@@ -1,4 +1,4 @@
-// What the bindings of parts that read files share: counts as a dict, failures as a pair, errors as OSError.
+// Conversions shared by the bindings that read files: counts to a dict, failures to a pair, errors to OSError.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -35,7 +35,7 @@ inline FailurePair pair_of(const std::optional<ReadFailure>& failure) {
     return std::tuple{failure->code, failure->offset};
 }
 
-// OSError with errno and path, as Python's own open raises it.
+// Raises OSError with errno and path, as Python's own open does.
 [[noreturn]] inline void raise_os_error(const std::system_error& error, const std::string& path) {
     errno = error.code().value();
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());

@@ -1,4 +1,4 @@
-// Bindings of batched packing, MinHash and the range queue: plain tuples; `systems/engine/packing.py` gives them types.
+// Bindings of batched packing, MinHash and the range queue as plain tuples; `systems/engine/packing.py` adds the types.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -20,7 +20,7 @@
 namespace outcore {
 namespace {
 
-// A queue and the memory of the ranges that were not yet waited for.
+// Range queue with the memory of all ranges whose tickets have not been waited for.
 class HeldQueue {
 public:
     HeldQueue(const std::string& path, const RangeQueueOptions& options) : queue_(path, options) {}
@@ -29,7 +29,7 @@ public:
     const RangeQueue* operator->() const { return &queue_; }
 
     RangeQueue::Ticket submit(std::uint64_t offset, std::uint64_t need, const FlatBytes& out) {
-        held_.push_back({0, out});  // before anything writes to it
+        held_.push_back({0, out});  // before the queue writes to it
         try {
             return held_.back().ticket = queue_.submit(offset, need, bytes_of(out));
         } catch (...) {
@@ -38,7 +38,7 @@ public:
         }
     }
 
-    // Both with the GIL, which is given up while they wait.
+    // `wait` and `close` are called with the GIL and release it while they wait.
     RangeQueue::Arrival wait(RangeQueue::Ticket ticket) {
         RangeQueue::Arrival arrival;
         {
@@ -62,7 +62,7 @@ private:
         FlatBytes memory;
     };
     std::list<Held> held_;
-    RangeQueue queue_;  // ends before the memory goes
+    RangeQueue queue_;  // last member: destroyed before the memory
 };
 
 RangeQueueOptions queue_options(std::uint32_t depth, std::uint32_t request_bytes, const std::string& mode) {
@@ -119,7 +119,7 @@ void bind_packing(nb::module_& m) {
             nb::arg("path"), nb::kw_only(), nb::arg("depth"), nb::arg("request_bytes"), nb::arg("mode"))
         .def_prop_ro("mode", [](const HeldQueue& self) { return self->mode(); })
         .def_prop_ro("block_bytes", [](const HeldQueue& self) { return self->block_bytes(); })
-        // The memory is held until its ticket was waited for, or the queue is closed.
+        // Holds the memory of `out` until its ticket is waited for or the queue is closed.
         .def("submit", &HeldQueue::submit, nb::arg("offset"), nb::arg("need"), nb::arg("out"))
         .def("wait",
              [](HeldQueue& self, std::uint64_t ticket) {

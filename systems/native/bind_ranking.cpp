@@ -54,7 +54,7 @@ void bind_ranking(nb::module_& m) {
     m.def(
         "add_along",
         [](const std::vector<nb::object>& chunks, const In<double>& values, const Out<double>& sums, unsigned threads) {
-            std::vector<const BinnedEdges*> edges;  // `chunks` keeps them, whatever becomes of the caller's sequence
+            std::vector<const BinnedEdges*> edges;  // `chunks` keeps them alive even if the caller's sequence changes
             for (const nb::object& chunk : chunks) edges.push_back(&nb::cast<const BinnedEdges&>(chunk));
             if (sums.size() < Binning(values.size()).entries()) throw std::out_of_range("sums has too few entries");
             const nb::gil_scoped_release release;

@@ -1,4 +1,4 @@
-// Bindings of the reader: plain tuples and dicts; `systems/engine/reader.py` gives them types and errors.
+// Bindings of the reader as plain tuples and dicts; `systems/engine/reader.py` adds types and errors.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -21,7 +21,7 @@ nb::tuple tuple_of(const ReadResult& result) {
     return nb::make_tuple(dict_of(result.counts), pair_of(result.failure));
 }
 
-// With its staging buffer, which is written to until it is closed.
+// Group read with its staging buffer, which it writes to until it is closed.
 using Staged = Holding<GroupRead, FlatBytes>;
 
 }  // namespace
@@ -130,7 +130,7 @@ void bind_reader(nb::module_& m) {
             },
             nb::arg("reader"), nb::arg("ids"), nb::arg("staging"), nb::arg("group_rows"), nb::arg("own_slices") = true,
             nb::keep_alive<1, 2>())
-        // (slice, positions) of a group, None at the end, or a str: "starved" | "failed".
+        // Returns (slice, positions) of a group, None at the end, or a str: "starved" | "failed".
         .def("next",
              [](Staged& self) -> nb::object {
                  GroupRead::Group group{};

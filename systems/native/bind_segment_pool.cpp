@@ -5,7 +5,7 @@
 namespace outcore {
 namespace {
 
-// With the memory that processes share.
+// Segment pool with the shared memory that it lies in.
 using Pool = Holding<SegmentPool, FlatBytes>;
 
 }  // namespace
@@ -19,7 +19,7 @@ void bind_segment_pool(nb::module_& m) {
              },
              nb::arg("parties"), nb::arg("portion"), nb::arg("segment_rows"), nb::arg("memory"), nb::arg("create"))
         .def_static("bytes", &SegmentPool::bytes, nb::arg("parties"), nb::arg("portion"), nb::arg("segment_rows"))
-        // The segment, or -1 where there is none now, or -2 where the pool was closed.
+        // Returns the segment, -1 where none is available now, -2 where the pool is closed.
         .def("acquire",
              [](Pool& self, std::uint32_t party, bool borrow, bool block) -> std::int64_t {
                  const nb::gil_scoped_release release;
@@ -61,7 +61,7 @@ void bind_segment_pool(nb::module_& m) {
              },
              nb::arg("party"), nb::arg("segment"), nb::arg("nodes"), nb::arg("staging"), nb::arg("row_bytes"))
         .def("close", [](Pool& self) { self->close(); }, nb::call_guard<nb::gil_scoped_release>())
-        // (borrowed segments, rows found)
+        // Returns (borrowed segments, rows found).
         .def("counts",
              [](Pool& self, std::uint32_t party) {
                  const SegmentCounts counts = self->counts(party);

@@ -1,5 +1,5 @@
-// A buddy allocator over one bounce buffer: requests of different sizes share it, any order of freeing, no fragmentation
-// that outlives the requests in flight.
+// Buddy allocator over one bounce buffer, for requests of different sizes released in any order: fragmentation does not
+// outlive the requests in flight.
 #pragma once
 
 #include <bit>
@@ -27,12 +27,12 @@ public:
         }
     }
 
-    // Bytes that a request of `bytes` takes away from the buffer.
+    // Bytes of the buffer that a request of `bytes` occupies.
     static std::size_t rounded(std::size_t bytes, std::size_t unit_bytes) {
         return std::bit_ceil((bytes + unit_bytes - 1) / unit_bytes) * unit_bytes;
     }
 
-    // Offset in bytes of a run that holds `bytes`, or SIZE_MAX where none is free now.
+    // Returns the byte offset of a run that holds `bytes`, or SIZE_MAX where none is free now.
     std::size_t allocate(std::size_t bytes) {
         const std::uint32_t wanted = order_of(bytes);
         std::uint32_t order = wanted;

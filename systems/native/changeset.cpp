@@ -1,4 +1,4 @@
-// The changeset planner: next uses in a look-back pass, then a simulation whose cache is buckets by next use.
+// Changeset planner: a look-back pass finds next uses, then a simulation keeps the cache as buckets by next use.
 #include "changeset.hpp"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ ChangesetPlanner::ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capaci
         lane.present.assign(batch_sizes.size(), 0);
         lane.arriving.assign(batch_sizes.size(), 0);
     }
-    // Some batches may have nothing to look back at, but all take their turn.
+    // Only a planner without batches skips look_back; empty batches take their turn.
     if (due_ == 0) phase_ = Phase::fill;
 }
 
@@ -86,7 +86,7 @@ void ChangesetPlanner::check(Phase phase, std::uint32_t batch, std::span<const s
     if (nodes.size() != starts_[batch + 1] - starts_[batch]) throw std::invalid_argument("a batch of another size than announced");
 }
 
-// A later pass follows links that an earlier one set: with other nodes it would leave the arrays.
+// Later passes follow links that look_back set: with other nodes they would access memory outside the arrays.
 void ChangesetPlanner::check_again(Phase phase, std::uint32_t batch, std::span<const std::int64_t> nodes) const {
     check(phase, batch, nodes);
     if (digest(nodes) != digests_[batch]) throw std::invalid_argument("a batch of other nodes than were looked back at");
@@ -143,7 +143,7 @@ bool ChangesetPlanner::fill(std::uint32_t batch, std::span<const std::int64_t> n
     for (std::size_t i = 0; i < nodes.size() && filled_ < capacity_; ++i) {
         if (i + ahead < nodes.size()) __builtin_prefetch(&of_node_[static_cast<std::uint64_t>(nodes[i + ahead])], 1);
         const auto node = static_cast<std::uint64_t>(nodes[i]);
-        if (of_node_[node] != batch) continue;  // an earlier batch brought it
+        if (of_node_[node] != batch) continue;  // first used by an earlier batch
         of_node_[node] |= in_cache;
         ++filled_;
     }
@@ -198,14 +198,14 @@ void ChangesetPlanner::link(Lane& lane, std::int32_t slot, std::uint32_t next) {
     lane.furthest = std::max(lane.furthest, next);
 }
 
-// Hits and misses of a lane's part of a batch; hits move to the bucket of their next use.
+// Finds the hits and misses in a lane's part of a batch; hits move to the bucket of their next use.
 void ChangesetPlanner::look_up(Lane& lane, std::uint64_t first, std::span<const std::int64_t> nodes, std::size_t begin,
                                std::size_t end, std::span<std::int32_t> slots) {
     for (std::size_t block = begin; block < end; block += 4 * ahead) {
         const std::size_t stop = std::min(end, block + 4 * ahead);
         for (std::size_t i = block; i < stop; ++i) {
             if (i + ahead < end) __builtin_prefetch(&of_node_[static_cast<std::uint64_t>(nodes[i + ahead])], 1);
-            const auto slot = static_cast<std::int32_t>(of_node_[static_cast<std::uint64_t>(nodes[i])]);  // `none` is -1
+            const auto slot = static_cast<std::int32_t>(of_node_[static_cast<std::uint64_t>(nodes[i])]);  // `none`: -1
             slots[i] = slot;
             if (slot >= 0) __builtin_prefetch(&link_[static_cast<std::size_t>(slot)], 1);
         }
@@ -235,7 +235,7 @@ Changeset ChangesetPlanner::advance(std::uint32_t batch, std::span<const std::in
     check_again(Phase::forward, batch, nodes);
     Changeset result;
     result.slots.resize(nodes.size());
-    // All that this batch was the next to use is in it, and moves to the bucket of its next use.
+    // Every row in this batch's bucket is a hit, which look_up moves to the bucket of its next use.
     for (Lane& lane : lanes_) {
         held_ -= lane.present[batch];
         lane.present[batch] = 0;
@@ -259,7 +259,7 @@ Changeset ChangesetPlanner::advance(std::uint32_t batch, std::span<const std::in
     return result;
 }
 
-// Takes `count` slots from the nodes that batch `next` uses next.
+// Evicts `count` of the rows that batch `next` uses next.
 void ChangesetPlanner::evict(std::uint32_t next, std::uint64_t count, Changeset& result) {
     held_ -= count;
     result.evictions += count;
@@ -280,7 +280,7 @@ void ChangesetPlanner::choose(std::span<const std::int64_t> nodes, std::uint32_t
     for (const Lane& lane : lanes_) wanted += lane.incoming.size();
     if (wanted == held_) return;
     const std::uint64_t first = starts_[batch];
-    std::uint32_t limit = none;  // rows used next before this batch enter, and `quota` of those used next by it
+    std::uint32_t limit = none;  // rows next used before this batch enter, and `quota` of the rows next used by it
     std::uint64_t quota = 0;
     if (wanted > capacity_) {
         std::uint64_t over = wanted - capacity_;
@@ -302,7 +302,7 @@ void ChangesetPlanner::choose(std::span<const std::int64_t> nodes, std::uint32_t
             }
             evict(next, present, result);
             over -= arriving + present;
-            if (over == 0) break;  // and none of those used next by `limit` stays
+            if (over == 0) break;  // no row next used by `limit` stays or enters
         }
         for (Lane& lane : lanes_) lane.furthest = std::min(lane.furthest, limit);
     }

@@ -11,8 +11,8 @@
 
 namespace outcore {
 
-// An array of its own pages, which go back to the kernel with it: the C library would keep what it has of them for
-// later, charged to this process while others need it. Zeroed.
+// Zeroed array in pages of its own, which return to the kernel when it is destroyed: the C library would keep freed
+// memory for later, charged to this process while other processes need it.
 template <class T>
 class PageArray {
 public:
@@ -32,34 +32,34 @@ private:
     std::size_t size_ = 0;
 };
 
-// What the cache does for one mini-batch.
+// Lookups and cache updates of one mini-batch.
 struct Changeset {
-    std::vector<std::int32_t> slots;        // of each node: where it is cached, or -1: a miss
-    std::vector<std::int32_t> in_positions; // nodes that enter the cache afterwards, as positions in the mini-batch
-    std::vector<std::int32_t> in_slots;     // and where; who was there is evicted
+    std::vector<std::int32_t> slots;        // by node: its slot in the cache, or -1 for a miss
+    std::vector<std::int32_t> in_positions; // positions in the mini-batch of the nodes that enter the cache afterwards
+    std::vector<std::int32_t> in_slots;     // slots that these nodes enter; a row already there is evicted
     std::uint64_t hits = 0;
     std::uint64_t evictions = 0;
 };
 
-// Three passes over the mini-batches, which the caller streams in, so that no access need stay in memory:
-//   look_back(b)  for b from the last to the first: when each access is followed by the next of the same node;
-//   fill(b)       from the first on, until it says that the cache is full: who is in it at the start (none: an empty one);
-//   begin(), then held(): the nodes of the initial cache by slot, -1 where there is none. What `resident` has in the
-//                 first slots, left by an earlier plan, stays where it is; the others take the slots that are left,
-//                 ascending, so that their rows are read in file order;
-//   advance(b)    from the first to the last: hits, misses and updates. After the last, held() says whose row each slot
-//                 has, used again or not.
-// After `advance(b)` the cache holds, of what it held and what b brought, the rows used again soonest; a row that is not
-// among them never enters (bypass). Among rows used next by the same mini-batch those already cached stay, since they
-// cost no copy. Node ids are unique within a mini-batch. One thread at a time calls; each call uses `threads`.
+// Planner in three passes over the mini-batches, which the caller streams in, so that no node list stays in memory:
+//   look_back(b)  from the last mini-batch to the first: finds the mini-batch that uses each accessed node next;
+//   fill(b)       from the first on, until it returns true: selects the initial cache, which is empty without it;
+//   begin(), then held(): the nodes of the initial cache by slot, -1 for an empty slot. Selected nodes of `resident`,
+//                 the first slots as an earlier plan left them, keep their slots; the other nodes take the remaining
+//                 slots by ascending id, so that their rows are read in file order;
+//   advance(b)    from the first to the last: finds hits, misses and cache updates. After the last, held() returns the
+//                 node whose row each slot holds, used again or not.
+// After `advance(b)` the cache holds the rows with the soonest next use among its rows and those of b; other rows of b
+// never enter (bypass). Rows with the same next use: cached rows stay, since they cost no copy.
+// Node ids are unique within a mini-batch. One thread at a time calls; each call uses `threads`.
 class ChangesetPlanner {
 public:
-    // Throws std::invalid_argument: a number out of its range; std::bad_alloc.
+    // Throws std::invalid_argument for a number out of range, std::bad_alloc.
     ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capacity, std::span<const std::int64_t> batch_sizes,
                      unsigned threads);
 
-    // Each throws std::invalid_argument: out of turn, another size than announced, other nodes than looked back at;
-    // look_back throws std::out_of_range for no such node, and is unusable after a throw.
+    // Each throws std::invalid_argument for a call out of turn and for a mini-batch whose size or nodes differ from those
+    // announced. look_back also throws std::out_of_range for an invalid node; the planner is unusable after its throw.
     void look_back(std::uint32_t batch, std::span<const std::int64_t> nodes);
     bool fill(std::uint32_t batch, std::span<const std::int64_t> nodes);
     void begin(std::span<const std::uint32_t> resident = {});
@@ -75,17 +75,16 @@ private:
     static constexpr std::uint32_t in_cache = 0x80000000;  // marks a node of the initial cache
     enum class Phase { back, fill, forward };
 
-    // A fixed part of each mini-batch with lists of its own, so that several threads plan it and their number changes
-    // nothing in the result.
+    // Lists of a fixed part of each mini-batch: several threads plan it, and their number does not change the result.
     struct Lane {
         std::vector<std::int32_t> bucket;      // by batch: first slot whose node that batch uses next
         std::vector<std::uint32_t> present;    // by batch: slots in its bucket
-        std::vector<std::uint32_t> arriving;   // by batch: missed nodes at hand that it uses next
+        std::vector<std::uint32_t> arriving;   // by batch: missed nodes of the current batch that it uses next
         std::vector<std::uint32_t> incoming;   // positions of missed nodes that are used again
         std::vector<std::int32_t> freed;       // slots whose node is not used again
-        std::uint32_t furthest = 0;            // no batch after it is the next to use any of these
+        std::uint32_t furthest = 0;            // no later batch has entries in `present` or `arriving`
         std::uint64_t hits = 0;
-        std::uint64_t kept = 0;                // of the hits, those used again
+        std::uint64_t kept = 0;                // hits whose node is used again
     };
     static constexpr std::size_t lane_count = 4;
 
@@ -103,18 +102,18 @@ private:
     std::uint64_t num_nodes_;
     std::uint64_t capacity_;
     unsigned threads_;
-    bool narrow_;  // 2 bytes an access hold every batch number
+    bool narrow_;  // every batch number fits in 2 bytes an access
     Phase phase_ = Phase::back;
     std::uint32_t due_;
     std::uint64_t filled_ = 0;
     std::vector<std::uint64_t> starts_;          // first access of each batch
-    std::vector<std::uint64_t> digests_;         // of each batch's nodes in their order: what is linked holds for these
+    std::vector<std::uint64_t> digests_;         // by batch: digest of its nodes in order, for which next uses are known
     PageArray<std::uint16_t> next_narrow_;     // by access: the batch that uses the node next
     PageArray<std::uint32_t> next_wide_;
-    PageArray<std::uint32_t> of_node_;         // pass 1 and 2: the first batch that uses it; pass 3: its slot
-    PageArray<std::uint32_t> node_in_;         // by slot
+    PageArray<std::uint32_t> of_node_;         // by node: in passes 1 and 2 the first batch that uses it, in pass 3 its slot
+    PageArray<std::uint32_t> node_in_;         // by slot: the node whose row it holds
     PageArray<std::int32_t> link_;             // by slot: the next slot of its bucket
-    PageArray<std::int32_t> free_;             // slots that nobody has, the next one last
+    PageArray<std::int32_t> free_;             // free slots; the next to be used is last
     std::uint64_t num_free_ = 0;
     std::vector<Lane> lanes_;
     std::uint64_t held_ = 0;                     // slots in buckets

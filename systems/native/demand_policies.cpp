@@ -1,4 +1,4 @@
-// Demand policies of one cache size: every miss brings the row in, and one row out where the cache is full.
+// Demand policies for one cache size: every miss inserts the row and, in a full cache, evicts another.
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
@@ -38,7 +38,7 @@ private:
     std::size_t size_ = 0;
 };
 
-// Lists of rows, each row in at most one: newest at the front.
+// Linked lists of rows, newest at the front; each row is in at most one list.
 class Chains {
 public:
     Chains(std::uint32_t num_rows, std::size_t chains)
@@ -69,7 +69,7 @@ private:
     std::vector<std::uint32_t> back_;
 };
 
-// Each class: `hit(row)` says whether the row is there and notes the access; `insert(row)` after a miss.
+// In each class, `hit(row)` records an access and returns whether the row is cached; `insert(row)` follows a miss.
 
 class Lru {
 public:
@@ -120,7 +120,7 @@ private:
     std::size_t capacity_;
 };
 
-// Second chance: a row used since the hand last passed it is passed once more. A row comes in unused.
+// Second chance: the hand spares a row used since it last passed. New rows count as unused.
 class Clock {
 public:
     Clock(const AccessTrace& trace, std::size_t capacity)
@@ -148,12 +148,11 @@ public:
 
 private:
     Ring queue_;
-    std::vector<std::uint8_t> state_;  // 0: not cached, 1: cached, 2: and used
+    std::vector<std::uint8_t> state_;  // 0: not cached, 1: cached, 2: cached and used
     std::size_t capacity_;
 };
 
-// Least frequently used; a row's count is of all its accesses so far, cached or not, and of equal ones the row used
-// longest ago goes.
+// Least frequently used, by all accesses so far, cached or not; among equal counts the least recently used row goes.
 class Lfu {
 public:
     Lfu(const AccessTrace& trace, std::size_t capacity)
@@ -164,7 +163,7 @@ public:
         if (!cached_[row]) return false;
         chains_.remove(uses, row);
         chains_.push(uses + 1, row);
-        if (uses == least_ && chains_.empty(uses)) ++least_;  // the row itself is in the next one
+        if (uses == least_ && chains_.empty(uses)) ++least_;  // the row itself has moved to the next chain
         return true;
     }
 
@@ -199,7 +198,7 @@ private:
 };
 
 // SIEVE (Zhang et al., NSDI 2024): first in first out, but a hand that moves from the oldest row to the newest leaves
-// used rows where they are; new rows come in at the front, unused.
+// used rows in place; new rows enter at the front, unused.
 class Sieve {
 public:
     Sieve(const AccessTrace& trace, std::size_t capacity)
@@ -231,15 +230,15 @@ public:
 
 private:
     Chains queue_;
-    std::vector<std::uint8_t> state_;  // 0: not cached, 1: cached, 2: and used
+    std::vector<std::uint8_t> state_;  // 0: not cached, 1: cached, 2: cached and used
     std::size_t capacity_;
     std::size_t size_ = 0;
     std::uint32_t hand_ = none;
 };
 
-// S3-FIFO (Yang et al., SOSP 2023): a tenth of the cache is a queue for new rows; those used twice there move to the main
-// queue, where each use (up to three) buys another round; the ids of the others are remembered, as many as the main queue
-// has places, and come into the main queue at once when they are wanted again.
+// S3-FIFO (Yang et al., SOSP 2023): a tenth of the cache is a queue for new rows. Rows used twice there move to the main
+// queue, where each use (up to three) gives another round. The ids of the others are remembered, as many as the main
+// queue has places, and a miss of a remembered row inserts it directly in the main queue.
 class S3Fifo {
 public:
     S3Fifo(const AccessTrace& trace, std::size_t capacity)
@@ -308,7 +307,7 @@ private:
     Ring main_;
     std::vector<std::uint8_t> uses_;
     std::vector<std::uint8_t> cached_;
-    std::vector<std::uint64_t> forgotten_at_;  // remembered while fewer ghosts have come; 0: not remembered
+    std::vector<std::uint64_t> forgotten_at_;  // number of ghosts at which the id is forgotten; 0: not remembered
     std::uint64_t ghosts_ = 0;
 };
 

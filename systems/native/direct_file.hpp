@@ -1,4 +1,4 @@
-// A file opened for direct reads, with the alignment that its device asks for.
+// File opened for direct reads, with the alignment that its device requires.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@ namespace outcore {
 
 class DirectFile {
 public:
-    // Opens with O_DIRECT; where the file system has none (tmpfs), opens buffered and says so in `note`.
-    // Throws std::system_error.
+    // Opens with O_DIRECT, or buffered with a `note` where the file system has none (tmpfs). Throws std::system_error.
     explicit DirectFile(const std::string& path);
     DirectFile(const DirectFile&) = delete;
     DirectFile& operator=(const DirectFile&) = delete;
@@ -17,9 +16,9 @@ public:
 
     int fd() const { return fd_; }
     bool direct() const { return direct_; }
-    std::uint64_t size() const { return size_; }               // bytes, when it was opened
-    std::uint32_t block_bytes() const { return block_bytes_; }  // file offsets and lengths of direct reads: multiples of it
-    std::uint32_t memory_alignment() const { return memory_alignment_; }  // of the destination's address
+    std::uint64_t size() const { return size_; }               // in bytes, when it was opened
+    std::uint32_t block_bytes() const { return block_bytes_; }  // unit of the offsets and lengths of direct reads
+    std::uint32_t memory_alignment() const { return memory_alignment_; }  // of a direct read's destination
     const std::string& note() const { return note_; }
 
 private:

@@ -1,4 +1,4 @@
-// Buffers of one size, written directly when they are full, several at a time; each is free again afterwards.
+// Write buffers of one size for direct writes, several in flight; a buffer is free again after its write.
 #pragma once
 
 #include <fcntl.h>
@@ -32,12 +32,12 @@ struct WriteFailure {
     std::uint64_t offset;
 };
 
-// Used by one thread.
+// Pool of write buffers over one file, for one thread.
 class DirectWriters {
 public:
     static constexpr std::uint64_t page_bytes = 4096;
 
-    // The file exists. Throws std::system_error; std::runtime_error (need_ring).
+    // The file must exist. Throws std::system_error, also where io_uring is needed and refused.
     DirectWriters(const std::string& path, const DirectWritersOptions& options, std::uint64_t buffers)
         : memory_(buffers * options.buffer_bytes), writes_(options.writers) {
         fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
@@ -67,9 +67,9 @@ public:
         return buffer;
     }
 
-    // Whole pages at a page of the file.
+    // Writes whole pages at a page-aligned offset and then frees the buffer; waits only for a write slot.
     void write(std::byte* buffer, std::uint64_t bytes, std::uint64_t offset) {
-        if (failure_) {  // nothing that follows will be read
+        if (failure_) {  // after a failure nothing of the file is used
             free_.push_back(buffer);
             return;
         }
@@ -81,7 +81,7 @@ public:
         reap(0);
     }
 
-    // Waits for all that was given; the first failure.
+    // Waits for all writes and returns the first failure.
     std::optional<WriteFailure> finish() {
         while (places_.size() < writes_.size()) reap(1);
         return failure_;
@@ -133,7 +133,7 @@ private:
         if (completion.result < 0) return release(completion.tag, -completion.result);
         const auto got = static_cast<std::uint64_t>(completion.result), left = write.bytes - write.done;
         if (got >= left) return release(completion.tag, 0);
-        // A direct write goes on at a page: a short one that ends inside is repeated from the page's start.
+        // A direct write starts at a page: after a short write, it resumes at the start of the page that is not complete.
         if (got < page_bytes) return release(completion.tag, ENOSPC);
         write.done += got / page_bytes * page_bytes;
         queue(completion.tag);
@@ -150,9 +150,9 @@ private:
     AlignedMemory memory_;
     std::vector<std::byte*> free_;
     std::vector<Write> writes_;
-    std::vector<std::uint32_t> places_;  // in `writes_`, that are free
+    std::vector<std::uint32_t> places_;  // free entries of `writes_`
     std::optional<WriteFailure> failure_;
-    std::unique_ptr<IoBackend> backend_;  // after the memory that it writes from
+    std::unique_ptr<IoBackend> backend_;  // last member: destroyed before the memory that it writes from
 };
 
 }  // namespace outcore

@@ -1,4 +1,4 @@
-// One thread walks the table, fills buffers and has full ones written, so that reads, copies and writes go on together.
+// One thread walks the table, fills buffers and queues full ones for writing, so that reads, copies and writes overlap.
 #include "distribute.hpp"
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
 constexpr std::uint64_t most_file = std::uint64_t{1} << 62;
 constexpr std::uint64_t most_region = std::uint64_t{1} << 30;
-constexpr std::uint64_t first_writes = 8;  // different lengths, so that chunks of one size do not fill at the same time
+constexpr std::uint64_t first_writes = 8;  // distinct lengths, so that equal chunks do not fill their buffers at the same time
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
 struct State {
-    std::uint64_t marked, cursor;  // next ids: to be asked for, to be copied
-    std::uint64_t at;              // of the file, where the buffer will go
+    std::uint64_t marked, cursor;  // next id to request, next id to copy
+    std::uint64_t at;              // file offset where the buffer will be written
     std::byte* buffer = nullptr;
     std::uint64_t fill = 0, room = 0;
     Xxh3Stream digest;
@@ -30,7 +30,7 @@ struct State {
 
 std::uint64_t region_rows(const DistributeOptions& options, std::uint64_t row_bytes) {
     const std::uint64_t rows = std::max<std::uint64_t>(1, options.region_bytes / row_bytes);
-    // Regions that begin at pages share none.
+    // Regions that begin at page boundaries share no page.
     const std::uint64_t whole = page_bytes % row_bytes == 0 ? page_bytes / row_bytes : 1;
     return std::max<std::uint64_t>(1, rows / whole) * whole;
 }
@@ -88,15 +88,15 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
         state.room = options.buffer_bytes;
     };
     struct Asked {
-        std::uint64_t last;  // row behind the region
+        std::uint64_t last;  // first row after the region
         PieceFile::Read read;
     };
     std::deque<Asked> asked;
-    std::uint64_t next = 0;  // row
+    std::uint64_t next = 0;  // first row not requested yet
     PieceFile::Units units(memory / unit / 64 + 1);
     for (;;) {
         while (next < table.num_rows && source.has_room()) {
-            // The next region that anybody wants a row of.
+            // Skip regions without a wanted row.
             std::uint64_t first = table.num_rows;
             for (std::size_t c = 0; c < chunks.size(); ++c)
                 if (states[c].marked < chunks[c].end) first = std::min<std::uint64_t>(first, ids[states[c].marked]);

@@ -1,4 +1,4 @@
-// Partitions and edge buckets: dealing nodes out, sorting edges by bucket, and putting buffered lists together again.
+// Partitions and edge buckets: assigns nodes to partitions, sorts edges by bucket, and restores buffered lists.
 #include "edge_buckets.hpp"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ void assign_partitions(std::span<const std::int64_t> first, std::uint64_t size, 
         placed[node] = true;
         partition_of[node] = static_cast<std::uint8_t>(i / size);
     }
-    // The places that are left, shuffled among the nodes that are left: Fisher-Yates over those nodes alone.
+    // Shuffles the remaining places among the remaining nodes: Fisher-Yates over those nodes alone.
     std::vector<std::uint8_t> places(nodes - first.size());
     for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::uint8_t>((first.size() + i) / size);
     Dealer dealer(seed);
@@ -134,7 +134,7 @@ std::size_t count_kept(const PartitionLists& lists, std::span<const std::int16_t
         if (indptr.empty() || node >= indptr.size() - 1 || end > lists.order.size())
             throw std::out_of_range("the lists of the partition are longer than its order, or of no node");
         if (kept.size() - at >= end - edge) {
-            // There is room for all of them: a byte is written before it is known whether the edge stays.
+            // All of them would fit: writing each byte and then advancing only for a kept edge saves the branch.
             for (; edge < end; ++edge) {
                 const std::int16_t slot = slots[lists.order[edge]];
                 kept[at] = static_cast<std::uint8_t>(slot);
@@ -168,7 +168,7 @@ void fill_lists(std::span<const std::int64_t> nodes, std::span<const std::uint8_
         next[slot] = starts[slot];
         left[slot] = lengths[slot];
     }
-    // Checked once for all edges, so that the loop below need not.
+    // One check for all edges, so that the loop below needs none.
     for (const std::uint8_t slot : kept) ++used[slot];
     for (std::size_t slot = 0; slot < max_partitions; ++slot)
         if (used[slot] != left[slot])

@@ -1,9 +1,8 @@
-// A graph cut into partitions of nodes and buckets of edges (MariusGNN): bucket (i, j) holds the edges from nodes of
+// Graph cut into partitions of nodes and buckets of edges (MariusGNN): bucket (i, j) holds the edges from nodes of
 // partition j to nodes of partition i, so that the graph among buffered partitions is read without any other edge.
 //
-// A bucket holds source nodes by (destination, position in its neighbour list). Which bucket the next edge of a list is
-// in says the list order, one byte an in-edge; so lists come back exactly as they were, and no edge names its
-// destination.
+// A bucket holds source nodes by (destination, position in its neighbour list). The list order, one byte an in-edge, gives
+// the bucket of each next edge of a list; so lists are restored exactly, and no edge stores its destination.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +15,16 @@ namespace outcore {
 
 inline constexpr std::size_t max_partitions = 256;
 
-// Edges [first_edge, first_edge + sources.size()) of a graph in CSC, with the bounds of the lists they lie in.
+// Edges [first_edge, first_edge + sources.size()) of a graph in CSC, with the bounds of their neighbour lists.
 template <class Index>
 struct EdgeRun {
-    std::span<const std::int64_t> indptr;  // of nodes first_node, first_node + 1, …, and the end of the last
+    std::span<const std::int64_t> indptr;  // of nodes first_node, first_node + 1, …, and the end of the last list
     std::int64_t first_node;
     std::int64_t first_edge;
     std::span<const Index> sources;
 };
 
-// Calls visit(node, the part of its list that is in the run), node after node.
+// Calls visit(node, part of its list inside the run) for each node in order.
 // Throws std::out_of_range where the run does not fit a graph of `nodes` nodes.
 template <class Index, class Visit>
 void for_each_list(const EdgeRun<Index>& run, std::size_t nodes, const Visit& visit) {
@@ -44,23 +43,23 @@ void for_each_list(const EdgeRun<Index>& run, std::size_t nodes, const Visit& vi
     }
 }
 
-// Nodes in `first`, in that order, fill the first partitions of `size` nodes; the others are dealt out at random, every
-// deal equally likely, as a function of the seed. Throws std::out_of_range for an id that is no node or stands twice.
+// Fills the first partitions of `size` nodes with `first`, in that order, and assigns the other nodes at random: every
+// assignment is equally likely, and the seed determines it. Throws std::out_of_range for an invalid or repeated id.
 void assign_partitions(std::span<const std::int64_t> first, std::uint64_t size, std::uint64_t seed,
                        std::span<std::uint8_t> partition_of);
 
-// Adds the run's edges to counts[i * partitions + j]. Throws std::out_of_range for a source that is no node.
+// Adds the run's edges in bucket (i, j) to counts[i * partitions + j]. Throws std::out_of_range for an invalid source.
 template <class Index>
 void count_buckets(const EdgeRun<Index>& run, std::span<const std::uint8_t> partition_of, std::size_t partitions,
                    std::span<std::int64_t> counts);
 
-// The partition of each source, its list order. Throws std::out_of_range for a source that is no node.
+// Writes the list order, the partition of each source, to `order`. Throws std::out_of_range for an invalid source.
 template <class Index>
 void partitions_of(std::span<const Index> sources, std::span<const std::uint8_t> partition_of, std::span<std::uint8_t> order,
                    unsigned threads);
 
-// Puts the edges of one destination partition into its buckets: the next of partition j at out[next[j]++].
-// Throws std::out_of_range where that is outside `out`.
+// Puts the edges of one destination partition into its buckets: the next edge from partition j at out[next[j]++].
+// Throws std::out_of_range for a place outside `out`.
 template <class Index>
 void place_edges(std::span<const Index> sources, std::span<const std::uint8_t> order, std::span<std::int64_t> next,
                  std::span<Index> out);
@@ -72,14 +71,14 @@ struct PartitionLists {
     std::span<const std::uint8_t> order;
 };
 
-// Writes indptr[node + 1] = edges of its list that come from buffered partitions, and the slots of those edges to
-// `kept`; returns how many. slot_of: [partitions], < 0 where not buffered.
+// Writes to indptr[node + 1] the number of edges of its list from buffered partitions, and the slots of these edges to
+// `kept`; returns the number of kept edges. slot_of: [partitions], < 0 for a partition not buffered.
 // Throws std::out_of_range where the arrays contradict each other or `kept` is too small.
 std::size_t count_kept(const PartitionLists& lists, std::span<const std::int16_t> slot_of,
                        std::span<std::int64_t> indptr, std::span<std::uint8_t> kept);
 
 // Fills the lists of `nodes`, whose bounds `indptr` holds, from the buckets of the slots: bucket s is
-// buckets[starts[s] .. starts[s] + lengths[s]). kept: what count_kept wrote for these nodes.
+// buckets[starts[s] .. starts[s] + lengths[s]). kept: the slots that count_kept wrote for these nodes.
 // Throws std::out_of_range where a bucket is not used up exactly.
 template <class Index>
 void fill_lists(std::span<const std::int64_t> nodes, std::span<const std::uint8_t> kept,

@@ -1,4 +1,4 @@
-// Blocks of out-of-core sampling: a hop's sources get their places in the mini-batch, when all of them have arrived.
+// Blocks of out-of-core sampling: relabels a hop's sources once all of them have been read, and lays mini-batches out.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,14 +14,14 @@
 namespace outcore {
 namespace {
 
-// 8-byte words of a mini-batch before its blocks, and of each block before all arrays (batch_store.py).
+// Header sizes in 8-byte words: of a mini-batch, then of each of its blocks, before all arrays (batch_store.py).
 constexpr std::size_t batch_fields = 8, block_fields = 4;
 
 constexpr std::uint64_t up_to(std::uint64_t bytes, std::uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 }  // namespace
 
-// The hop's block: edges in the order of destinations, new nodes by ascending id behind the others.
+// Builds the hop's block: edges in the order of destinations, new nodes by ascending id after the others.
 void ExternalSampler::settle(Part& part, Labels& labels) {
     ExternalHop hop;
     const std::size_t count = part.nodes.size(), edges = part.arrived.size();
@@ -67,7 +67,7 @@ void ExternalSampler::settle(Part& part, Labels& labels) {
     part.hops.push_back(std::move(hop));
 }
 
-// The last hop's block, where it is not made yet; edges are in blocks then.
+// Builds the last hop's block where it is missing and frees the drawn edges, which only the blocks hold then.
 void ExternalSampler::settle_last(Part& part) {
     if (part.settled) return;
     auto working = labels();
@@ -99,7 +99,7 @@ std::vector<LaidOut> ExternalSampler::lay_out(std::size_t begin, std::span<const
     std::atomic<std::size_t> claimed{begin};
     std::mutex mutex;
     std::condition_variable moved;
-    std::size_t next = begin;  // that gets its place: in order, though they are settled at the same time
+    std::size_t next = begin;  // mini-batch that gets space next: in order, though several are relabelled at a time
     bool full = false;
     const auto stop = [&] {
         const std::lock_guard lock(mutex);
@@ -137,14 +137,14 @@ std::vector<LaidOut> ExternalSampler::lay_out(std::size_t begin, std::span<const
         try {
             work();
         } catch (...) {
-            stop();  // nobody waits for this one's turn
+            stop();  // else the other threads would wait for this mini-batch's turn
             throw;
         }
     });
     return made;
 }
 
-// Writes the mini-batch as `laid_out` has it.
+// Writes the mini-batch in the layout that `laid_out` sizes.
 void ExternalSampler::put(const Part& part, std::span<const std::int64_t> labels, std::byte* to, std::uint64_t bytes) {
     std::byte* const end = to + bytes;
     const auto copy = [&](const void* from, std::size_t size) {

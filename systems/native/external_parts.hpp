@@ -1,4 +1,4 @@
-// What out-of-core sampling holds of a mini-batch between two hops, and the working memory of relabelling one.
+// State of a mini-batch between two hops of out-of-core sampling, and working memory for relabelling it.
 #pragma once
 
 #include <array>
@@ -11,33 +11,33 @@
 
 namespace outcore {
 
-inline constexpr std::uint32_t nobody = UINT32_MAX;  // the id of no node
+inline constexpr std::uint32_t nobody = UINT32_MAX;  // invalid node id
 
 struct ExternalSampler::Part {
     struct Run {
         std::uint32_t begin, end;
-        std::uint32_t marked, drawn;  // how far its nodes were asked for, and drawn for
+        std::uint32_t marked, drawn;  // ends of the nodes whose index pointers were requested, whose neighbours were drawn
     };
 
     std::uint64_t epoch = 0, number = 0;
-    std::uint32_t hop = 0;  // that is drawn next
+    std::uint32_t hop = 0;  // next hop to draw
     std::vector<std::uint32_t> nodes;
     std::vector<std::uint32_t> seed_order;  // positions of the seed nodes by ascending id
-    std::vector<Run> runs;                  // ascending runs of nodes; the first goes through seed_order
+    std::vector<Run> runs;                  // ascending runs of nodes; the first is indexed through seed_order
     std::vector<std::uint32_t> start, count;  // of each destination's edges in `arrived`
-    std::vector<std::uint32_t> arrived;     // their sources' ids
+    std::vector<std::uint32_t> arrived;     // source ids of the drawn edges
     std::vector<ExternalHop> hops;
     std::int64_t list_reads = 0;
-    bool settled = false;  // the last hop's block, too
-    bool taken = false;
+    bool settled = false;  // the last hop's block is built, too
+    bool taken = false;    // laid out by lay_out
 
     std::uint32_t position(std::size_t run, std::uint32_t i) const { return run == 0 ? seed_order[i] : i; }
     std::uint32_t node(std::size_t run, std::uint32_t i) const { return nodes[position(run, i)]; }
 
-    // First i of the run from `from` on whose node is `bound` or more.
+    // Returns the first i of the run from `from` on whose node is `bound` or more.
     std::uint32_t until(std::size_t run, std::uint32_t from, std::uint64_t bound) const {
         std::uint32_t low = from, high = runs[run].end;
-        for (std::uint32_t step = 1; low + step < high; step *= 2) {  // near ones are usual
+        for (std::uint32_t step = 1; low + step < high; step *= 2) {  // gallop: the result is usually near
             if (node(run, low + step) >= bound) {
                 high = low + step;
                 break;
@@ -58,13 +58,13 @@ struct ExternalSampler::Labels {
         std::uint32_t id, position;
     };
     std::vector<Entry> table;
-    std::vector<std::uint64_t> fresh, other;  // id << 32 | place in the table
+    std::vector<std::uint64_t> fresh, other;  // id << 32 | entry of `table`; `other` is scratch
 
     std::uint64_t bytes() const { return table.capacity() * sizeof(Entry) + (fresh.capacity() + other.capacity()) * 8; }
 
     static std::uint32_t hash(std::uint32_t id) { return id * 0x9E3779B1U; }
 
-    // The entry of an id; `nobody` as its id where it is new.
+    // Returns the entry of an id, or the empty entry (id `nobody`) for a new one.
     std::uint32_t find(std::uint32_t id, int shift) const {
         const auto mask = static_cast<std::uint32_t>(table.size() - 1);
         std::uint32_t at = hash(id) >> shift;
@@ -72,7 +72,7 @@ struct ExternalSampler::Labels {
         return at;
     }
 
-    // By ascending id.
+    // Sorts `fresh` by ascending id.
     void sort(std::uint64_t num_nodes) {
         constexpr int digit = 11;
         other.resize(fresh.size());

@@ -1,7 +1,6 @@
-// A pass walks `indptr` in pieces. For the nodes of a piece that some mini-batch holds the positions are drawn, and what they
-// point at is noted with the piece of `indices` in which it lies; a piece that nothing more will be noted for is read, as
-// far as its pages are wanted, and its neighbours go to where their mini-batches want them. Nothing is sorted: each
-// mini-batch's nodes are a few ascending runs.
+// A pass walks `indptr` in pieces, draws positions for the nodes that mini-batches hold, and notes each drawn edge in the
+// bucket of its piece of `indices`. Once no more edges can join a bucket, the wanted pages of its piece are read, and the
+// neighbours are copied to their mini-batches. Nothing is sorted: each mini-batch's nodes are a few ascending runs.
 #include "external_parts.hpp"
 #include "offsets.hpp"
 
@@ -17,15 +16,15 @@ namespace {
 constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
 constexpr std::uint32_t most_piece_bytes = 1U << 29;
 constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 61;
-constexpr std::size_t most_wants = 8192;  // of one piece, before it is read
-// Below so many, waking another thread takes longer than what it would do.
+constexpr std::size_t most_wants = 8192;  // wanted edges of one piece before it is read
+// Below this number of nodes, waking another thread takes longer than its work.
 constexpr std::uint64_t least_shared = 512;
 
 PieceFileOptions file_options(const GraphFile& file, const ExternalOptions& options, std::uint32_t extra, std::uint32_t pieces) {
     return {options.piece_bytes + extra, pieces, options.depth, file.end(), options.gap_bytes, options.want_ring, options.need_ring};
 }
 
-// Carries the failure of a read through a hop.
+// Exception that carries a failed read out of a pass.
 struct ReadFailed {
     ExternalFailure failure;
 };
@@ -60,7 +59,7 @@ ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indic
     if (indptr_.item_bytes != 8 || (indices_.item_bytes != 4 && indices_.item_bytes != 8) || indptr_.offset % 8 != 0 ||
         indices_.offset % indices_.item_bytes != 0)
         throw std::invalid_argument("index pointers have 8 bytes, indices 4 or 8, at multiples of that");
-    // Behind a piece of index pointers comes one more page, for where the last node's list ends.
+    // One page more than a piece of index pointers: the end of the last node's list may lie in it.
     pointer_file_ = std::make_unique<PieceFile>(indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
     index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
 }
@@ -110,7 +109,7 @@ void ExternalSampler::begin(std::uint64_t epoch, std::span<const std::int64_t> n
 std::optional<ExternalFailure> ExternalSampler::pass() {
     const auto hops = static_cast<std::uint32_t>(options_.fanout.size());
     if (!begun_.empty() && begun_.front().hops >= hops) throw std::invalid_argument("the first group has drawn all its hops");
-    // Made here, so that helpers are of their caller's priority.
+    // Created here, so that helper threads inherit their caller's priority.
     if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
     divide();
     const auto clear = [&] {
@@ -121,7 +120,7 @@ std::optional<ExternalFailure> ExternalSampler::pass() {
     const auto abandon = [&] {
         clear();
         forget();
-        // What is still in flight writes into the files' memory: they are opened anew.
+        // Reads in flight still write to the files' memory: the next pass opens the files anew.
         pointer_file_.reset();
         index_file_.reset();
     };
@@ -129,11 +128,11 @@ std::optional<ExternalFailure> ExternalSampler::pass() {
         run_pass();
         team_->share(parts_.size(), [&](std::size_t p) {
             Part& part = parts_[p];
-            if (++part.hop == hops) return;  // the last hop's block is made when it is taken
+            if (++part.hop == hops) return;  // lay_out builds the last hop's block
             auto working = labels();
             settle(part, *working);
             give_back(std::move(working));
-            // Until the next pass only nodes and blocks are wanted.
+            // Only nodes and blocks are needed until the next pass.
             part.start = part.count = part.arrived = {};
         });
     } catch (const ReadFailed& failed) {
@@ -173,7 +172,7 @@ std::optional<ExternalFailure> ExternalSampler::sample(std::uint64_t epoch, std:
     return std::nullopt;
 }
 
-// Mini-batches of a later hop draw for more nodes: shares are even in draws.
+// Divides mini-batches by draws, not by number: mini-batches at a later hop draw for more nodes.
 void ExternalSampler::divide() {
     std::vector<std::uint64_t> upto(parts_.size() + 1, 0);
     whole_lists_ = false;
@@ -210,7 +209,7 @@ void ExternalSampler::run_pass() {
     reach_ = indices_.offset;
     const std::uint64_t piece = options_.piece_bytes;
     const std::uint64_t first_piece = indptr_.offset / piece, last_piece = (indptr_.end() - 1) / piece;
-    // First node whose index pointer lies at byte `at` of the file or behind it.
+    // Returns the first node whose index pointer lies at or after byte `at` of the file.
     const auto node_at = [&](std::uint64_t at) {
         return at <= indptr_.offset ? 0 : std::min(num_nodes_, (at - indptr_.offset) / 8);
     };
@@ -241,7 +240,7 @@ void ExternalSampler::run_pass() {
         auto [number, read] = std::move(asked.front());
         asked.pop_front();
         wait_for(*pointer_file_, read, false);
-        // The more destinations at once, the more edges are noted before they are read: so few nodes at a time.
+        // Few nodes at a time: the more destinations, the more edges are held before they are read.
         std::uint64_t first = node_at(number * piece);
         const std::uint64_t stop = node_at((number + 1) * piece);
         std::uint64_t width = stop - first;
@@ -293,7 +292,7 @@ void ExternalSampler::draw_range(std::uint64_t last, std::uint64_t held, std::ui
         for (std::size_t p = drawings_[d].begin; p < drawings_[d].end; ++p)
             draw_part(d, static_cast<std::uint32_t>(p), last, base, pointers);
     };
-    // Whole lists are of any length: there what is noted is read while it is noted.
+    // Whole lists may have any length: one thread then notes edges, and `want` sends full buckets at once.
     alone_ = held < least_shared || whole_lists_;
     if (alone_) {
         for (std::size_t d = 0; d < drawings_.size(); ++d) draw(d);
@@ -379,14 +378,14 @@ void ExternalSampler::want(std::size_t d, std::uint64_t edge, std::uint32_t part
     const auto inside = static_cast<std::uint32_t>(at % options_.piece_bytes);
     PieceFile::mark(share.pages, inside / page_bytes);
     share.wants.push_back({inside, part, place});
-    // Where so many want the same few nodes, the piece is read more than once rather than all of that held.
+    // Where many mini-batches want the same few nodes, reading the piece more than once bounds the wants held.
     if (alone_ && ++bucket.alone >= most_wants) send(std::exchange(bucket, empty_bucket()), piece * options_.piece_bytes);
 }
 
-// Reads the pieces that end at byte `below` or before it.
+// Sends the buckets of the pieces that end at or before byte `below`.
 void ExternalSampler::ship(std::uint64_t below) {
     while (!buckets_.empty() && (front_ + 1) * options_.piece_bytes <= below) ship_front();
-    // Pieces between the last noted and `below` hold nothing wanted.
+    // Pieces between the last bucket and `below` hold no wanted edge.
     if (buckets_.empty()) front_ = std::max(front_, below / options_.piece_bytes);
 }
 
@@ -410,7 +409,7 @@ void ExternalSampler::send(Bucket bucket, std::uint64_t base) {
     flights_.push_back({std::move(bucket), std::move(read)});
 }
 
-// Waits for the oldest piece and hands its neighbours out.
+// Waits for the oldest piece and copies its neighbours to their mini-batches.
 void ExternalSampler::land() {
     Flight flight = std::move(flights_.front());
     flights_.pop_front();

@@ -1,5 +1,5 @@
-// The feature buffer's bookkeeping, one mutex around flat arrays whose size follows the slots, not the nodes. Nothing in
-// them is a pointer, so processes may share them.
+// Feature buffer's bookkeeping: one mutex around flat arrays whose size depends on slots, not nodes. The arrays hold no
+// pointers, so processes may share them.
 #include "feature_buffer.hpp"
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Clock::time_point deadline_of(double timeout_s) {
-    const double most = 1e8;  // three years: as good as for ever, and no overflow
+    const double most = 1e8;  // three years: in effect no limit, and no overflow
     const double seconds = timeout_s < 0 ? most : std::min(timeout_s, most);
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Wakes the waiters however the scope is left: what was done before an exception may be what they wait for.
+// Wakes the waiters on every exit from the scope: work done before an exception may be enough for them.
 class Notify {
 public:
     explicit Notify(SharedCondition& condition) : condition_(condition) {}
@@ -37,7 +37,7 @@ private:
 
 }  // namespace
 
-// A place in the queue for slots, left however the scope is left; then the next in the queue may go.
+// Place in the queue for slots. Every exit from the scope gives it up and wakes the next caller in the queue.
 class FeatureBuffer::Turn {
 public:
     Turn(FeatureBuffer& buffer, std::unique_lock<SharedMutex>& lock) : buffer_(buffer), lock_(lock), ticket_(buffer.enqueue()) {}
@@ -47,7 +47,7 @@ public:
         try {
             if (!lock_.owns_lock()) lock_.lock();
             buffer_.dequeue(ticket_);
-        } catch (const std::system_error&) {  // the mutex is beyond repair, so nobody waits for a turn
+        } catch (const std::system_error&) {  // the mutex is unrecoverable, so no caller waits for a turn
         }
         buffer_.head_->slots_free.notify_all();
     }
@@ -165,8 +165,8 @@ void FeatureBuffer::standby_remove(std::uint32_t slot) {
     --head_->standby;
 }
 
-// Slots that this mini-batch takes from the standby list: rows that lie there, and rows to load. Throws std::bad_alloc before
-// anything has changed that others see.
+// Counts the slots that a mini-batch takes from the standby list, for rows in it and rows to load. Throws std::bad_alloc
+// before any change that other callers see.
 std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std::uint64_t& unique) {
     ++head_->stamp;
     std::uint64_t in_standby = 0;
@@ -182,7 +182,7 @@ std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std
             if (references_[slot] == 0) ++in_standby;
         }
     }
-    // Ids that are absent may repeat; telling which costs a set, so it is done only where it decides.
+    // Absent ids may repeat; an exact count costs a set, so it is made only where it decides.
     if (in_standby + absent > head_->standby) {
         std::unordered_set<std::int64_t> once;
         for (const std::int64_t id : ids) {
@@ -194,11 +194,11 @@ std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std
     return in_standby + absent;
 }
 
-// `result` has room: half of a mini-batch's slots taken would never come back.
+// The caller has reserved `result`: an exception halfway would leak the slots taken so far.
 void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) noexcept {
     result.alias.assign(ids.size(), -1);
     ++head_->stamp;
-    // First the rows that are there: they leave the standby list before anything is evicted from it.
+    // Buffered rows first: they must leave the standby list before another row evicts them.
     for (std::size_t i = 0; i < ids.size(); ++i) {
         const std::uint32_t slot = nodes_.find(ids[i]);
         if (slot == nil) continue;
@@ -215,7 +215,7 @@ void FeatureBuffer::take(std::span<const std::int64_t> ids, Acquired& result) no
     for (std::size_t i = 0; i < ids.size(); ++i) {
         if (result.alias[i] >= 0) continue;
         std::uint32_t slot = nodes_.find(ids[i]);
-        if (slot != nil) {  // the second occurrence of a row that this call loads
+        if (slot != nil) {  // a repeated id, whose row this call loads
             ++references_[slot];
             ++head_->counts.shared;
             result.alias[i] = slot;
@@ -255,7 +255,7 @@ BufferState FeatureBuffer::acquire(std::span<const std::int64_t> ids, double tim
         if (wanted <= head_->standby) break;
         if (needed > num_slots_) return BufferState::too_small;
         const std::uint64_t before = head_->standby;
-        // Our own place at the head is kept; only a release can change what we wait for.
+        // This call keeps its place at the head of the queue; only a release can change the outcome.
         if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || head_->standby != before; })) {
             return BufferState::timeout;
         }
@@ -299,7 +299,7 @@ void FeatureBuffer::fail(std::span<const std::int64_t> slots, const std::string&
 BufferState FeatureBuffer::wait(std::span<const std::int64_t> slots, double timeout_s, std::string& error) {
     const auto deadline = deadline_of(timeout_s);
     std::unique_lock lock(head_->mutex);
-    // Slots already seen valid stay so while the caller holds them: go on from the first that was not.
+    // Valid slots stay valid while the caller holds them: resume at the first that was not.
     std::size_t at = 0;
     const auto settled = [&] {
         while (at < slots.size() && state_[checked(slots[at])] == Slot::valid) ++at;
@@ -324,7 +324,7 @@ void FeatureBuffer::release(std::span<const std::int64_t> slots) {
                 standby_push_back(slot);
                 continue;
             }
-            // Its row never came: the slot holds nothing worth keeping and is the first to be reused.
+            // The row was never loaded: the slot is the first to be reused.
             nodes_.unmap(nodes_.node_of(slot));
             state_[slot] = Slot::empty;
             for (auto& failure : head_->failures) {

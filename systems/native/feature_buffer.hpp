@@ -1,5 +1,5 @@
-// GNNDrive's feature buffer management (GNNDrive, Section 4.2 and Algorithm 1): which node lies in which slot, who uses
-// it, whether its bytes are there. Holds no features itself.
+// GNNDrive's feature buffer management (GNNDrive, Section 4.2 and Algorithm 1): slot, references and state of each node's
+// feature row. Holds no feature rows itself.
 #pragma once
 
 #include <array>
@@ -18,50 +18,50 @@ namespace outcore {
 struct Acquired {
     std::vector<std::int64_t> alias;    // slot of ids[i]
     std::vector<std::int64_t> load;     // positions whose rows the caller must load, then publish
-    std::vector<std::int64_t> waiting;  // slots that others are loading
+    std::vector<std::int64_t> waiting;  // slots that other callers are loading
 };
 
 enum class BufferState { ok, timeout, closed, too_small, failed };
 
 struct BufferCounts {
     std::uint64_t hits = 0;       // rows found valid
-    std::uint64_t shared = 0;     // rows found in loading by another
+    std::uint64_t shared = 0;     // rows found while being loaded
     std::uint64_t misses = 0;     // rows to load
-    std::uint64_t evictions = 0;  // valid rows that gave up their slot
+    std::uint64_t evictions = 0;  // valid rows removed from their slot
 };
 
 class FeatureBuffer {
 public:
     explicit FeatureBuffer(std::uint32_t num_slots);
-    // Over `bytes(num_slots)` bytes of memory that processes share, aligned to 64 bytes: one of them creates it there,
-    // and the others attach once that is done. The memory has to outlive the object.
+    // Uses `bytes(num_slots)` bytes of memory that processes share, aligned to 64 bytes: one process creates the buffer in
+    // it, and the others attach afterwards. The memory must outlive the object.
     FeatureBuffer(std::uint32_t num_slots, std::span<std::byte> memory, bool create);
 
     std::uint32_t num_slots() const { return num_slots_; }
     static std::uint64_t bytes(std::uint32_t num_slots);
 
-    // All slots that a mini-batch needs, or none: an extractor never holds a part while it waits for the rest, so
-    // that extractors cannot block each other. First come, first served. Each occurrence of an id counts one reference.
-    // `needed` is set to the unique rows of the mini-batch where it is too_small. An exception leaves the buffer as it was.
+    // Acquires all slots that a mini-batch needs, or none: an extractor never holds some while it waits for others, so
+    // extractors cannot deadlock. First come, first served. Each occurrence of an id adds one reference. `needed` becomes
+    // the number of unique rows in the mini-batch where the state is too_small. An exception leaves the buffer unchanged.
     BufferState acquire(std::span<const std::int64_t> ids, double timeout_s, Acquired& result, std::uint64_t& needed);
 
-    // The bytes of these slots are there. Throws std::logic_error for a slot that is not in loading.
+    // Marks the rows of these slots as loaded. Throws std::logic_error for a slot that is not being loaded.
     void publish(std::span<const std::int64_t> slots);
-    // The loader of these slots gives up; whoever waits for them is told.
+    // Marks these slots as failed, except published ones; their waiters get `error`.
     void fail(std::span<const std::int64_t> slots, const std::string& error);
-    // Waits until every slot is valid. `error` is set where one failed.
+    // Waits until every slot is valid or one has failed, which sets `error`.
     BufferState wait(std::span<const std::int64_t> slots, double timeout_s, std::string& error);
-    // One reference less for each; a slot without references joins the standby list as most recently used.
+    // Removes one reference from each; a valid slot without references joins the standby list as most recently used.
     void release(std::span<const std::int64_t> slots);
 
-    // Slots of ids that the caller holds. Throws std::logic_error for one that is in no slot.
+    // Returns the slots of ids that the caller holds. Throws std::logic_error for an id without a slot.
     std::vector<std::int64_t> slots_of(std::span<const std::int64_t> ids);
 
-    // Wakes every waiter; all later calls say `closed`.
+    // Wakes every waiter; from then on `acquire`, and `wait` for slots that are not valid, return `closed`.
     void close();
 
     BufferCounts counts();
-    std::uint64_t standby();  // slots that nobody uses
+    std::uint64_t standby();  // number of slots without references
 
 private:
     enum class Slot : std::uint8_t { empty, loading, valid, failed };
@@ -75,7 +75,7 @@ private:
     void take(std::span<const std::int64_t> ids, Acquired& result) noexcept;
     std::uint32_t checked(std::int64_t slot) const;
 
-    // Everything beside the arrays; it lies before them in one piece of memory.
+    // State other than the arrays, which follow it in the same memory.
     struct Head {
         SharedMutex mutex;
         SharedCondition slots_free;
@@ -84,13 +84,13 @@ private:
         std::uint64_t stamp = 0;
         std::uint64_t standby = 0;
         std::uint64_t next_ticket = 0;
-        std::array<std::uint64_t, 256> queue{};  // tickets of those who wait for slots, oldest first
+        std::array<std::uint64_t, 256> queue{};  // tickets of the callers that wait for slots, oldest first
         std::uint32_t queued = 0;
         struct Failure {
             std::uint32_t slot = nil;
             std::array<char, 252> text{};
         };
-        std::array<Failure, 16> failures{};  // the last ones
+        std::array<Failure, 16> failures{};  // the latest failures
         std::uint32_t next_failure = 0;
         BufferCounts counts;
         bool closed = false;
@@ -111,7 +111,7 @@ private:
     std::span<Slot> state_;
     std::span<std::uint32_t> next_;        // the standby list, least recently used first; entry num_slots_ is its head
     std::span<std::uint32_t> prev_;
-    std::span<std::uint64_t> seen_;        // stamp of the last count that saw the slot
+    std::span<std::uint64_t> seen_;        // by slot: stamp of the last call that saw it
 };
 
 }  // namespace outcore

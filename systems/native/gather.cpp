@@ -19,7 +19,7 @@ namespace outcore {
 namespace {
 
 struct Guard {
-    sigjmp_buf* back = nullptr;  // where a fault inside [begin, end) returns to
+    sigjmp_buf* back = nullptr;  // target of the jump after a fault inside [begin, end)
     const std::byte* begin = nullptr;
     const std::byte* end = nullptr;
     const std::byte* fault = nullptr;
@@ -34,7 +34,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
         guard.fault = at;
         siglongjmp(*guard.back, 1);
     }
-    // Not ours: as if this handler were not there.
+    // A fault outside the table: leave it to the previous handler.
     if ((previous_action.sa_flags & SA_SIGINFO) != 0 && previous_action.sa_sigaction != nullptr) {
         previous_action.sa_sigaction(number, info, context);
     } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
@@ -58,7 +58,7 @@ void install_guard() {
 
 constexpr std::size_t ahead = 4;  // rows whose first lines are prefetched; a prefetch never faults
 
-// Out of line, as is its caller: what lives across the jump must not sit in a register.
+// Out of line, like its caller: a value that lives across the jump must not be in a register.
 [[gnu::noinline]] void copy_rows(const Table& table, std::span<const std::int64_t> rows,
                                  std::span<const std::uint32_t> order, std::byte* out, std::size_t begin, std::size_t end) {
     if (!order.empty()) {

@@ -13,11 +13,10 @@ struct Table {
     std::uint64_t row_bytes;
 };
 
-// Row rows[i] of `table` to out + i * row_bytes. Returns the byte of the table at which the kernel raised SIGBUS (the
-// mapped file was cut, or its device failed), or -1. Throws std::out_of_range.
-//
-// in_order: ask for the rows in the order of the table, whatever that of `rows`: for a mapped file, where rows of one page
-// are then one thread's, which faults once, and neighbouring pages are mapped together.
+// Copies row rows[i] of `table` to out + i * row_bytes. Returns the byte of the table at which the kernel raised SIGBUS
+// (the mapped file was cut, or its device failed), or -1. Throws std::out_of_range for a row outside the table.
+// in_order: copies in the order of the table instead of `rows`. For a mapped file: one thread gets all rows of a page
+// and faults once, and neighbouring pages are mapped together.
 std::int64_t gather(const Table& table, std::span<const std::int64_t> rows, std::byte* out, unsigned threads,
                     bool in_order = false);
 

@@ -69,7 +69,7 @@ GroupRead::State GroupRead::next(Group& group) {
     while (none_ready() && !window.finished()) {
         window.step(true, admit_one, deliver_one);
         if (none_ready() && window.idle() && !window.finished()) {
-            // Nothing in flight is no reason yet: the next request's group may have its slice.
+            // An idle window alone is not starved: the next request's group may already have a slice.
             const std::uint32_t group_after = window.upcoming().first_row / group_rows_;
             if (slice_of_group_[group_after] == no_slice && free_slices_.empty()) return State::starved;
         }

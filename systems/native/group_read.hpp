@@ -14,24 +14,24 @@ namespace outcore {
 class GroupRead {
 public:
     struct Group {
-        std::uint32_t slice;         // its rows lie at staging + slice * group_rows * row_bytes
-        std::span<const RowRef> rows;  // staging row k of the slice is the row ids[rows[k].position]
+        std::uint32_t slice;         // the group's rows lie at staging + slice * group_rows * row_bytes
+        std::span<const RowRef> rows;  // row k of the slice is feature row ids[rows[k].position]
     };
-    enum class State { group, finished, failed, starved };  // starved: every slice is out, none was given back
+    enum class State { group, finished, failed, starved };  // starved: the caller holds every slice
 
-    // The reader is taken until this is destroyed. Throws std::out_of_range, std::invalid_argument, std::logic_error.
-    // Without `own_slices` it begins with none: `give_back` then brings slices of a staging buffer that others use too.
+    // Claims the reader until destruction. Throws std::out_of_range, std::invalid_argument, std::logic_error (in use).
+    // own_slices: false starts without slices; `give_back` adds slices of a staging buffer shared with other reads.
     GroupRead(Reader& reader, std::span<const std::int64_t> ids, std::span<std::byte> staging, std::uint32_t group_rows,
               bool own_slices = true);
     GroupRead(const GroupRead&) = delete;
     GroupRead& operator=(const GroupRead&) = delete;
     ~GroupRead() { close(); }
 
-    // Waits for the next complete group, in whatever order they complete.
+    // Waits for the next complete group, in the order of completion.
     State next(Group& group);
-    // Throws std::out_of_range for a slice that the staging buffer has not.
+    // Frees a slice for later groups. Throws std::out_of_range for a slice outside the staging buffer.
     void give_back(std::uint32_t slice);
-    // Waits for what is in flight; afterwards nothing writes to the staging buffer.
+    // Waits for the reads in flight; afterwards nothing writes to the staging buffer.
     void close();
 
     const ReadCounts& counts() const { return reader_.plan_.counts(); }
@@ -51,8 +51,8 @@ private:
     std::vector<std::uint32_t> rows_left_;
     std::vector<std::uint32_t> free_slices_;
     std::uint64_t slices_;
-    std::vector<std::uint32_t> ready_;  // complete groups in order; there is room for all of them
-    std::size_t handed_out_ = 0;        // of those
+    std::vector<std::uint32_t> ready_;  // complete groups in order; reserved for all, as `deliver` must not throw
+    std::size_t handed_out_ = 0;        // groups of `ready_` that `next` returned
 };
 
 }  // namespace outcore

@@ -1,4 +1,4 @@
-// What is asked of the kernel: queue reads and writes, then wait for some to complete. Two ways: io_uring, a pread pool.
+// Interface to the kernel's I/O: queue reads and writes, wait for completions. Two backends: io_uring and a pread pool.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace outcore {
 
 struct Io {
     std::uint64_t offset;
-    std::byte* destination;  // of a read; of a write, what is written
+    std::byte* destination;  // memory to read into or to write from
     std::uint32_t length;
     std::uint32_t tag;     // returned with the completion
     bool in_bounce;        // the destination lies in the bounce buffer, which may be registered
@@ -24,14 +24,14 @@ struct Completion {
 class IoBackend {
 public:
     virtual ~IoBackend() = default;
-    // Takes one; at most `depth` may be queued or in flight.
+    // Queues one request; at most `depth` may be queued or in flight.
     virtual void queue(const Io& io) = 0;
-    // Hands all that is queued to the kernel, waits until at least `at_least` have completed, and returns the completions
-    // that there are, up to out.size(). Nothing waits when `at_least` is 0.
-    // Throws std::system_error where the kernel refuses; what it took before is under way all the same.
+    // Submits all queued requests, waits until at least `at_least` have completed (0: does not wait), and returns the
+    // number of completions written to `out`. Throws std::system_error where the kernel refuses; requests that it
+    // accepted before stay in flight.
     virtual std::size_t wait(std::span<Completion> out, std::uint32_t at_least) = 0;
-    // After a failure: drops what the kernel has not been given and waits for the rest, so that afterwards no destination is
-    // written to any more. Nothing may be queued or waited for later.
+    // After a failure: drops requests that the kernel has not accepted and waits for the others, so that no destination
+    // is written to any more. No request may be queued or waited for afterwards.
     virtual void abandon() noexcept = 0;
 };
 

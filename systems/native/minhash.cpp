@@ -1,4 +1,4 @@
-// MinHash by one sort of the ids: equal ids then stand together with the lists they came from; counting sorts do the rest.
+// MinHash by one sort of the ids, which puts equal ids together with their lists; counting sorts do the rest.
 #include "minhash.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ std::uint64_t splitmix(std::uint64_t& state) {
     return z ^ (z >> 31);
 }
 
-// A permutation of [0, count): rank[j] of list j. The bias of the remainder is below count / 2^64.
+// Draws a permutation of [0, count): rank[j] of list j. The bias of the remainder is below count / 2^64.
 std::vector<std::uint32_t> permutation(std::size_t count, std::uint64_t& state) {
     std::vector<std::uint32_t> rank(count);
     std::iota(rank.begin(), rank.end(), 0U);
@@ -51,7 +51,7 @@ std::vector<std::int64_t> minhash_order(std::span<const std::int64_t> ids, std::
     std::uint64_t state = seed;
     std::vector<std::vector<std::uint32_t>> ranks;
     for (std::uint32_t h = 0; h < hashes; ++h) ranks.push_back(permutation(num_lists, state));
-    // From the last hash to the first, each sort stable: the first decides, ties fall to the next, then to the id.
+    // Stable sorts from the last hash to the first: the first hash decides, ties go to the next one, then to the id.
     for (std::uint32_t h = hashes; h-- > 0;) {
         std::size_t row = 0;
         for (std::size_t i = 0; i < sorted.size(); ++row) {
@@ -73,7 +73,7 @@ std::vector<std::int64_t> minhash_order(std::span<const std::int64_t> ids, std::
 }
 
 std::uint64_t minhash_bytes(std::uint64_t num_ids, std::uint64_t num_lists, std::uint32_t hashes) {
-    // The sort's four arrays, then at most two of them beside four for the unique ids and the result.
+    // Upper bound: the sort's four arrays, of which two stay beside four for the unique ids and the result.
     return num_ids * (4 * sizeof(std::uint32_t) + 4 * sizeof(std::uint32_t) + sizeof(std::int64_t)) +
            num_lists * (hashes + 1) * sizeof(std::uint32_t);
 }

@@ -1,5 +1,5 @@
-// Which node lies in which slot: an open-addressed table beside the reverse array, both in memory that the caller has, so
-// that processes may share them. Not guarded by itself.
+// Map from nodes to slots and back: an open-addressed table beside the reverse array, both in memory of the caller, so
+// that processes may share them. Has no lock of its own.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ public:
         std::ranges::fill(table_, nil);
         std::ranges::fill(node_of_, no_node);
     }
-    // The slot of a node, or nil.
+    // Returns the slot of a node, or nil.
     std::uint32_t find(std::int64_t node) const {
         const std::size_t mask = table_.size() - 1;
         for (std::size_t at = home(node);; at = (at + 1) & mask) {
@@ -33,9 +33,9 @@ public:
             if (slot == nil || node_of_[slot] == node) return slot;
         }
     }
-    // The node of a slot, or no_node.
+    // Returns the node of a slot, or no_node.
     std::int64_t node_of(std::uint32_t slot) const { return node_of_[slot]; }
-    // Neither the node is in a slot nor is the slot taken.
+    // Puts a node into a slot; the node must have no slot and the slot no node.
     void map(std::int64_t node, std::uint32_t slot) {
         const std::size_t mask = table_.size() - 1;
         std::size_t at = home(node);
@@ -43,13 +43,13 @@ public:
         table_[at] = slot;
         node_of_[slot] = node;
     }
-    // The node is in a slot.
+    // Removes a node, which must have a slot.
     void unmap(std::int64_t node) {
         const std::size_t mask = table_.size() - 1;
         std::size_t hole = home(node);
         while (node_of_[table_[hole]] != node) hole = (hole + 1) & mask;
         node_of_[table_[hole]] = no_node;
-        // Entries behind the hole move up where that brings them nearer to their home: no tombstones.
+        // No tombstones: later entries move into the hole where that brings them nearer to their home.
         for (std::size_t at = (hole + 1) & mask; table_[at] != nil; at = (at + 1) & mask) {
             const std::size_t wanted = home(node_of_[table_[at]]);
             if (((at - wanted) & mask) >= ((at - hole) & mask)) {

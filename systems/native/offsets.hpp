@@ -1,4 +1,4 @@
-// Offsets that cut an array into lists: checked once where they come in, so that nothing behind reads outside it.
+// Check of offsets that cut an array into lists, once on entry, so that no later code reads outside the array.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace outcore {
 
-// Throws std::invalid_argument unless the offsets ascend from 0 to `size`; `whose` names them.
+// Throws std::invalid_argument unless the offsets ascend from 0 to `size`; `whose` names them in the message.
 inline void check_offsets(std::span<const std::int64_t> offsets, std::size_t size, const std::string& whose) {
     if (offsets.empty()) throw std::invalid_argument("there are no offsets of " + whose);
     const auto fail = [&](std::size_t i, const std::string& wanted) {

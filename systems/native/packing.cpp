@@ -1,5 +1,6 @@
-// Threads take (partition, chunk) items in order. A chunk's rows of one partition either wait in the chunk's own buffer until
-// that is full, or leave at once in a few writes; then only what does not fill a page waits in a buffer of 4 KiB.
+// Threads take (partition, chunk) items in order. With `hold` the rows of a chunk wait in its own buffer until that is
+// full; without it they are written at once in a few writes, and only the rest of the last page waits, in a buffer of 4
+// KiB.
 #include "packing.hpp"
 
 #include <fcntl.h>
@@ -27,7 +28,7 @@
 namespace outcore {
 namespace {
 
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62;  // of memory or of a file
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62;  // limit of memory and of file offsets
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + pack_page - 1) / pack_page * pack_page; }
 
@@ -42,13 +43,14 @@ public:
     WriteFile& operator=(const WriteFile&) = delete;
     ~WriteFile() { close(fd_); }
 
-    // 0, or errno; `offset` is then where it failed.
+    // Writes at `offset` and advances it. Returns 0, or errno with `offset` at the failure.
     int write(const std::byte* data, std::size_t bytes, std::uint64_t& offset) const {
         while (bytes > 0) {
             const ssize_t done = pwrite(fd_, data, bytes, static_cast<off_t>(offset));
             if (done < 0 && errno == EINTR) continue;
             if (done <= 0) return done < 0 ? errno : EIO;
-            // A direct write goes on at a page: a short one that ends inside is repeated from the page's start.
+            // A direct write must resume at a page: a short write is repeated from the start of the page that it ended
+            // in.
             const std::size_t whole = static_cast<std::size_t>(done) == bytes ? bytes : static_cast<std::size_t>(done) / pack_page * pack_page;
             if (whole == 0) return ENOSPC;
             data += whole;
@@ -62,7 +64,7 @@ private:
     int fd_;
 };
 
-// The part of a partition that somebody wants.
+// Part of a partition from its first to its last wanted row.
 struct Wanted {
     std::uint64_t index;
     std::uint64_t first_row;
@@ -87,8 +89,7 @@ public:
             if (bytes > 0) state.digest = Xxh3Stream(bytes);
             state.held_bytes = options.hold ? std::min(options.write_bytes, bytes) : pack_page;
             held += state.held_bytes;
-            // Chunks of one size would all fill at the same time, a burst of writes and then none: so their first writes
-            // differ in length.
+            // First writes differ in length: chunks of one size would fill together, a burst of writes and then none.
             state.room = state.held_bytes;
             if (bytes > state.held_bytes) state.room = padded(state.held_bytes * (1 + c % first_writes) / first_writes);
         }
@@ -104,7 +105,7 @@ public:
         tickets_.resize(wanted_.size());
     }
 
-    // Where a thread throws, the others still take their turns, without packing.
+    // After an exception in one thread the others still take their turns, without packing.
     PackResult run() {
         for (std::uint32_t i = 0; i < options_.buffers; ++i) ask();
         std::vector<std::thread> threads;
@@ -127,21 +128,21 @@ public:
     }
 
 private:
-    // What only the thread that holds the chunk's turn may touch; the turn passes on through `done`.
+    // State of a chunk, touched only by the thread that has the chunk's turn; `done` passes the turn on.
     struct State {
-        std::uint64_t cursor = 0;  // next id
-        std::uint64_t at = 0;      // in the file, of the next write
+        std::uint64_t cursor = 0;  // position of the next id
+        std::uint64_t at = 0;      // file offset of the next write
         std::byte* held = nullptr;  // the chunk's own buffer
         std::uint64_t held_bytes = 0;
-        std::uint64_t fill = 0;    // bytes in it
-        std::uint64_t room = 0;    // at which it is written, where `hold`
+        std::uint64_t fill = 0;    // bytes in `held`
+        std::uint64_t room = 0;    // with `hold`: fill at which the buffer is written
         Xxh3Stream digest;
-        std::atomic<std::size_t> done{0};  // partitions
+        std::atomic<std::size_t> done{0};  // partitions that the chunk has passed
     };
 
-    static constexpr std::uint64_t first_writes = 8;  // different lengths
+    static constexpr std::uint64_t first_writes = 8;  // number of different lengths
 
-    // Which partitions are needed, and from which row to which: one look at every id.
+    // Finds the first and the last wanted row of each partition in one pass over the ids.
     void find_wanted() {
         const std::uint64_t rows = options_.partition_rows;
         const std::uint64_t count = (source_.num_rows + rows - 1) / rows;
@@ -179,8 +180,8 @@ private:
         return row_offset(wanted_[p].first_row) / queue_.block_bytes() * queue_.block_bytes();
     }
 
-    // Gives the next partition to the queue: at the start, and whenever one has been released. Two may be released at the
-    // same time in either order; the later one's chunks have all left the earlier one by then, so that its memory is free.
+    // Queues the read of the next partition: at the start, and after each release. Two releases may arrive in either
+    // order: once the later partition is released every chunk has left the earlier one, so the memory of both is free.
     void ask() {
         const std::lock_guard lock(mutex_);
         if (asked_ == wanted_.size()) return;
@@ -202,7 +203,7 @@ private:
         changed_.notify_all();
     }
 
-    // Waits until partition p is in memory; false where packing has failed.
+    // Waits until partition p is in memory; returns false where packing has failed.
     bool wait_for(std::size_t p) {
         {
             std::unique_lock lock(mutex_);
@@ -220,7 +221,7 @@ private:
         return true;
     }
 
-    // Runs a thread's step; what it throws is `run`'s to throw.
+    // Runs a step of a thread; `run` rethrows its exception.
     template <class Step>
     void attempt(const Step& step) noexcept {
         if (error_.attempt(step)) return;
@@ -245,7 +246,7 @@ private:
                 ready = ready_;
             }
             State& state = states_[c];
-            // Items are taken in order, so whoever has this chunk's last turn is under way.
+            // Items are taken in order, so a running thread has this chunk's previous turn: the wait ends.
             for (std::size_t done = state.done.load(std::memory_order_acquire); done != p;
                  done = state.done.load(std::memory_order_acquire)) {
                 state.done.wait(done, std::memory_order_acquire);
@@ -324,10 +325,10 @@ private:
     std::deque<WriteFile> files_;
     AlignedMemory memory_;
     std::uint64_t partition_bytes_ = 0;
-    RangeQueue queue_;  // after the memory it reads into
+    RangeQueue queue_;  // declared after the memory it reads into: destroyed before it
     std::vector<State> states_;
     AlignedMemory held_;
-    std::vector<std::atomic<std::size_t>> left_;  // chunks that have not yet taken their rows of a partition
+    std::vector<std::atomic<std::size_t>> left_;  // per partition: chunks that have not yet taken their rows
     std::atomic<std::size_t> next_{0};
     std::atomic<bool> failed_{false};
     std::atomic<std::uint64_t> writes_{0};

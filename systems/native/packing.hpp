@@ -1,5 +1,5 @@
-// Batched packing (DiskGNN, Section 5.2): the feature table is streamed once in partitions of consecutive rows, and from each
-// partition every chunk takes the rows it wants.
+// Batched packing (DiskGNN, Section 5.2): streams the feature table once in partitions of consecutive rows, and copies
+// the rows of every chunk out of each partition.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace outcore {
 
-constexpr std::uint64_t pack_page = 4096;  // chunks begin at multiples of it and are padded with zeros to one
+constexpr std::uint64_t pack_page = 4096;  // bytes; chunks begin at a page and are padded with zeros to the next
 
-// The table: row i at data_offset + i * row_bytes.
+// Feature table in a file: row i begins at byte data_offset + i * row_bytes.
 struct PackSource {
     std::string path;
     std::uint64_t data_offset;
@@ -22,7 +22,7 @@ struct PackSource {
     std::uint64_t row_bytes;
 };
 
-// Rows ids[begin, end) of the table, one after another from `offset` of file `file`. The ids ascend (repeats allowed).
+// Rows ids[begin, end) of the table, contiguous from byte `offset` of file `file`. The ids ascend (repeats allowed).
 struct PackChunk {
     std::uint32_t file;
     std::uint64_t offset;
@@ -34,22 +34,22 @@ struct PackOptions {
     std::uint64_t partition_rows;
     std::uint32_t buffers = 2;     // partitions in memory: some are read while one is scattered
     std::uint64_t write_bytes;     // longest write, a multiple of a page
-    // True: each chunk has a buffer of write_bytes (less if it is shorter), written when full, whatever a partition brings.
-    // False: each thread has such a buffer, and what a partition brings to a chunk is written at once.
+    // True: each chunk collects rows in its own buffer of write_bytes (less if the chunk is shorter), written when
+    // full. False: each thread has one such buffer, and a partition's rows of a chunk are written at once.
     bool hold = false;
-    std::uint32_t threads = 8;     // each gathers rows for one chunk and writes them: so many writes are in flight
+    std::uint32_t threads = 8;     // each gathers and writes one chunk at a time: the most writes in flight
     RangeQueueOptions read;
 };
 
 struct PackFailure {
     int code;             // errno; 0: the table ended too early
     bool writing;
-    std::uint32_t file;   // where `writing`
+    std::uint32_t file;   // number of the file, if `writing`
     std::uint64_t offset;
 };
 
 struct PackResult {
-    std::uint64_t partitions = 0;  // read
+    std::uint64_t partitions = 0;  // partitions read: those with a wanted row
     std::uint64_t reads = 0;
     std::uint64_t bytes_read = 0;
     std::uint64_t writes = 0;
@@ -58,15 +58,15 @@ struct PackResult {
     std::optional<PackFailure> failure;
 };
 
-// Bytes of the memory of one partition, which is read from block to block.
+// Returns the bytes of one partition's buffer, which is read in whole blocks.
 std::uint64_t partition_buffer_bytes(std::uint64_t partition_rows, std::uint64_t row_bytes);
 
-// One pass. The files exist and have room. Throws std::out_of_range for an id outside the table, std::invalid_argument
-// where ids descend, std::system_error where a file cannot be opened.
+// Packs all chunks in one pass; the files exist and have space. Throws std::out_of_range for an id outside the table,
+// std::invalid_argument for descending ids or invalid options, std::system_error where a file cannot be opened.
 PackResult pack_pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
                      std::span<const std::uint32_t> ids, const PackOptions& options);
 
-// ids in ascending order (equal ones as they stood) and where each came from: sorted[k] = ids[from[k]]. Linear: radix sort.
+// Ids in ascending order and their old positions: sorted[k] = ids[from[k]]. Stable and linear (radix sort).
 struct Ascending {
     std::vector<std::uint32_t> sorted;
     std::vector<std::uint32_t> from;

@@ -79,7 +79,7 @@ std::uint64_t resident_bytes(const std::string& path) { return resident(File(pat
 std::uint64_t evict(const std::string& path) {
     const File file(path);
     if (fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) fail(path);
-    // Pages in per-CPU batches are missed by the first call now and then.
+    // The first call sometimes misses pages in per-CPU batches.
     for (int attempt = 0; attempt < 3; ++attempt) {
         const int code = posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
         if (code != 0) throw std::system_error(code, std::generic_category(), path);

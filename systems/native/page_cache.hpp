@@ -1,4 +1,4 @@
-// What the page cache holds of a file, and how to throw it out.
+// Page cache of a file: bytes held, eviction, and madvise of mapped memory.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace outcore {
 
-// Bytes of the file in the page cache: cachestat(2), else mincore(2). Throws std::system_error.
+// Returns the bytes of the file in the page cache: cachestat(2), else mincore(2). Throws std::system_error.
 std::uint64_t resident_bytes(const std::string& path);
 
 // Writes dirty pages out and drops the file's clean ones; returns the bytes still resident (pages that a process has
 // mapped cannot be dropped). Throws std::system_error.
 std::uint64_t evict(const std::string& path);
 
-// madvise over the whole pages inside [data, data + bytes). Throws std::system_error.
+// Calls madvise on every page that overlaps [data, data + bytes). Throws std::system_error.
 void advise(const void* data, std::size_t bytes, int advice);
 
 }  // namespace outcore

@@ -1,4 +1,4 @@
-// L-hop in-neighbours, the greedy assignment, and what crosses partitions.
+// L-hop in-neighbours, the greedy assignment, and the count of accesses across partitions.
 #include "partition.hpp"
 
 #include <algorithm>
@@ -13,12 +13,13 @@
 namespace outcore {
 namespace {
 
-// Finds the in-neighbours of a node, hop by hop; keeps one stamp a node, so that nothing is cleared between nodes.
+// Search for the in-neighbours of a node, hop by hop; one stamp a node saves clearing between searches.
 class Search {
 public:
     explicit Search(std::uint64_t num_nodes) : stamps_(num_nodes, 0) {}
 
-    // `found` gets the node, then its in-neighbours, nearest hops first. False where an id is no node's.
+    // Fills `found` with the node, then its in-neighbours, nearest hops first. Returns false for an invalid id or
+    // indptr.
     template <class Id>
     bool run(const CscView<Id>& graph, std::int64_t node, unsigned hops, std::vector<std::uint32_t>& found) {
         if (++stamp_ == 0) {
@@ -83,7 +84,7 @@ std::vector<std::int64_t> partition_greedily(const CscView<Id>& graph, std::span
     const double average = static_cast<double>(train.size()) / static_cast<double>(partitions);
     const std::uint64_t room = (train.size() + partitions - 1) / partitions;
     constexpr std::int32_t none = -1;
-    std::vector<std::int32_t> home(graph.num_nodes(), none);  // of training nodes that have been assigned
+    std::vector<std::int32_t> home(graph.num_nodes(), none);  // partition of each assigned training node
     std::vector<std::uint64_t> num_train(partitions, 0), num_nodes(partitions, 0), common(partitions, 0);
     std::vector<std::int64_t> result(train.size());
     for_each_in_order(graph, train, hops, threads, [&](std::size_t i, const std::vector<std::uint32_t>& found) {
@@ -94,8 +95,8 @@ std::vector<std::int64_t> partition_greedily(const CscView<Id>& graph, std::span
             std::fill(common.begin(), common.end(), 0);
             for (const std::uint32_t node : found)
                 if (home[node] != none) ++common[static_cast<std::size_t>(home[node])];
-            // Equation 1. Where scores are equal (above all where no neighbour has been assigned yet), the partition of
-            // fewer nodes, then of fewer training nodes.
+            // Equation 1. Ties (mostly nodes without an assigned neighbour) go to the partition of fewer nodes, then of
+            // fewer training nodes.
             double best = -std::numeric_limits<double>::infinity();
             for (std::uint64_t p = 0; p < partitions; ++p) {
                 if (num_train[p] >= room) continue;

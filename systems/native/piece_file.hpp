@@ -1,5 +1,5 @@
-// A file read in pieces in the order of its bytes, several in flight: of each piece only the runs of wanted units (pages,
-// or blocks of the device), joined where the gap between two costs less than another request would.
+// File read in pieces in the order of its bytes, several in flight. Only the runs of wanted units (pages, or blocks of
+// the device) are read, joined where reading the gap costs less than another request.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,30 @@
 
 namespace outcore {
 
-// What was asked of the disk.
+// Counts of the requests to the disk.
 struct PieceReads {
     std::uint64_t requests = 0;
     std::uint64_t bytes_read = 0;
-    std::uint64_t bytes_useful = 0;  // of units that hold something wanted
+    std::uint64_t bytes_useful = 0;  // bytes of wanted units
     std::map<std::uint64_t, std::uint64_t> by_size;
 };
 
 struct PieceFileOptions {
-    std::uint32_t piece_bytes;  // whole pages
-    std::uint32_t pieces;       // in memory
+    std::uint32_t piece_bytes;  // a multiple of the page
+    std::uint32_t pieces;       // pieces in memory
     std::uint32_t depth;        // requests in flight
-    std::uint64_t end;          // of the file's bytes that may be read
-    std::uint64_t gap_bytes;    // unwanted bytes that are read rather than begin another request
+    std::uint64_t end;          // end of the readable bytes of the file
+    std::uint64_t gap_bytes;    // longest run of unwanted bytes that is read to save a request
     bool want_ring = true;
     bool need_ring = false;
-    std::uint32_t unit_bytes = 4096;  // that are read or not; 0: as small as the device reads, a page at most
+    std::uint32_t unit_bytes = 4096;  // granularity of reads; 0: the device's block, within [512, page]
 };
 
 class PieceFile {
 public:
     static constexpr std::uint64_t page_bytes = 4096;
-    // From so many bytes on a request's memory begins at a page, if need be by reading from the page's start on: into the
-    // midst of a page a device brings long requests up to a third slower.
+    // Requests of at least this many bytes begin at a page, unless an earlier request has read a part of it: a device
+    // reads long requests up to a third slower into the midst of a page.
     static constexpr std::uint64_t long_bytes = 32 << 10;
     using Units = std::vector<std::uint64_t>;  // a bit for each unit of a piece
 
@@ -64,14 +64,15 @@ public:
     std::uint64_t unit_bytes() const { return unit_; }
     const std::string& mode() const { return queue_.mode(); }
 
-    // Begins to read the wanted units from byte `base` of the file on, which is a page's.
+    // Queues reads of the wanted units of the piece at byte `base` of the file, a multiple of the page; needs
+    // has_room().
     Read begin(std::uint64_t base, const Units& units, PieceReads& reads) {
         Read read{base, free_.back(), {}};
         free_.pop_back();
         const std::uint64_t one = options_.piece_bytes;
         const std::uint64_t count = std::min<std::uint64_t>(one / unit_, (options_.end - base + unit_ - 1) / unit_);
         const std::uint64_t gap = options_.gap_bytes / unit_;
-        std::uint64_t behind = 0;  // the last request
+        std::uint64_t behind = 0;  // end of the last request, in units
         for (std::uint64_t unit = 0; unit < count;) {
             if (!marked(units, unit)) {
                 ++unit;
@@ -99,7 +100,7 @@ public:
         return read;
     }
 
-    // Waits for the piece; the first failure in the order of the file.
+    // Waits for the piece; returns the failure nearest the file's start.
     std::optional<ReadFailure> wait(const Read& read) {
         std::optional<ReadFailure> first;
         for (const auto ticket : read.tickets) {
@@ -115,7 +116,7 @@ private:
     PieceFileOptions options_;
     AlignedMemory memory_;
     std::vector<std::byte*> free_;
-    RangeQueue queue_;  // after the memory that it reads into
+    RangeQueue queue_;  // declared after the memory it reads into: destroyed before it
     std::uint64_t unit_;
 };
 

@@ -1,4 +1,5 @@
-// Belady's replacement and LRU for all sizes at once, and the choice between a pass for all sizes and one for each.
+// Belady's replacement and LRU for all sizes at once, and the choice between one pass for all sizes and one pass a
+// size.
 #include "policies.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t none = UINT32_MAX;
 
-// The mini-batch in which each access's row is next wanted, `none` where it never is.
+// Returns for each access the next mini-batch that uses its row, or `none`.
 std::vector<std::uint32_t> next_uses(const AccessTrace& trace) {
     std::vector<std::uint32_t> next(trace.rows.size());
     std::vector<std::uint32_t> upcoming(trace.num_rows, none);
@@ -30,8 +31,8 @@ std::vector<std::uint32_t> next_uses(const AccessTrace& trace) {
     return next;
 }
 
-// Rows by the mini-batch of their next use, the soonest first. What goes in is never sooner than what went out last, so
-// the search for the first non-empty mini-batch only moves on.
+// Queue of rows by the mini-batch of their next use, soonest first. No push is sooner than the last pop, so the search
+// for the first non-empty mini-batch only moves forward.
 class Soonest {
 public:
     explicit Soonest(std::uint32_t num_rows, std::size_t num_batches)
@@ -74,8 +75,8 @@ private:
     std::size_t size_ = 0;
 };
 
-// Which positions of a window of time are some row's last access, and how many lie behind one of them. Bits in blocks of
-// 512, with a Fenwick tree over the blocks: small enough to stay in the nearest caches.
+// Set of the positions in a window of time that are a row's last access; counts the positions behind one of them. Bits
+// in blocks of 512, with a Fenwick tree over the blocks: small enough to stay in the nearest processor caches.
 class LiveTimes {
 public:
     explicit LiveTimes(std::size_t window) : words_(window / 64), tree_(window / block + 1) {}
@@ -179,7 +180,7 @@ std::vector<std::uint64_t> lru_hits(const AccessTrace& trace) {
     std::vector<std::uint32_t> last(trace.num_rows, none);
     std::size_t now = 0;
     for (const std::uint32_t row : trace.rows) {
-        if (now == window) {  // close the gaps
+        if (now == window) {  // the window is full: close the gaps
             now = 0;
             std::vector<std::uint32_t> order;
             order.reserve(trace.num_rows);
@@ -204,10 +205,10 @@ std::vector<std::uint64_t> lru_hits(const AccessTrace& trace) {
     return hits;
 }
 
-// What a cache of c rows keeps after a mini-batch is the c rows used again soonest, of those it had and those the
-// mini-batch brought. The contents of all sizes are nested, so one list holds them: its first c entries are the cache of
-// c rows. Going down the list, each level takes the soonest of what may enter it: the mini-batch's rows and those that
-// the levels above gave up. Entries that are wanted in this mini-batch leave a hole, which the first to come fills.
+// After a mini-batch, a cache of c rows keeps the c rows used again soonest among its own rows and the mini-batch's.
+// The contents of all sizes are nested, so one list holds them: its first c entries are the cache of c rows. Going down
+// the list, each level takes the soonest of its candidates: the mini-batch's rows and the rows that the levels above
+// gave up. A row that hits leaves a hole in its level, which the first candidate fills.
 std::vector<std::uint64_t> belady_hits(const AccessTrace& trace) {
     std::vector<std::uint64_t> hits(std::size_t{trace.num_rows} + 1);
     const auto next = next_uses(trace);

@@ -1,4 +1,4 @@
-// Reads and writes by a pool of threads that call pread and pwrite: what is left where io_uring is missing or forbidden.
+// Reads and writes by a pool of threads that call pread and pwrite, for hosts where io_uring is missing or forbidden.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +13,7 @@ namespace outcore {
 
 class PreadPool final : public IoBackend {
 public:
-    // Fewer threads where the host gives no more. Throws std::system_error where it gives none.
+    // Starts fewer threads where the host gives no more. Throws std::system_error where it gives none.
     PreadPool(std::uint32_t threads, std::uint32_t depth, int fd);
     PreadPool(const PreadPool&) = delete;
     PreadPool& operator=(const PreadPool&) = delete;
@@ -27,16 +27,16 @@ private:
     void work() noexcept;
 
     int fd_;
-    // None of these ever grows beyond `depth`, for which there is room from the start: threads allocate nothing.
+    // None of these grows beyond `depth`, which is reserved from the start: threads allocate nothing.
     std::vector<Io> staged_;  // queued, not yet given to the threads
-    std::vector<Io> waiting_;  // a ring of `depth` places, `first_waiting_` the next to be begun
+    std::vector<Io> waiting_;  // a ring of `depth` places; `first_waiting_` begins next
     std::vector<Completion> done_;
     std::size_t first_waiting_ = 0;
     std::size_t num_waiting_ = 0;
     std::mutex mutex_;
     std::condition_variable work_there_;
     std::condition_variable enough_done_;
-    std::size_t wanted_ = 0;  // its user sleeps until this many are done
+    std::size_t wanted_ = 0;  // number of completions that `wait` sleeps for
     bool closing_ = false;
     std::vector<std::thread> threads_;
 };

@@ -109,7 +109,7 @@ void RangeQueue::run() noexcept {
     } catch (...) {
         code = ENOMEM;
     }
-    // Whoever waits is told only when the kernel has done with their memory, which they may use again then.
+    // Report the failure only after the kernel is done with the memory: callers of `wait` may reuse theirs at once.
     if (lock.owns_lock()) lock.unlock();
     backend_->abandon();
     lock.lock();
@@ -131,8 +131,8 @@ void RangeQueue::serve(std::unique_lock<std::mutex>& lock) {
             asked_.wait(lock);
             continue;
         }
-        // With more to queue, several completions are taken at once: neighbours queued together are joined by the block
-        // layer. Without, one by one, so that what is asked for meanwhile begins soon.
+        // With more to queue, take several completions at once: the block layer joins neighbours that are queued
+        // together. Otherwise take one at a time, so that ranges submitted meanwhile begin soon.
         const std::uint32_t at_least = free_.empty() ? std::max(1U, options_.depth / 4) : 1;
         lock.unlock();
         const std::size_t count = backend_->wait(completions_, at_least);

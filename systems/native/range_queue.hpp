@@ -1,5 +1,5 @@
-// Reads ranges of a file in the order in which they were asked for, in large direct requests, on a thread of its own that
-// keeps the device's queue full across ranges: between two of them it never runs empty.
+// Queue that reads ranges of a file in the order of submission, in large direct requests, on a thread of its own that
+// keeps the device's queue full across ranges.
 #pragma once
 
 #include <condition_variable>
@@ -37,19 +37,20 @@ public:
     RangeQueue& operator=(const RangeQueue&) = delete;
     ~RangeQueue() { close(); }
 
-    // Asks for bytes [offset, offset + need) to be read to the start of `memory`, which holds `need` rounded up to a
-    // block; offset and address are aligned. `memory` is the reader's until the ticket was waited for, or `close`.
+    // Queues a read of bytes [offset, offset + need) to the start of `memory`, which holds `need` rounded up to a block
+    // and belongs to the queue until `wait` or `close`. Throws std::invalid_argument for an unaligned offset or
+    // address.
     Ticket submit(std::uint64_t offset, std::uint64_t need, std::span<std::byte> memory);
-    // How a range ended, and when: seconds on the monotonic clock.
+    // Result of a range: its failure, if any, and its end in seconds on the monotonic clock.
     struct Arrival {
         std::optional<ReadFailure> failure;
         double seconds = 0.0;
     };
 
-    // Waits until the range has arrived or failed, and nothing writes to its memory any more; each ticket once.
-    // ECANCELED: the queue was closed before.
+    // Waits until the range has arrived or failed and nothing writes to its memory any more. ECANCELED: the queue was
+    // closed before. Throws std::logic_error for a ticket that was waited for already.
     Arrival wait(Ticket ticket);
-    // Drops what has not begun and waits for what is in flight; afterwards nothing writes to any memory.
+    // Drops requests that have not begun and waits for requests in flight; afterwards nothing writes to any memory.
     void close();
 
     const std::string& mode() const { return mode_; }
@@ -63,7 +64,7 @@ private:
         std::byte* memory;
         std::uint64_t begun = 0;  // bytes for which requests were queued
         std::uint32_t in_flight = 0;
-        bool taken = false;  // waited for, to the end
+        bool taken = false;  // `wait` has returned it
         std::optional<ReadFailure> failure;
         double arrived_s = 0.0;
 
@@ -71,7 +72,7 @@ private:
     };
     struct Flight {
         Ticket ticket;
-        std::uint64_t offset;  // in the range
+        std::uint64_t offset;  // offset within the range
         std::uint32_t length;
         Progress progress;
     };
@@ -96,9 +97,9 @@ private:
     std::condition_variable asked_;
     std::condition_variable arrived_;
     std::deque<Range> ranges_;
-    Ticket first_ = 0;   // of ranges_.front()
-    Ticket cursor_ = 0;  // the range whose requests are being queued
-    int ended_ = 0;  // errno of every range from now on: ECANCELED, or why the ring failed
+    Ticket first_ = 0;   // ticket of ranges_.front()
+    Ticket cursor_ = 0;  // ticket of the range whose requests are being queued
+    int ended_ = 0;  // errno of all later ranges: ECANCELED, or that of the failed ring
     std::mutex closing_;
     std::thread thread_;
 };

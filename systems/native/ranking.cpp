@@ -9,7 +9,7 @@ namespace outcore {
 template <class Id, class Count>
 bool count_ids(std::span<const Id> ids, std::span<Count> counts) {
     using Unsigned = std::make_unsigned_t<Id>;
-    constexpr std::size_t block = 4096;  // checked while it is on its way into the first-level cache
+    constexpr std::size_t block = 4096;  // ids; checked on their way into the first-level cache
     for (std::size_t begin = 0; begin < ids.size(); begin += block) {
         const auto part = ids.subspan(begin, std::min(block, ids.size() - begin));
         Unsigned top = 0;

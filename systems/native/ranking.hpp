@@ -1,4 +1,4 @@
-// Kernels of the node rankings over a graph in CSC: degree counts and PageRank steps, chunk by chunk of a streamed graph.
+// Degree counts for the node rankings over a graph in CSC, chunk by chunk of a streamed graph.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace outcore {
 
-// Adds to counts[id] how often each id occurs. Returns false where an id is not in [0, counts.size()): then some were
-// counted, none outside.
+// Adds the occurrences of each id to counts[id]. Returns false for an id outside [0, counts.size()), after counting
+// some of the others.
 template <class Id, class Count>
 bool count_ids(std::span<const Id> ids, std::span<Count> counts);
 

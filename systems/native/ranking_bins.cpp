@@ -1,4 +1,4 @@
-// Sorting edges into bins, adding along them, and the steps of PageRank between.
+// Sorting of edges into bins, sums along the edges, and the steps of PageRank.
 #include "ranking_bins.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace outcore {
 
 std::uint64_t BinnedEdges::part_edges(std::uint64_t bins) {
-    // Small enough for the second-level cache while it is sorted, large enough that a bin has some edges of it.
+    // Small enough for the second-level cache during the sort, large enough that every bin gets some edges.
     return std::max<std::uint64_t>(std::uint64_t{1} << 18, bins * 64);
 }
 
@@ -46,7 +46,8 @@ bool BinnedEdges::append(std::span<const Id> sources, std::span<const std::int64
         return false;
     };
     for (std::uint64_t begin = 0; begin < sources.size();) {
-        // The last target that begins at or before the edge has it; those before it that begin there too have none.
+        // The edge belongs to the last target that begins at or before it; earlier targets with the same begin are
+        // empty.
         const std::int64_t edge = first_edge + static_cast<std::int64_t>(begin);
         const auto target = std::upper_bound(indptr.begin(), indptr.end(), edge) - indptr.begin() - 1;
         if (target < 0 || target >= targets) return failed();
@@ -84,7 +85,7 @@ bool BinnedEdges::sort_part(const Part& part, std::uint32_t* next, std::span<con
     Unsigned top = 0;
     for (const Id id : sources) top = std::max(top, static_cast<Unsigned>(id));
     if (top >= num_nodes_) return false;
-    // Counted two entries on, summed to where each bin begins one entry on, and moved to where it ends there.
+    // next[bin + 2] counts the edges of the bin; summed, next[bin + 1] is its begin, and after the copies its end.
     for (const Id id : sources) {
         const std::uint64_t bin = static_cast<Unsigned>(id) & mask;
         if (bin + 2 <= bins) ++next[bin + 2];
@@ -128,7 +129,7 @@ void add_along(std::span<const BinnedEdges* const> chunks, std::span<const doubl
                     const std::uint32_t* edge = chunk->edges_ + part.begin + begins[0];
                     const std::uint32_t* const end = chunk->edges_ + part.begin + begins[1];
                     const auto add = [&] { sum[*edge & low] += value[*edge >> Binning::local_bits]; };
-                    // A bin is larger than the second-level cache of most cores: its sums are asked for ahead.
+                    // A bin is larger than the second-level cache of most cores: prefetch its sums.
                     for (; end - edge > ahead; ++edge) {
                         __builtin_prefetch(sum + (edge[ahead] & low), 1);
                         add();

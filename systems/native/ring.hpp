@@ -70,8 +70,8 @@ public:
         return take(out);
     }
 
-    // Completions are written to memory that the ring shares with the kernel, so they are seen without a call that it could
-    // refuse. Closing the ring would not do: the kernel ends its reads some time after.
+    // Completions are written to memory that the ring shares with the kernel, so they are seen without a call that it
+    // could refuse. Closing the ring would not do: the kernel ends its reads some time after.
     void abandon() noexcept override {
         std::array<Completion, 64> completions;
         while (open_ > io_uring_sq_ready(&ring_)) {

@@ -252,6 +252,14 @@ def test_a_corrupted_cache_is_named(tmp_path: Path) -> None:
     assert caught.value.path == str(path) and caught.value.offset == piece
 
 
+def test_a_table_too_small_for_the_rows_is_told_what_to_do(tmp_path: Path) -> None:
+    table, _ = table_of(tmp_path, 9000, 1000)
+    packed(tmp_path / "out", table, [], cache=np.arange(90))
+    with pytest.raises(InputError, match="90 rows") as caught:
+        read_rows(tmp_path / "out", "disk_cache", np.empty((89, 1000), np.uint8))
+    assert caught.value.fix
+
+
 def test_a_cut_store_and_a_damaged_index_are_named(tmp_path: Path) -> None:
     table, _ = table_of(tmp_path, 3000, 100)
     packed(tmp_path / "out", table, [np.arange(500), np.arange(1000, 1900)])

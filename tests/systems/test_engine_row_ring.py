@@ -21,7 +21,7 @@ def test_pieces_that_are_held_never_overlap(rows: int, sizes: list[int], data: s
     ring = RowRing(table)
     held: deque[tuple[int, torch.Tensor]] = deque()
     for number, size in enumerate(min(size, rows) for size in sizes):
-        while held and (ring._room(size) < 0 or data.draw(st.booleans())):
+        while held and (ring._runs._place(size) is None or data.draw(st.booleans())):
             stamp, piece = held.popleft()
             assert bool((piece == stamp).all())  # nobody wrote into it
             ring.give_back(piece)
@@ -34,9 +34,9 @@ def test_a_piece_given_back_early_waits_for_those_before_it() -> None:
     ring = RowRing(torch.zeros(4, 1))
     first, second = ring.take(2), ring.take(2)
     ring.give_back(second)
-    assert ring._room(2) < 0
+    assert ring._runs._place(2) is None
     ring.give_back(first)
-    assert ring._room(4) == 0
+    assert ring._runs._place(4) == 0
 
 
 def test_who_waits_is_woken_by_room_and_by_the_end() -> None:
@@ -59,5 +59,12 @@ def test_who_waits_is_woken_by_room_and_by_the_end() -> None:
     ring.stop()
     thread.join(5)
     assert got == [4, "stopped"]
-    with pytest.raises(ValueError, match="the table has 4"):
+    with pytest.raises(ValueError, match="5 rows of a ring of 4"):
         ring.take(5)
+
+
+def test_an_empty_piece_takes_no_room() -> None:
+    ring = RowRing(torch.zeros(4, 1))
+    for size in (2, 0, 2):
+        ring.give_back(ring.take(size))
+    assert ring._runs._place(4) == 0
