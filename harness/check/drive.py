@@ -7,10 +7,10 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from harness.check.case import Case, Epoch, Observation
 from harness.check.data import make_dataset
 from harness.check.oracle import Oracle, make_trainer
 from harness.check.own import OwnBatches
-from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
+from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
 from workloads.accelerator import Accelerator, make_accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.dataset import Dataset
@@ -245,27 +245,30 @@ def _sample_only(stage: Stage, seen: Observation) -> None:
 
 def _abandon(stage: Stage, seen: Observation) -> None:
     with stage.make() as system:
-        system.plan()
-        system.prepare()
-        batches = system.epoch(0)
+        batches = _begun(system)
         for _ in range(2):
             next(batches).release()
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
         seen.epochs.append(run_epoch(stage, system, 0))
 
 
 def _close(stage: Stage, seen: Observation) -> None:
     """Close the system while an epoch is under way and a mini-batch is held."""
     with stage.make() as system:
-        system.plan()
-        system.prepare()
-        batches = system.epoch(0)
+        batches = _begun(system)
         held = next(batches)
         start = time.monotonic()
         system.close()
         seen.close_seconds = time.monotonic() - start
         held.release()
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
+
+
+def _begun(system: System) -> Generator[Batch]:
+    """Begin the first epoch; every system's mini-batches come from a generator, which can be closed."""
+    system.plan()
+    system.prepare()
+    return cast("Generator[Batch]", system.epoch(0))
 
 
 def _artefacts(stage: Stage, seen: Observation) -> None:

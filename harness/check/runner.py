@@ -18,6 +18,8 @@ from typing import Any
 
 from harness.check.case import Case, Observation, cases
 from harness.check.rules import CheckResult, judge
+from harness.foreign import is_faithful
+from harness.settings import check_options
 from systems.registry import load
 
 CASE_LIMIT_S = 60.0
@@ -48,20 +50,19 @@ def check_system(
         only: filter of the cases.
 
     Raises:
-        InputError: unknown system.
+        InputError: unknown system or option, or an option has an invalid value.
         HostError: a library of the system is not installed.
-        ValidationError: an option is unknown or has an invalid value.
     """
     system = load(name)
+    faithful = is_faithful(name, check_options(name, options or {}))
     system.load_libraries()
-    chosen_options = system.info.options.model_validate(options or {})
     chosen = [case for case in cases(system.info.devices, quick, system.info.faithful) if only(case)]
     if options:
         chosen = [Case(**{**asdict(case), "options": options}) for case in chosen]
     base = Path(tempfile.mkdtemp(prefix="outcore-check-", dir=folder or _disk_folder()))
     try:
         observations = observe(name, base, chosen, progress, case_limit_s)
-        results = judge(observations, system.is_faithful(chosen_options))
+        results = judge(observations, faithful)
         progress("SIGTERM")
         results.append(_check_term(name, base, chosen[0], case_limit_s))
         if not quick:

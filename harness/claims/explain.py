@@ -39,12 +39,18 @@ def explain(judged: Judged) -> list[str]:
 
 def measured_text(judged: Judged) -> str:
     """Format the measured number with its interval; a dash where nothing was measured."""
-    if judged.measured is None or judged.interval is None:
+    if judged.measured is None:
         return "–"
-    low, high = judged.interval
-    kind = {"bootstrap95": "95 %", "range": "range"}.get(judged.interval_kind, judged.interval_kind)
-    span = "" if low == high == judged.measured else f" [{_number(low)}–{_number(high)}, {kind}]"
-    return f"{_number(judged.measured)}{span} {judged.unit}".strip()
+    return f"{number_text(judged.measured)}{interval_text(judged)} {judged.unit}".strip()
+
+
+def interval_text(judged: Judged) -> str:
+    """Format the interval of the measured number as ` [11–13, 95 %]`; empty where there is none."""
+    low, high = judged.interval or (0, 0)
+    if low == high:
+        return ""
+    kind = {"bootstrap95": "95 %"}.get(judged.interval_kind, judged.interval_kind)
+    return f" [{number_text(low)}–{number_text(high)}, {kind}]"
 
 
 def setting_lines(config: dict[str, Any]) -> list[str]:
@@ -77,5 +83,6 @@ def setting_lines(config: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """Format a number with 3 significant digits, or without decimals from 1,000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -6,8 +6,9 @@ from typing import Any
 
 from harness.claims.accuracy import AccuracyGap, TimeToAccuracy
 from harness.claims.measured import Measured, NotRun, Number, ratio
-from harness.claims.pairs import Plain, Records, Side, Where, budget_share, epoch_s, stage_s
+from harness.claims.pairs import Plain, Records, Side, budget_share, epoch_s, stage_s
 from harness.claims.query import Ratio, Share, answers, of_dim, one_setting, register
+from harness.compare.evidence import Where
 
 SAMPLE = stage_s("sample")
 OURS, PYG, GINEX, MARIUS = (Side(name) for name in ("gnndrive", "pyg+", "ginex", "mariusgnn"))
@@ -143,16 +144,17 @@ register("gd-25", TimeToAccuracy("gnndrive", "ginex"))
 register("gd-26", AccuracyGap("gnndrive", "in-memory"))
 
 
-def _fio(records: Records) -> list[Plain]:
+def _fio(records: Records) -> tuple[list[Plain], list[str]]:
+    """Return the 512 B points of the study `fio-grid`, and the study's name with its key."""
     (study,) = records.studies("fio-grid")
-    points: list[Plain] = study.result["points"]
-    return points
+    return [point for point in study.result["points"] if point["block_bytes"] == 512], [f"fio-grid {study.key}"]
 
 
 @answers("gd-27")
 def _async_over_sync(records: Records) -> Measured:
     """Divide one thread's best asynchronous bandwidth by the best of synchronous threads, 512 B direct reads."""
-    points = [p for p in _fio(records) if p["block_bytes"] == 512 and p["direct"]]
+    every, studies = _fio(records)
+    points = [p for p in every if p["direct"]]
     deep = max((p for p in points if p["engine"] != "sync"), key=lambda p: p["bytes_per_s"], default=None)
     wide = max((p for p in points if p["engine"] == "sync"), key=lambda p: p["bytes_per_s"], default=None)
     if deep is None or wide is None:
@@ -161,16 +163,17 @@ def _async_over_sync(records: Records) -> Measured:
         f"depth {deep['depth']}: {deep['bytes_per_s'] / 1e6:.1f} MB/s",
         f"{wide['threads']} threads: {wide['bytes_per_s'] / 1e6:.1f} MB/s",
     ]
-    return Measured(ratio([deep["bytes_per_s"]], [wide["bytes_per_s"]]), studies=["fio-grid"], detail=lines)
+    return Measured(ratio([deep["bytes_per_s"]], [wide["bytes_per_s"]]), studies=studies, detail=lines)
 
 
 @answers("gd-28")
 def _buffered_over_direct(records: Records) -> Measured:
     """Return the per cent by which buffered 512 B reads exceed direct ones (or fall short) at the deepest queue."""
-    points = [p for p in _fio(records) if p["block_bytes"] == 512 and p["engine"] != "sync"]
+    every, studies = _fio(records)
+    points = [p for p in every if p["engine"] != "sync"]
     depth = max((p["depth"] for p in points), default=0)
     rates = {p["direct"]: p["bytes_per_s"] for p in points if p["depth"] == depth}
     if set(rates) != {True, False}:
         raise NotRun("the study fio-grid lacks buffered or direct points")
     number = Number.exact(100 * (rates[False] / rates[True] - 1))
-    return Measured(number, studies=["fio-grid"], detail=[f"at depth {depth}"])
+    return Measured(number, studies=studies, detail=[f"at depth {depth}"])

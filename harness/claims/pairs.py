@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from harness.claims.measured import NotRun
 from harness.compare.alike import setting_key
-from harness.compare.evidence import Evidence
+from harness.compare.evidence import Evidence, Where
 from harness.studies.record import StudyRecord
+from workloads.units import row_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Plain = dict[str, Any]
 Samples = Callable[[Plain], list[float]]
-Where = Callable[[Mapping[str, Any]], bool]
 
 
 def always(config: Mapping[str, Any]) -> bool:
@@ -76,9 +76,8 @@ class Setting:
 def budget_share(setting: Setting) -> float:
     """Divide the least budget of a setting's runs by the bytes of the features."""
     dataset = setting.shared["dataset"]
-    width = dataset["dim"] * {"float32": 4, "float16": 2}[dataset["dtype"]]
     budget = min(cell.newest["memory"]["budget_bytes"] or 0 for cell in setting.cells)
-    return float(budget / (dataset["num_nodes"] * width))
+    return float(budget / (dataset["num_nodes"] * row_bytes(dataset["dim"], dataset["dtype"])))
 
 
 def epoch_s(record: Plain) -> list[float]:

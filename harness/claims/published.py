@@ -144,9 +144,8 @@ def check(claim: Claim) -> None:
         try:
             read()
         except ValueError as error:
-            raise wrong(
-                f"{name} {getattr(claim, name)!r} cannot be read: {error}", "see harness.claims.Claim"
-            ) from None
+            fix = "see harness.claims.published.Claim"
+            raise wrong(f"{name} {getattr(claim, name)!r} cannot be read: {error}", fix) from None
     for key in claim.chosen:
         if key != DIM and key not in RunSettings.model_fields:
             raise unknown_name("setting", f"claim {claim.id}: setting {key}", key, [DIM, *RunSettings.model_fields])

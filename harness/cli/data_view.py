@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from harness.cli.table import console
 from workloads.dataset import PARTS, Dataset
 from workloads.units import format_bytes, format_count
 
@@ -52,7 +52,7 @@ def print_list(datasets: list[Dataset]) -> None:
             format_bytes(dataset.total_bytes),
             str(recipe.get("kind") or recipe.get("format") or recipe.get("source", "")),
         )
-    _console().print(table)
+    console(markup=False).print(table)
 
 
 def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
@@ -80,10 +80,10 @@ def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
     table.add_column(overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console = _console()
-    console.print(table)
+    out = console(markup=False)
+    out.print(table)
     if manifest.stats:
-        console.print(_stats_table(manifest.stats))
+        out.print(_stats_table(manifest.stats))
 
 
 def _generator(details: dict[str, float | int | None]) -> str:
@@ -105,9 +105,3 @@ def _number(value: float | int | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _console() -> Console:
-    # Wide enough that no table is cut if stdout is a file.
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=160)

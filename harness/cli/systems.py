@@ -18,7 +18,7 @@ def systems(
     """List the systems, or one with its options and their defaults."""
     from systems.registry import load, names
 
-    described = [_describe(load(name) if name else load(known)) for known in ([name] if name else names())]
+    described = [_describe(load(known)) for known in ([name] if name else names())]
     if json_:
         print_json({"systems": described})
         return

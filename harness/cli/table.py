@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def console() -> Console:
-    """Return a console on standard output, 160 columns wide if that is no terminal."""
+def console(*, markup: bool = True) -> Console:
+    """Return a console on standard output, 160 columns wide if that is no terminal; `markup` colours text, too."""
     from rich.console import Console
 
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=160)
+    found = Console(highlight=markup, markup=markup)
+    return found if found.is_terminal else Console(highlight=markup, markup=markup, width=160)
 
 
 def cell(text: object) -> str:

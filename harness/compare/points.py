@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.alike import shared_setting
 from harness.compare.plan import Cell, Plan
 from harness.hosts import measured_on
 from harness.record import COUNTED, spread
@@ -67,7 +68,7 @@ class Group:
     """The points of a plan.
 
     Attributes:
-        shared: configuration that all planned runs share, and `host`, `limits`, `accelerator` of `measured_on`.
+        shared: configuration and place that all planned runs share, as `shared_setting` returns them.
         points: one for each cell that has a record, in the plan's order.
         invalid, elsewhere: number of runs left out for their verdict, and for their host or device.
     """
@@ -171,20 +172,13 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
 
 
 def _shared(points: list[Point], varying: Iterable[str]) -> Plain:
-    """Return the configuration of the first point's run without the keys that the plan varies."""
+    """Return `shared_setting` of the first point's run without the keys that the plan varies."""
     if not points:
         return {}
-    free = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", *varying}
-    if "device_memory" in varying:
+    free = set(varying)
+    if "device_memory" in free:
         free.add("device_memory_bytes")
-    record = points[0].record
-    kept = {key: held for key, held in record["config"].items() if key not in free}
-    where = measured_on(record)
-    if "disk_class" in varying:
-        del where["limits"]
-    if "device" in varying:
-        del where["accelerator"]
-    return {**kept, **where}
+    return shared_setting(points[0].record, free)
 
 
 def _point(cell: Cell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:

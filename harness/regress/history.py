@@ -235,9 +235,5 @@ def medians(cell: Cell) -> dict[str, float]:
 
 
 def _cell(stored: EntryCell) -> Cell:
-    runs = [RunSample(**_plain(run)) for run in stored.runs]
+    runs = [RunSample(**run.model_dump()) for run in stored.runs]
     return Cell(stored.key, stored.label, stored.system, stored.deterministic, runs)
-
-
-def _plain(run: EntryRun) -> dict[str, Any]:
-    return run.model_dump()

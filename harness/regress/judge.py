@@ -128,36 +128,16 @@ def _exact(
             lacking = "head" if sides[0] else "base"
             if name == "feature_digest" or not any(map(_total, sides[0] or sides[1])):
                 continue  # only some runs check features; a counter of 0 on one side tells no difference
-            results.append(
-                MetricResult(
-                    head.label,
-                    name,
-                    "exact",
-                    unit,
-                    _shown(sides[0]),
-                    _shown(sides[1]),
-                    "undecided",
-                    note=f"{lacking} does not say",
-                )
-            )
-            continue
-        if any(value != side[0] for side in sides for value in side):
+            note = f"{lacking} does not say"
+        elif any(value != side[0] for side in sides for value in side):
             varying = True
             which = "base" if any(value != sides[0][0] for value in sides[0]) else "head"
-            results.append(
-                MetricResult(
-                    head.label,
-                    name,
-                    "exact",
-                    unit,
-                    _shown(sides[0]),
-                    _shown(sides[1]),
-                    "undecided",
-                    note=f"not the same in all runs of {which}, though the system says that it repeats",
-                )
-            )
+            note = f"not the same in all runs of {which}, though the system says that it repeats"
+        else:
+            results.append(_equality(head, name, unit, sides[0][0], sides[1][0], declared))
             continue
-        results.append(_equality(head, name, unit, sides[0][0], sides[1][0], declared))
+        shown = (_shown(sides[0]), _shown(sides[1]))
+        results.append(MetricResult(head.label, name, "exact", unit, *shown, "undecided", note=note))
     return results, varying
 
 

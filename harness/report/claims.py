@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from harness.claims.explain import interval_text, number_text
+from harness.claims.judge import VERDICTS, Judged, judge_all
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     from harness.compare.evidence import Evidence
-
-VERDICTS = ("reproduced", "direction only", "not reproduced", "emulated", "not run")
 
 
 @dataclass(frozen=True)
@@ -56,56 +53,24 @@ class Scoreboard:
 
 def judge(evidence: Evidence) -> Scoreboard:
     """Judge every published claim; where that fails, return the reason as `missing`."""
-    if importlib.util.find_spec("harness.claims") is None:
-        return Scoreboard([], "This version judges no claims yet.")
-    judge_all = getattr(importlib.import_module("harness.claims"), "judge_all", None)
-    if judge_all is None:
-        return Scoreboard([], "This version judges no claims yet.")
     try:
-        found = [claim_of(entry) for entry in judge_all(evidence)]
+        found = [claim_of(judged) for judged in judge_all(evidence)]
     except OutcoreError as error:
         return Scoreboard([], f"The claims could not be judged: {error}.")
     return Scoreboard(found, "" if found else "There is no published claim to judge.")
 
 
-def claim_of(entry: Any) -> Claim:
-    """Convert an object or a mapping with the keys of `outcore claims --json`, each of which may be missing."""
-
-    def get(name: str) -> Any:
-        return entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name, None)
-
-    unit = str(get("unit") or "")
+def claim_of(judged: Judged) -> Claim:
+    """Return a judged claim as text."""
+    measured = "" if judged.measured is None else f"{number_text(judged.measured)} {judged.unit}".strip()
     return Claim(
-        id=str(get("id") or ""),
-        paper=str(get("paper") or ""),
-        claim=str(get("claim") or ""),
-        condition=str(get("condition") or ""),
-        verdict=str(get("verdict") or "not run"),
-        published=_value(get("paper_value"), unit),
-        measured=_measured(get("measured"), get("interval"), str(get("interval_kind") or ""), unit),
-        reason=str(get("reason") or ""),
-        figure=str(get("figure") or ""),
+        id=judged.id,
+        paper=judged.paper,
+        claim=judged.claim,
+        condition=judged.condition,
+        verdict=judged.verdict,
+        published=f"{judged.paper_value} {judged.unit}".strip(),
+        measured=measured + interval_text(judged),
+        reason=judged.reason,
+        figure=judged.figure,
     )
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _value(value: Any, unit: str) -> str:
-    if value is None or value != value or value == "":
-        return ""
-    return f"{_number(value)} {unit}".strip()
-
-
-def _measured(value: Any, interval: Any, kind: str, unit: str) -> str:
-    return _value(value, unit) + (_interval(interval, kind) if value is not None else "")
-
-
-def _interval(value: Any, kind: str) -> str:
-    if not isinstance(value, list | tuple) or len(value) != 2 or None in value or value[0] == value[1]:
-        return ""
-    named = {"bootstrap95": "95 %", "range": "range"}.get(kind, kind)
-    return f" [{_number(value[0])}–{_number(value[1])}{f', {named}' if named else ''}]"

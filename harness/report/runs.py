@@ -15,7 +15,7 @@ from harness.hosts import host_fingerprint, measured_on
 from harness.record import class_of
 from harness.results import WORKER_LOG
 from workloads.errors import InputError
-from workloads.units import parse_bytes
+from workloads.units import parse_bytes, row_bytes
 
 Plain = dict[str, Any]
 # Bytes of a worker's log that are shown, from its end.
@@ -99,15 +99,14 @@ def host_of(record: Plain) -> str:
 
 
 def _asked_bytes(config: Plain) -> int | None:
-    """Return the memory setting (budget or cap) in bytes, for an axis; None without a cap or for invalid text."""
+    """Return the memory setting (budget or cap) in bytes, for an axis; None without a cap or for an invalid record."""
     text = str(config["memory"])
     try:
         if text.endswith("x"):
             data = config["dataset"]
-            width = 2 if data["dtype"] == "float16" else 4
-            return round(float(text[:-1]) * int(data["num_nodes"]) * int(data["dim"]) * width)
+            return round(float(text[:-1]) * int(data["num_nodes"]) * row_bytes(int(data["dim"]), data["dtype"]))
         return None if text == "none" else parse_bytes(text.removeprefix("+"))
-    except (InputError, ValueError):
+    except (InputError, ValueError, LookupError):
         return None
 
 

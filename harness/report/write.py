@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from harness.atomic import whole_file
 from harness.compare.evidence import load_evidence
 from harness.figures.base import Rendered, catalogue, render
 from harness.report.claims import Scoreboard, judge
@@ -21,7 +21,7 @@ from harness.report.page import Content, own_scripts, page
 from harness.report.runs import Pool, details_of, host_of, packed, table_of
 from harness.report.standings import Setting, settings_of
 from harness.report.timelines import over_time
-from workloads.errors import DataIOError, InputError
+from workloads.errors import InputError
 
 Plain = dict[str, Any]
 NAME = "report.html"
@@ -231,19 +231,6 @@ def _colophon(records: Sequence[Plain]) -> str:
 
 
 def _put(out: Path, text: str) -> int:
-    partial = out.with_name(f".{os.getpid()}-{out.name}")
     content = text.encode("utf-8", "replace")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(out)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise DataIOError(
-            f"the report could not be written to {out}: {error.strerror or error}",
-            path=str(out),
-            errno=error.errno or 0,
-            fix="name another place with --out, or free some space",
-        ) from error
-    return len(content)
+    with whole_file(out, "the report") as file:
+        return file.write_bytes(content)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.access_frequency import count_accesses
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, check_shares, register_study
 
 Score = Literal["degree", "reverse-pagerank", "weighted-reverse-pagerank"]
 SCORES: tuple[Score, ...] = ("degree", "reverse-pagerank", "weighted-reverse-pagerank")
@@ -24,12 +25,7 @@ class CoverageParams(WorkloadParams):
     scores: list[Score] = Field(default_factory=lambda: list(SCORES), min_length=1)
     shares: list[float] = Field(default_factory=lambda: list(SHARES), min_length=1)
 
-    @field_validator("shares")
-    @classmethod
-    def _shares(cls, value: list[float]) -> list[float]:
-        if any(not 0 < share <= 1 for share in value):
-            raise ValueError("every share lies above 0 and is at most 1")
-        return sorted(set(value))
+    _shares = field_validator("shares")(check_shares)
 
 
 def run(params: CoverageParams, context: StudyContext) -> Plain:
@@ -40,18 +36,11 @@ def run(params: CoverageParams, context: StudyContext) -> Plain:
         rows, by share; `measured` beside the scores is the ranking by the accesses themselves.
     """
     from systems.engine import ranking
-    from workloads.sampling.make import make_sampler, make_seed_plan
 
     workload = context.workload(params)
     threads = len(os.sched_getaffinity(0))
-    uses = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
-    sampler, plan = make_sampler(workload, threads=threads), make_seed_plan(workload)
-    batches = 0
     context.progress("sampling")
-    for epoch in range(params.epochs):
-        for index, seeds in enumerate(plan.batches(epoch)):
-            uses[sampler.sample(epoch, index, seeds).nodes] += 1
-            batches += 1
+    uses, batches = count_accesses(workload, params.epochs, threads=threads)
     coverage: dict[str, list[float]] = {}
     for score in params.scores:
         context.progress(f"ranking by {score}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+
+if TYPE_CHECKING:
+    from workloads.workload import Workload
 
 Counts = npt.NDArray[np.int64]
 # A curve of more points looks no smoother on paper.
@@ -21,16 +24,25 @@ class FrequencyParams(WorkloadParams):
 def visits(params: WorkloadParams, context: StudyContext) -> tuple[Counts, Counts]:
     """Return the row accesses and the out-degree of every node, each int64 [N]; a mini-batch reads a row once."""
     from systems.engine.ranking import out_degrees
-    from workloads.sampling.make import make_sampler, make_seed_plan
 
     workload = context.workload(params)
-    sampler, plan = make_sampler(workload), make_seed_plan(workload)
+    counts, _ = count_accesses(workload, params.epochs)
+    return counts, out_degrees(workload).astype(np.int64)
+
+
+def count_accesses(workload: Workload, epochs: int, *, threads: int = 1) -> tuple[Counts, int]:
+    """Return the row accesses of every node, int64 [N], and the number of mini-batches over some epochs."""
+    from workloads.sampling.make import make_sampler, make_seed_plan
+
+    sampler, plan = make_sampler(workload, threads=threads), make_seed_plan(workload)
     counts = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
-    for epoch in range(params.epochs):
+    batches = 0
+    for epoch in range(epochs):
         for index, seeds in enumerate(plan.batches(epoch)):
             # A mini-batch's nodes are distinct, so indexed addition counts each.
             counts[sampler.sample(epoch, index, seeds).nodes] += 1
-    return counts, out_degrees(workload).astype(np.int64)
+            batches += 1
+    return counts, batches
 
 
 def cumulative(counts: Counts) -> list[list[float]]:

@@ -52,6 +52,13 @@ class WorkloadParams(DatasetParams):
     seed: int = 0
 
 
+def check_shares(value: list[float]) -> list[float]:
+    """Sort the parameter `shares` and drop repeated ones; raise ValueError for one that is not in (0, 1]."""
+    if any(not 0 < share <= 1 for share in value):
+        raise ValueError("every share lies above 0 and is at most 1")
+    return sorted(set(value))
+
+
 @dataclass(frozen=True)
 class Study:
     """One study.

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, check_shares, register_study
 
 # The names of `systems.engine.policies.POLICIES`, without an import for a list of names.
 POLICIES = ("belady", "degree", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo")
@@ -29,12 +29,7 @@ class MissRatioParams(WorkloadParams):
                 raise ValueError(f"there is no policy {name!r}, choose of {', '.join(POLICIES)}")
         return value
 
-    @field_validator("shares")
-    @classmethod
-    def _shares(cls, value: list[float]) -> list[float]:
-        if any(not 0 < share <= 1 for share in value):
-            raise ValueError("every share lies above 0 and is at most 1")
-        return sorted(set(value))
+    _shares = field_validator("shares")(check_shares)
 
 
 def run(params: MissRatioParams, context: StudyContext) -> Plain:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from harness.atomic import whole_file
 from harness.record import DatasetConfig
 from harness.settings import Strict
-from workloads.errors import DataIOError
 
 STUDIES = "studies"
 SCHEMA = 1
@@ -53,20 +52,9 @@ def write_study(root: Path, record: StudyRecord) -> Path:
         DataIOError: the record cannot be written.
     """
     path = study_path(root, record.study, record.key)
-    partial = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.rename(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataIOError(
-            f"study {record.study} could not be recorded at {path}: {error.strerror or error}",
-            path=str(path),
-            errno=error.errno or 0,
-            fix="free some space and run it again",
-        ) from error
+    text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
+    with whole_file(path, f"the record of the study {record.study}") as file:
+        file.write_text(text + "\n", encoding="utf-8")
     return path
 
 

@@ -72,9 +72,11 @@ def test_wrong_input_is_one_sentence(arguments: tuple[str, ...], message: str) -
     assert message in json.loads(done.stdout)["error"]["message"] + json.loads(done.stdout)["error"]["fix"]
 
 
-def test_an_unknown_system_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_an_unknown_system_or_option_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         check_system("nope", folder=tmp_path)
+    with pytest.raises(InputError, match="option extractor"):
+        check_system("gnndrive", options={"extractor": 2}, folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

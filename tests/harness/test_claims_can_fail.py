@@ -222,6 +222,8 @@ def test_every_claim_can_hold_and_can_fail(id_: str) -> None:
         judged = made("cuda" if claim.emulated else "").judge(claim, change, results)
         assert judged.measured == pytest.approx(value, rel=1e-6, abs=1e-6), judged.reason
         assert judged.verdict == verdict, (value, judged.reason)
+        assert judged.found is not None
+        assert all(" " in study for study in judged.found.studies), "a study is named with its key"
 
 
 @pytest.mark.parametrize("id_", [claim.id for claim in claims().values() if claim.emulated])
