@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from harness.isolation.files import read_text
+from harness.isolation.owner import start_time
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Cap(ABC):
     def strays(self, pids: Collection[int]) -> list[int]:
         """Return the live processes of `pids` that have a thread outside the cap."""
         inside = set(self.pids())
-        return [pid for pid in pids if pid not in inside and alive(pid)]
+        return [pid for pid in pids if pid not in inside and start_time(pid) is not None]
 
     @abstractmethod
     def set_memory(self, limit_bytes: int | None) -> None:
@@ -167,12 +167,6 @@ class Cap(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not, and has left its groups already."""
-    state = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    return bool(state) and state[0] not in ("Z", "X")
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Layers of block devices below a volume, an array or a loop, so that no read is counted twice."""
+"""Block devices of the host: the layers below a partition, a volume, an array or a loop, so that no read is counted
+twice, and the disks whose reads count."""
 
 from __future__ import annotations
 
@@ -7,6 +8,13 @@ import os
 from pathlib import Path
 
 from harness.isolation.files import read_text
+
+_NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
+
+
+def disks(sys: Path = Path("/sys")) -> list[Path]:
+    """Return the /sys folders of the host's disks, without loops, memory and removable media."""
+    return sorted(disk for disk in (sys / "block").iterdir() if not disk.name.startswith(_NO_DISKS))
 
 
 def layer_below(folder: Path) -> list[str]:
@@ -21,6 +29,8 @@ def layer_below(folder: Path) -> list[str]:
         # A loop may also be attached to a block device.
         number = made.st_rdev if file.is_block_device() else made.st_dev
         return [f"{os.major(number)}:{os.minor(number)}"]
+    if (folder / "partition").exists():
+        return [read_text(folder.parent / "dev").strip()]
     slaves = sorted((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
     return [read_text(slave / "dev").strip() for slave in slaves]
 

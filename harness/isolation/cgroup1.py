@@ -6,23 +6,40 @@ when the cap is full, so a watcher kills the others."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation import mounts
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
-from harness.isolation.blocks import is_stacked
+from harness.isolation.blocks import disks, is_stacked
 from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_text
-from harness.isolation.owner import PARENT, cap_name, holds_groups, is_left_over
-from harness.isolation.processes import confined, joining, kill_all, pids_in, remove_group, strays
+from harness.isolation.owner import PARENT, cap_name, holds_groups
+from harness.isolation.processes import (
+    confined,
+    joining,
+    kill_all,
+    pids_in,
+    remove_group,
+    remove_if_empty,
+    strays,
+    sweep_below,
+)
 from workloads.errors import HostError
 
 # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits.
 _UNLIMITED = 1 << 62
-_SWAP_SLACK = 2 << 20
+# With equal limits the kernel hits the one with swap first, and newer kernels (seen on 6.18) do not count that.
+SWAP_SLACK = 2 << 20
 _WATCH_SECONDS = 0.1
-_NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
+MEMORY_FILES = (
+    "memory.stat",
+    "memory.usage_in_bytes",
+    "memory.max_usage_in_bytes",
+    "memory.kmem.usage_in_bytes",
+    "memory.failcnt",
+    "memory.oom_control",
+)
 _THROTTLES = (
     ("read_iops", "read_iops_device"),
     ("read_bytes_per_s", "read_bps_device"),
@@ -59,6 +76,21 @@ def parse_memory(
     )
 
 
+def read_memory(files: Mapping[str, KernelFile]) -> MemoryStats | None:
+    """Read the open `MEMORY_FILES` of a group; None once it is gone."""
+    stat = files["memory.stat"].read()
+    if not stat:
+        return None
+    return parse_memory(
+        stat,
+        usage=files["memory.usage_in_bytes"].number(),
+        peak=files["memory.max_usage_in_bytes"].number(),
+        kernel=files["memory.kmem.usage_in_bytes"].number(),
+        failures=files["memory.failcnt"].number(),
+        oom_control=files["memory.oom_control"].read(),
+    )
+
+
 def parse_blkio(data: bytes) -> tuple[int, int]:
     """Return (reads, writes) over all disks, from `io_service_bytes_recursive` or `io_serviced_recursive`."""
     totals = {b"Read": 0, b"Write": 0}
@@ -80,15 +112,7 @@ class Cgroup1Cap(Cap):
     def __init__(self, memory: Path, blkio: Path | None, caveats: Sequence[str] = ()) -> None:
         self.caveats = list(caveats)
         self._memory, self._blkio = memory, blkio
-        names = (
-            "memory.stat",
-            "memory.usage_in_bytes",
-            "memory.max_usage_in_bytes",
-            "memory.kmem.usage_in_bytes",
-            "memory.failcnt",
-            "memory.oom_control",
-        )
-        self._files = {name: KernelFile(memory / name) for name in names}
+        self._files = {name: KernelFile(memory / name) for name in MEMORY_FILES}
         if blkio is not None:
             for name in ("io_service_bytes_recursive", "io_serviced_recursive"):
                 self._files[name] = KernelFile(blkio / f"blkio.throttle.{name}")
@@ -114,20 +138,8 @@ class Cgroup1Cap(Cap):
     def memory(self) -> MemoryStats:
         """Return the memory of the cap now; the last reading once the cap is gone."""
         with self._lock:
-            if self._closed.is_set():
-                return self._last
-            files = self._files
-            stat = files["memory.stat"].read()
-            if not stat:
-                return self._last
-            self._last = parse_memory(
-                stat,
-                usage=files["memory.usage_in_bytes"].number(),
-                peak=files["memory.max_usage_in_bytes"].number(),
-                kernel=files["memory.kmem.usage_in_bytes"].number(),
-                failures=files["memory.failcnt"].number(),
-                oom_control=files["memory.oom_control"].read(),
-            )
+            if not self._closed.is_set():
+                self._last = read_memory(self._files) or self._last
             return self._last
 
     def io(self) -> IoStats | None:
@@ -153,10 +165,9 @@ class Cgroup1Cap(Cap):
         Raises:
             HostError: the cap holds more than the limit and the kernel cannot reclaim it.
         """
-        # With equal limits the kernel hits the one with swap first, and newer kernels (seen on 6.18) do not count that.
         both = {
             "memory.limit_in_bytes": -1 if limit_bytes is None else limit_bytes,
-            "memory.memsw.limit_in_bytes": -1 if limit_bytes is None else limit_bytes + _SWAP_SLACK,
+            "memory.memsw.limit_in_bytes": -1 if limit_bytes is None else limit_bytes + SWAP_SLACK,
         }
         # The kernel requires limit <= memsw at every moment: lower the limit first, raise memsw first.
         now = as_number((self._memory / "memory.limit_in_bytes").read_bytes()) or _UNLIMITED
@@ -193,12 +204,11 @@ class Cgroup1Cap(Cap):
         """Make the kernel count this cap's I/O: v1 counts a disk only once some limit was written for it."""
         if self._blkio is None:
             return
-        for disk in sorted((sys / "block").iterdir()):
-            if not disk.name.startswith(_NO_DISKS):
-                try:
-                    write_text(self._blkio / "blkio.throttle.read_iops_device", f"{read_text(disk / 'dev').strip()} 0")
-                except OSError:
-                    continue  # a disk without a queue to throttle
+        for disk in disks(sys):
+            try:
+                write_text(self._blkio / "blkio.throttle.read_iops_device", f"{read_text(disk / 'dev').strip()} 0")
+            except OSError:
+                continue  # a disk without a queue to throttle
 
     def reset_peak(self) -> None:
         """Restart the peak from the present usage."""
@@ -226,7 +236,7 @@ class Cgroup1Cap(Cap):
                 file.close()
         stuck = [group for group in self.groups if not remove_group(group)]
         for group in self.groups:
-            _remove_if_empty(group.parent)
+            remove_if_empty(group.parent)
         if stuck:
             raise HostError(f"{stuck[0].name} could not be removed: a process in it does not end", "reboot the host")
 
@@ -253,10 +263,10 @@ class Cgroup1(Isolation):
         memory = _parent("memory")
         if memory is None:
             return Availability(False, "the memory cgroup is not writable", "run as root")
-        _remove_if_empty(memory)
+        remove_if_empty(memory)
         blkio = _parent("blkio")
         if blkio is not None:
-            _remove_if_empty(blkio)
+            remove_if_empty(blkio)
         return Availability(True, "" if blkio else "no writable blkio cgroup", "", blkio is not None, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup1Cap:
@@ -293,18 +303,8 @@ class Cgroup1(Isolation):
     @classmethod
     def sweep(cls) -> list[str]:
         """Kill and remove caps of dead orchestrators anywhere in the hierarchy; return their names."""
-        removed: set[str] = set()
-        for controller in ("memory", "blkio"):
-            hierarchy = mounts.v1(controller)
-            if hierarchy is None:
-                continue
-            for parent in [path for path in hierarchy.mount.rglob(PARENT) if path.is_dir()]:
-                for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
-                    kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
-                    if remove_group(group):
-                        removed.add(group.name)
-                _remove_if_empty(parent)
-        return sorted(removed)
+        found = [mounts.v1(controller) for controller in ("memory", "blkio")]
+        return sorted({name for hierarchy in found if hierarchy for name in sweep_below(hierarchy.mount)})
 
 
 def _parent(controller: str) -> Path | None:
@@ -341,10 +341,3 @@ def _make(controller: str, name: str) -> Path | None:
         except OSError:
             return None
     return None
-
-
-def _remove_if_empty(parent: Path) -> None:
-    try:
-        parent.rmdir()
-    except OSError:
-        pass

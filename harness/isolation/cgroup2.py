@@ -14,8 +14,8 @@ from harness.isolation import mounts
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.blocks import is_stacked
 from harness.isolation.files import KernelFile, as_number, flat_keyed, psi_some_total, read_text, write_text
-from harness.isolation.owner import PARENT, cap_name, holds_groups, is_left_over
-from harness.isolation.processes import confined, joining, kill_all, pids_in, remove_group
+from harness.isolation.owner import PARENT, cap_name, holds_groups
+from harness.isolation.processes import confined, joining, kill_all, pids_in, remove_group, remove_if_empty, sweep_below
 from workloads.errors import HostError
 
 _KEYS = (("read_bytes_per_s", "rbps"), ("write_bytes_per_s", "wbps"), ("read_iops", "riops"), ("write_iops", "wiops"))
@@ -178,6 +178,23 @@ class Cgroup2Cap(Cap):
         except OSError:
             self.caveats.append("the kernel has no memory.oom.group (before 4.19): on OOM it ends one process only")
 
+    def restrict(self, limits: Limits) -> None:
+        """Set all limits of a new cap, and close it where one is refused.
+
+        Raises:
+            HostError: a limit is refused.
+        """
+        try:
+            self.set_memory(limits.memory_bytes)
+            self.end_together()
+            if limits.io and not (self.group / "io.max").exists():
+                self.caveats.append("no io controller here: the device is not limited and its I/O not counted per run")
+            else:
+                self.set_io(limits.io)
+        except HostError:
+            self.close()
+            raise
+
     def reset_peak(self) -> None:
         """Restart the peak from the present usage, where the kernel can (6.12)."""
         self._highest = 0
@@ -217,7 +234,7 @@ class Cgroup2Cap(Cap):
 
     def _remove(self) -> bool:
         gone = remove_group(self.group)
-        _remove_if_empty(self.group.parent)
+        remove_if_empty(self.group.parent)
         return gone
 
 
@@ -269,29 +286,8 @@ def create_in(parent: Path, name: str, limits: Limits, caveats: Sequence[str] = 
     except OSError as error:
         raise HostError(f"{group} cannot be made ({error.strerror})", "run as root") from error
     cap = Cgroup2Cap(group, caveats)
-    try:
-        cap.set_memory(limits.memory_bytes)
-        cap.end_together()
-        if limits.io and not (group / "io.max").exists():
-            cap.caveats.append("no io controller here: the device is not limited and its I/O not counted per run")
-        else:
-            cap.set_io(limits.io)
-    except HostError:
-        cap.close()
-        raise
+    cap.restrict(limits)
     return cap
-
-
-def sweep_below(mount: Path) -> list[str]:
-    """Remove left-over caps of every `outcore` group below `mount`; return their names."""
-    removed = []
-    for parent in [path for path in mount.rglob(PARENT) if path.is_dir()]:
-        for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
-            kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
-            if remove_group(group):
-                removed.append(group.name)
-        _remove_if_empty(parent)
-    return sorted(removed)
 
 
 def _availability(hierarchy: mounts.Hierarchy) -> Availability:
@@ -305,7 +301,7 @@ def _availability(hierarchy: mounts.Hierarchy) -> Availability:
     if parent is None:
         return Availability(False, reason, "run as root, or use --isolation systemd")
     io = "io" in read_text(parent / "cgroup.subtree_control").split()
-    _remove_if_empty(parent)
+    remove_if_empty(parent)
     return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
 
 
@@ -327,7 +323,7 @@ def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
                     raise PermissionError(errno.EACCES, "another user's")
                 return parent, ""
             except OSError as error:
-                _remove_if_empty(parent)
+                remove_if_empty(parent)
                 if error.errno == errno.EBUSY:
                     reason = f"the group {folder.name or '/'} has processes, so its children cannot have controllers"
                 else:
@@ -341,13 +337,6 @@ def _enable(folder: Path, wanted: Sequence[str]) -> None:
     for controller in wanted:
         if controller not in enabled:
             write_text(control, f"+{controller}")
-
-
-def _remove_if_empty(parent: Path) -> None:
-    try:
-        parent.rmdir()
-    except OSError:
-        pass
 
 
 def _open_read_write(path: Path) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.isolation import cgroup1, cgroup2, mounts
 from harness.isolation.base import IoStats, MemoryStats
-from harness.isolation.files import KernelFile, as_number, psi_some_total, read_text, write_text
+from harness.isolation.files import KernelFile, as_number, psi_some_total, write_text
 from harness.isolation.processes import pids_in
 from workloads.errors import HostError
 
@@ -18,7 +18,7 @@ class ContainerGroups:
     """Memory and I/O of the container with host process `pid`. Only resetting a peak needs a privilege: root."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        own = _groups_of(pid, proc)
+        own = mounts.groups_of(proc, pid)
         v1 = mounts.v1("memory", proc)
         self._lock = threading.Lock()
         self._highest = 0
@@ -43,21 +43,11 @@ class ContainerGroups:
     def memory(self) -> MemoryStats:
         """Return the memory of the container now; the last reading once it is gone."""
         with self._lock:
-            stat = self._files["memory.stat"].read()
-            if stat:
-                self.last = self._memory_v1(stat) if self.version == 1 else self._memory_v2(stat)
+            if self.version == 1:
+                self.last = cgroup1.read_memory(self._files) or self.last
+            elif stat := self._files["memory.stat"].read():
+                self.last = self._memory_v2(stat)
             return self.last
-
-    def _memory_v1(self, stat: bytes) -> MemoryStats:
-        files = self._files
-        return cgroup1.parse_memory(
-            stat,
-            usage=files["memory.usage_in_bytes"].number(),
-            peak=files["memory.max_usage_in_bytes"].number(),
-            kernel=files["memory.kmem.usage_in_bytes"].number(),
-            failures=files["memory.failcnt"].number(),
-            oom_control=files["memory.oom_control"].read(),
-        )
 
     def _memory_v2(self, stat: bytes) -> MemoryStats:
         files = self._files
@@ -131,14 +121,7 @@ class ContainerGroups:
 _V1_BYTES = "blkio.throttle.io_service_bytes_recursive"
 _V1_REQUESTS = "blkio.throttle.io_serviced_recursive"
 _MEMORY_FILES = {
-    1: (
-        "memory.stat",
-        "memory.usage_in_bytes",
-        "memory.max_usage_in_bytes",
-        "memory.kmem.usage_in_bytes",
-        "memory.failcnt",
-        "memory.oom_control",
-    ),
+    1: cgroup1.MEMORY_FILES,
     2: (
         "memory.stat",
         "memory.current",
@@ -150,14 +133,6 @@ _MEMORY_FILES = {
     ),
 }
 _IO_FILES = {1: (_V1_BYTES, _V1_REQUESTS), 2: ("io.stat", "io.pressure")}
-
-
-def _groups_of(pid: int, proc: Path) -> dict[str, str]:
-    groups: dict[str, str] = {}
-    for line in read_text(proc / str(pid) / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        groups |= dict.fromkeys(controllers.split(","), path)
-    return groups
 
 
 def _open_for_writing(path: Path) -> int:

@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from harness.isolation import mounts
 from harness.isolation.base import IoLimit, Limits, Needs
+from harness.isolation.blocks import disks
+from harness.isolation.cgroup1 import SWAP_SLACK
 from harness.isolation.docker_engine import LABEL
 from harness.isolation.docker_image import Image
 from workloads.errors import HostError, InputError
 
 Lock = Literal["ipc_lock", "ulimit"] | int
 
-# As in cgroup1: with equal limits newer kernels do not count how often the first was hit.
-_SWAP_SLACK = 2 << 20
 # The engine cannot remove a limit; the kernel shows this one as none.
 _NO_LIMIT = 1 << 62
 _FORWARDED = tuple(
@@ -32,7 +32,6 @@ _THROTTLES = (
     ("device_write_iops", "write_iops"),
     ("device_write_bps", "write_bytes_per_s"),
 )
-_NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
 _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
@@ -116,7 +115,7 @@ class Wanted:
         limit = self.limits.memory_bytes
         if limit is None:
             return {"mem_limit": _NO_LIMIT, "memswap_limit": _NO_LIMIT}
-        return {"mem_limit": limit, "memswap_limit": limit + (_SWAP_SLACK if mounts.v1("memory") is not None else 0)}
+        return {"mem_limit": limit, "memswap_limit": limit + (SWAP_SLACK if mounts.v1("memory") is not None else 0)}
 
     def shows(self, path: Path) -> bool:
         """Return whether a path of the host is visible inside."""
@@ -152,8 +151,8 @@ def throttles(
         HostError: a device is missing.
     """
     wanted: dict[str, IoLimit | None] = {}
-    for disk in sorted((sys_ / "block").iterdir()) if count else ():
-        if not disk.name.startswith(_NO_DISKS) and (dev / disk.name).exists():
+    for disk in disks(sys_) if count else ():
+        if (dev / disk.name).exists():
             wanted[str(dev / disk.name)] = None
     for limit in limits:
         name = (sys_ / "dev" / "block" / limit.device).resolve().name

@@ -1,11 +1,30 @@
-"""Mount points of the cgroup hierarchies, and the groups of this process."""
+"""Mounts of this process, mount points of the cgroup hierarchies, and the groups of a process."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.isolation.files import read_text
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One mount: mount point, file-system type, options (of the mount, then of the file system), device
+    (`major:minor`), source, and the folder of the file system that is mounted."""
+
+    point: Path
+    kind: str
+    options: str
+    device: str
+    source: str = ""
+    root: str = "/"
+
+    @property
+    def upper(self) -> str:
+        """Upper folder of an overlay, else empty."""
+        return next((_plain(one[9:]) for one in self.options.split(",") if one.startswith("upperdir=")), "")
 
 
 @dataclass(frozen=True)
@@ -21,13 +40,12 @@ class Hierarchy:
         return [self.own] if self.own == self.mount else [self.own, self.mount]
 
 
-def _own_groups(proc: Path) -> dict[str, str]:
-    """Return controller -> path of this process's group; the key of cgroup v2 is the empty string."""
+def groups_of(proc: Path, pid: int | str = "self") -> dict[str, str]:
+    """Return controller -> path of a process's group; the key of cgroup v2 is the empty string."""
     groups: dict[str, str] = {}
-    for line in read_text(proc / "self/cgroup").splitlines():
+    for line in read_text(proc / str(pid) / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            groups[controller] = path
+        groups |= dict.fromkeys(controllers.split(","), path)
     return groups
 
 
@@ -40,33 +58,41 @@ def _inside(mount: Path, mount_root: str, path: str) -> Path:
     return folder if ".." not in folder.parts and folder.is_dir() else mount
 
 
-def _mounts(proc: Path) -> list[tuple[str, str, Path, list[str]]]:
-    """Return (file-system type, mounted root, mount point, super options) of every mount."""
+def all_mounts(proc: Path = Path("/proc")) -> list[Mount]:
+    """Return every mount; a later one covers earlier ones on the same point."""
     found = []
     for line in read_text(proc / "self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
-        fields, kind = left.split(" "), right.split(" ")
-        if len(fields) > 4 and len(kind) > 2:
-            found.append((kind[0], fields[3], Path(fields[4].replace("\\040", " ")), kind[2].split(",")))
+        fields = left.split(" ")
+        kind, _, right = right.partition(" ")
+        source, _, own = right.partition(" ")
+        if len(fields) > 5:
+            options = f"{fields[5]},{own}" if own else fields[5]
+            found.append(Mount(Path(_plain(fields[4])), kind, options, fields[2], _plain(source), _plain(fields[3])))
     return found
+
+
+def _plain(text: str) -> str:
+    """Return a path without the kernel's octal escapes, like `\\040` for a space."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def v1(controller: str, proc: Path = Path("/proc")) -> Hierarchy | None:
     """Return the cgroup v1 hierarchy that has `controller`, None where none is mounted."""
-    own = _own_groups(proc)
-    for kind, root, mount, options in _mounts(proc):
-        if kind == "cgroup" and controller in options and controller in own:
-            return Hierarchy(mount, _inside(mount, root, own[controller]), (controller,))
+    own = groups_of(proc)
+    for mount in all_mounts(proc):
+        if mount.kind == "cgroup" and controller in mount.options.split(",") and controller in own:
+            return Hierarchy(mount.point, _inside(mount.point, mount.root, own[controller]), (controller,))
     return None
 
 
 def v2(proc: Path = Path("/proc")) -> Hierarchy | None:
     """Return the cgroup v2 hierarchy and its controllers (none where v1 holds them), None where it is not mounted."""
-    own = _own_groups(proc)
-    for kind, root, mount, _ in _mounts(proc):
-        if kind == "cgroup2":
-            controllers = tuple(read_text(mount / "cgroup.controllers").split())
-            return Hierarchy(mount, _inside(mount, root, own.get("", "/")), controllers)
+    own = groups_of(proc)
+    for mount in all_mounts(proc):
+        if mount.kind == "cgroup2":
+            controllers = tuple(read_text(mount.point / "cgroup.controllers").split())
+            return Hierarchy(mount.point, _inside(mount.point, mount.root, own.get("", "/")), controllers)
     return None
 
 

@@ -21,10 +21,11 @@ def pid_namespace() -> int:
         return 0
 
 
-def start_time(pid: int) -> int | None:
-    """Return the start of `pid` in clock ticks since boot; None where there is no such process or only its zombie. Pid
-    and start identify one process for the life of the host, while a pid alone is used again."""
-    stat = read_text(Path(f"/proc/{pid}/stat"))
+def start_time(pid: int, thread: int | None = None) -> int | None:
+    """Return the start of `pid`, or of one of its threads, in clock ticks since boot; None where there is none or only
+    its zombie, which has left its groups already. Pid and start identify one process for the life of the host, while a
+    pid alone is used again."""
+    stat = read_text(Path(f"/proc/{pid}/task/{thread or pid}/stat"))
     fields = stat.rpartition(")")[2].split()
     if len(fields) < 20 or fields[0] in ("Z", "X"):
         return None

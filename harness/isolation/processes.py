@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from harness.isolation.files import read_text
-from harness.isolation.owner import start_time
+from harness.isolation.owner import PARENT, is_left_over, start_time
 
 # The shell joins every group itself and then becomes the work: memory of the work is charged to the cap from its
 # first page on. `$$` is the shell's own pid, which exec keeps.
@@ -69,14 +69,8 @@ def strays(groups: Sequence[Path], pids: Collection[int]) -> list[int]:
     found = outside([(pid, thread) for pid in pids for thread in threads_of(pid)])
     if found:
         time.sleep(_LOOK_AGAIN_S)
-        found = {(pid, thread) for pid, thread in outside(found) if _runs(pid, thread)}
+        found = {(pid, thread) for pid, thread in outside(found) if start_time(pid, thread) is not None}
     return sorted({pid for pid, _ in found})
-
-
-def _runs(pid: int, thread: int) -> bool:
-    """Return whether a thread runs; a zombie or dead thread has left its groups already."""
-    state = read_text(Path(f"/proc/{pid}/task/{thread}/stat")).rpartition(")")[2].split()
-    return bool(state) and state[0] not in ("Z", "X")
 
 
 def threads_of(pid: int) -> set[int]:
@@ -140,12 +134,29 @@ def remove_group(group: Path, timeout_s: float = 5.0) -> bool:
     while True:
         # Bottom first: a group with children cannot be removed.
         for folder in sorted((Path(f) for f, _, _ in os.walk(group)), key=lambda f: len(f.parts), reverse=True):
-            try:
-                folder.rmdir()
-            except OSError:
-                pass
+            remove_if_empty(folder)
         if not group.exists():
             return True
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
+
+
+def remove_if_empty(group: Path) -> None:
+    """Remove a group unless it has children or processes, or this user may not."""
+    try:
+        group.rmdir()
+    except OSError:
+        pass
+
+
+def sweep_below(mount: Path) -> list[str]:
+    """Remove left-over caps of every `outcore` group below `mount`; return their names."""
+    removed = []
+    for parent in [path for path in mount.rglob(PARENT) if path.is_dir()]:
+        for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
+            kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
+            if remove_group(group):
+                removed.append(group.name)
+        remove_if_empty(parent)
+    return sorted(removed)

@@ -19,6 +19,8 @@ from harness.isolation.owner import PARENT, cap_name, is_left_over
 from workloads.errors import HostError
 
 Manager = Literal["user", "system"]
+# Folder of a host that systemd runs.
+_RUNNING = Path("/run/systemd/system")
 _PROPERTIES = (
     ("read_iops", "IOReadIOPSMax"),
     ("read_bytes_per_s", "IOReadBandwidthMax"),
@@ -119,7 +121,7 @@ class Systemd(Isolation):
     @classmethod
     def available(cls) -> Availability:
         """Return whether a slice with a memory controller can be started, found by trying."""
-        if shutil.which("systemd-run") is None or not Path("/run/systemd/system").is_dir():
+        if shutil.which("systemd-run") is None or not _RUNNING.is_dir():
             return Availability(False, "systemd does not run this host", "use cgroup2 or cgroup1 as root")
         hierarchy = mounts.v2()
         if hierarchy is None or "memory" not in hierarchy.controllers:
@@ -148,24 +150,16 @@ class Systemd(Isolation):
         control = systemctl(manager, "show", "-p", "ControlGroup", "--value", slice_name(name)).strip()
         group = hierarchy.mount / control.lstrip("/")
         cap = SystemdCap(manager, name, group, self.caveats)
-        try:
-            if not (group / "memory.max").exists():
-                raise HostError("systemd does not delegate the memory controller to this user", "run as root")
-            cap.set_memory(limits.memory_bytes)
-            cap.end_together()
-            if limits.io and not (group / "io.max").exists():
-                cap.caveats.append("no io controller here: the device is not limited and its I/O not counted per run")
-            else:
-                cap.set_io(limits.io)
-        except HostError:
+        if not (group / "memory.max").exists():
             cap.close()
-            raise
+            raise HostError("systemd does not delegate the memory controller to this user", "run as root")
+        cap.restrict(limits)
         return cap
 
     @classmethod
     def sweep(cls) -> list[str]:
         """Stop the slices of dead orchestrators; return the names of their caps."""
-        if not Path("/run/systemd/system").is_dir():
+        if not _RUNNING.is_dir():
             return []
         manager = manager_here()
         try:
@@ -174,7 +168,10 @@ class Systemd(Isolation):
             return []
         removed = []
         for name in left_over_slices(listing):
-            systemctl(manager, "stop", slice_name(name))
+            try:
+                systemctl(manager, "stop", slice_name(name))
+            except HostError:
+                continue  # a process in it does not end
             removed.append(name)
         return removed
 

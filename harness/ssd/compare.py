@@ -12,7 +12,7 @@ from harness.hosts import host_fingerprint
 from harness.record import EpochRecord, Record, spread
 from harness.ssd.prices import Price, price_of
 from harness.ssd.sides import DEEP, SHALLOW, Cell, Comparison, Side, latencies
-from harness.ssd.whatif import Device, counts_for, epochs_of, predict_record, usable, workload_key, workload_name
+from harness.ssd.whatif import Device, counts_for, predict_record, usable, workload_key, workload_name
 from workloads.errors import InputError
 
 _HOUR_S = 3600.0
@@ -142,7 +142,7 @@ def _cells(sides: Sequence[Side], records: Sequence[Record]) -> list[Cell]:
 
 
 def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
-    epochs: list[EpochRecord] = [epoch for record in records for epoch in epochs_of(record)]
+    epochs: list[EpochRecord] = [epoch for record in records for epoch in record.measured]
     if not epochs:
         return None
     took = spread([epoch.seconds for epoch in epochs])

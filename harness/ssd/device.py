@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.isolation.blocks import layer_below
 from harness.isolation.files import read_text
-from workloads.errors import InputError
+from harness.isolation.mounts import Mount, all_mounts
 
 _LAYERED = ("overlay", "fuse.fuse-overlayfs")
-
-
-@dataclass(frozen=True)
-class Mount:
-    """Mount of a path: mount point, file-system type, options, device (`major:minor`), upper folder of an overlay."""
-
-    point: Path
-    kind: str
-    options: str
-    device: str
-    upper: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,38 +52,27 @@ def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
     """Return the mount that holds `path` or, where it does not exist yet, its nearest existing parent."""
     real = existing(path).resolve()
     best: Mount | None = None
-    for line in (proc / "self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(" "), right.split(" ")
-        point = Path(fields[4].replace("\\040", " "))
-        # Later lines cover earlier ones on the same point.
-        if real.is_relative_to(point) and (best is None or len(point.parts) >= len(best.point.parts)):
-            upper = next((option[9:] for option in kind[2].split(",") if option.startswith("upperdir=")), "")
-            best = Mount(point, kind[0], f"{fields[5]},{kind[2]}" if len(kind) > 2 else fields[5], fields[2], upper)
+    for mount in all_mounts(proc):
+        if real.is_relative_to(mount.point) and (best is None or len(mount.point.parts) >= len(best.point.parts)):
+            best = mount
     if best is None:
         # In a chroot the table does not show the mount of /; the device number of the file still does.
         number = real.stat().st_dev
-        return Mount(Path("/"), "unknown", "", f"{os.major(number)}:{os.minor(number)}", "")
+        return Mount(Path("/"), "unknown", "", f"{os.major(number)}:{os.minor(number)}")
     return best
 
 
 def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> BlockDevice:
-    """Return the disk under `path`.
-
-    Raises:
-        InputError: neither the path nor any parent of it exists.
-    """
+    """Return the disk under `path`."""
     mount = mount_of(path, proc)
     if mount.kind in _LAYERED and mount.upper and Path(mount.upper).is_dir():
         lower = mount_of(Path(mount.upper), proc)
-        mount = Mount(mount.point, f"{mount.kind} on {lower.kind}", mount.options, lower.device)
+        mount = replace(lower, kind=f"{mount.kind} on {lower.kind}", options=mount.options)
     holder = mount.device
-    if holder.startswith("0:"):
+    if holder.startswith("0:") and Path(mount.source).is_block_device():
         # btrfs and some others show an anonymous device, for the file as well; the mount's source is the real one.
-        source = _source(path, proc)
-        if source is not None:
-            number = source.stat().st_rdev
-            holder = f"{os.major(number)}:{os.minor(number)}"
+        number = Path(mount.source).stat().st_rdev
+        holder = f"{os.major(number)}:{os.minor(number)}"
     disks, page_cached = _whole_disks(holder, sys)
     queue = disks[0] / "queue" if disks else None
     numbers = tuple((disk / "dev").read_text().strip() for disk in disks)
@@ -147,20 +125,7 @@ def direct_block_bytes(path: Path) -> int | None:
 
 def existing(path: Path) -> Path:
     """Return `path` or its nearest parent that exists."""
-    for candidate in (path, *path.absolute().parents):
-        if candidate.exists():
-            return candidate
-    raise InputError(f"{path} does not exist", "give an existing folder")
-
-
-def _source(path: Path, proc: Path) -> Path | None:
-    point = mount_of(path, proc).point
-    for line in (proc / "self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        kind = right.split(" ")
-        if Path(left.split(" ")[4]) == point and len(kind) > 1 and Path(kind[1]).is_block_device():
-            return Path(kind[1])
-    return None
+    return next(candidate for candidate in (path, *path.absolute().parents) if candidate.exists())
 
 
 def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:
@@ -170,8 +135,6 @@ def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:
     if not link.exists():
         return [], []
     folder = link.resolve()
-    if (folder / "partition").exists():
-        folder = folder.parent
     found: list[Path] = []
     cached: list[str] = []
     for below in layer_below(folder):

@@ -218,6 +218,12 @@ def best_engine() -> Literal["io_uring", "libaio", "psync"]:
     return "psync"
 
 
+def fio_tool() -> str:
+    """Return version and asynchronous engine of fio, like `fio-3.33 io_uring`."""
+    version = fio_version(fio_path() or "fio")
+    return f"fio{'-' + '.'.join(map(str, version)) if version else ''} {best_engine()}"
+
+
 def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     """Run the jobs one after the other, inside `cap` where one is given, so that its limits hold.
 

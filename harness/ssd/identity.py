@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.isolation.blocks import layer_below
 from harness.ssd.device import BlockDevice, block_device, mount_of
 
 # Mount options that may name folders, users or hosts.
@@ -96,14 +97,8 @@ def layers(number: str, sys: Path = Path("/sys")) -> list[str]:
         return []
     folder = link.resolve()
     found = [f"{folder.name} ({_kind(folder)})"]
-    if (folder / "partition").exists():
-        below = [folder.parent]
-    elif (folder / "slaves").is_dir():
-        below = sorted((folder / "slaves").iterdir())
-    else:
-        below = []
-    for lower in below:
-        found += [name for name in layers(_first(lower, "dev"), sys) if name not in found]
+    for below in layer_below(folder):
+        found += [name for name in layers(below, sys) if name not in found]
     return found
 
 

@@ -32,7 +32,7 @@ from harness.ssd.drive import (
     save_drive,
     slug,
 )
-from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, fio_version, run_fio
+from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, fio_tool, run_fio
 from harness.ssd.identity import Identity, identify
 from harness.ssd.smart import health
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file
@@ -124,7 +124,7 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
             disk_class=wanted.disk_class.name if wanted.disk_class else "",
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=part.seconds,
-            fio=_tool(),
+            fio=fio_tool(),
             identity=identity,
             condition=_condition(wanted, part, before, after[0], identity),
             points=list(part.points.values()),
@@ -155,11 +155,6 @@ def _check_free(results_root: Path, name: str, identity: Identity) -> None:
         raise InputError(
             f"{path} is the profile of another drive ({other.model or other.name})", "give this one another --name"
         )
-
-
-def _tool() -> str:
-    version = fio_version(fio_path() or "fio")
-    return f"fio{'-' + '.'.join(map(str, version)) if version else ''} {best_engine()}"
 
 
 def precondition_bytes(wanted: Wanted) -> int:
@@ -286,7 +281,7 @@ def _settings(wanted: Wanted, identity: Identity) -> dict[str, Any]:
         "model": identity.model,
         "capacity_bytes": identity.capacity_bytes,
         "name": identity.name,
-        "fio": fio_path(),
+        "fio": fio_tool(),
     }
 
 

@@ -17,7 +17,7 @@ from harness.build import disk_profile
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits, Needs
 from harness.ssd.below import SEEN, read_once, reread_gain
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
-from harness.ssd.fio import best_engine, fio_path, fio_version
+from harness.ssd.fio import fio_path, fio_tool
 from harness.ssd.quiet import WAITS_S, is_quiet, quietly
 from harness.ssd.ways import DEPTHS, Reads, Way, search, way_of
 from systems.readings import DiskPoint, DiskProfile
@@ -147,7 +147,7 @@ def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float
     ]
     points = [_or_tried(point, tried) for point in points]
     return DiskProfile(
-        tuple(points), tool=_tool(), tried=tuple(tried), first_read=first, region_bytes=reads.region_bytes
+        tuple(points), tool=fio_tool(), tried=tuple(tried), first_read=first, region_bytes=reads.region_bytes
     )
 
 
@@ -172,12 +172,7 @@ def _under_limits(
     for size, depth, order in wanted:
         way = Way(shallow(size, depth, limits, seconds) if depth > 1 else 1)
         points.append(reads.measure(size, way, seconds, LIMITED_RAMP_S, sequential=order))
-    return DiskProfile(tuple(points), tool=_tool())
-
-
-def _tool() -> str:
-    version = fio_version(fio_path() or "fio")
-    return f"fio{'-' + '.'.join(map(str, version)) if version else ''} {best_engine()}"
+    return DiskProfile(tuple(points), tool=fio_tool())
 
 
 def _limited(limits: Sequence[IoLimit]) -> tuple[float, float] | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from harness.hosts import host_fingerprint
 from harness.metrics import usable_processors
 from harness.predict import Prediction, at_depth, predict
-from harness.record import COUNTED, LABELS, EpochRecord, Record
+from harness.record import COUNTED, LABELS, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
 from harness.ssd.profile import better_of
@@ -172,7 +172,7 @@ def usable(record: Record) -> bool:
         and record.verdict in COUNTED
         and record.config.memory != "none"
         and record.config.stages == "all"
-        and any(epoch.device_bytes is not None for epoch in epochs_of(record))
+        and any(epoch.device_bytes is not None for epoch in record.measured)
     )
 
 
@@ -200,11 +200,6 @@ def left_out(records: Iterable[Record], device: Device) -> list[str]:
     return sorted({record.system for record in runs} - found)
 
 
-def epochs_of(record: Record) -> list[EpochRecord]:
-    """Return the measured epochs."""
-    return record.measured
-
-
 def train_seconds(record: Record, epoch: int) -> float | None:
     """Return the recorded seconds of an epoch's training steps alone; None without a record."""
     value = (record.compute.get("train_s") or {}).get(str(epoch))
@@ -217,7 +212,7 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     first = record.notes.get("reads_in") == "data_prep"
     faults = usable_processors(record)
     pages = at_depth(profile, faults) if faults else None
-    for epoch in epochs_of(record):
+    for epoch in record.measured:
         depth = int(epoch.counters.get("queue_depth") or 0)
         seen = at_depth(profile, depth) if depth else profile
         made = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
@@ -243,7 +238,7 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
             epoch.seconds
             for record in group
             if device.disk_class and record.config.disk_class == device.disk_class
-            for epoch in epochs_of(record)
+            for epoch in record.measured
         ]
         found.append(
             Forecast(

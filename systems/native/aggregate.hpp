@@ -1,5 +1,4 @@
-// Kernels of the out-of-core aggregation in the first layer: sort edges by the piece of the feature table that holds
-// their source, then add the feature rows of a piece to the sums of their targets.
+// Kernels of the first layer's out-of-core aggregation: sort edges by feature-table piece, add rows to target sums.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@ struct PieceEdge {
     std::uint32_t target;
 };
 
-// Puts the edges from `first_edge` on at out[next[piece]++]; `indptr` holds the index pointers of the round's targets and
-// the end of the last list. Edges of a piece keep their order. False where `indptr` or `next` contradict the edges.
+// Puts the edges from `first_edge` on at out[next[piece]++]; `indptr` holds the index pointers of the round's targets
+// and the end of the last list. Edges of a piece keep their order. False where `indptr` or `next` contradict the edges.
 template <class Id>
 bool place_by_piece(std::span<const Id> sources, std::span<const std::int64_t> indptr, std::int64_t first_edge,
                     std::uint64_t piece_rows, std::span<std::int64_t> next, std::span<PieceEdge> out);
@@ -33,8 +32,8 @@ struct RowSums {
     bool skip_loops;                        // leave out edges from a node to itself
 };
 
-// Adds weight * row to sums[target] for each edge; the edges are sorted by target. Each target belongs to one thread, so
-// the sums do not depend on the number of threads. False where an edge points outside `rows` or `sums`.
+// Adds weight * row to sums[target] for each edge; the edges are sorted by target. Each target belongs to one thread,
+// so the sums do not depend on the number of threads. False where an edge points outside `rows` or `sums`.
 bool add_rows(std::span<const PieceEdge> edges, const RowSums& sums, unsigned threads);
 
 // Adds the self-loops of each target to loops[target - first_target]. False where `indptr` contradicts the edges.

@@ -1,5 +1,4 @@
-// Buddy allocator over one bounce buffer, for requests of different sizes released in any order: fragmentation does not
-// outlive the requests in flight.
+// Buddy allocator of a bounce buffer for requests of any size, released in any order; no fragmentation outlives them.
 #pragma once
 
 #include <bit>

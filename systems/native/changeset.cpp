@@ -235,7 +235,7 @@ Changeset ChangesetPlanner::advance(std::uint32_t batch, std::span<const std::in
     check_again(Phase::forward, batch, nodes);
     Changeset result;
     result.slots.resize(nodes.size());
-    // Every row in this batch's bucket is a hit, which look_up moves to the bucket of its next use.
+    // Every row in this batch's bucket is a hit, which look_up moves to the bucket of its next use or frees.
     for (Lane& lane : lanes_) {
         held_ -= lane.present[batch];
         lane.present[batch] = 0;

@@ -44,9 +44,9 @@ struct Changeset {
 // Planner in three passes over the mini-batches, which the caller streams in, so that no node list stays in memory:
 //   look_back(b)  from the last mini-batch to the first: finds the mini-batch that uses each accessed node next;
 //   fill(b)       from the first on, until it returns true: selects the initial cache, which is empty without it;
-//   begin(), then held(): the nodes of the initial cache by slot, -1 for an empty slot. Selected nodes of `resident`,
-//                 the first slots as an earlier plan left them, keep their slots; the other nodes take the remaining
-//                 slots by ascending id, so that their rows are read in file order;
+//   begin(), then held(): the nodes of the initial cache by slot, -1 for an empty slot. `resident` has the nodes
+//                 that an earlier plan left in the first slots: selected ones keep their slots, the other selected
+//                 nodes take the remaining slots by ascending id, so that their rows are read in file order;
 //   advance(b)    from the first to the last: finds hits, misses and cache updates. After the last, held() returns the
 //                 node whose row each slot holds, used again or not.
 // After `advance(b)` the cache holds the rows with the soonest next use among its rows and those of b; other rows of b
@@ -58,8 +58,8 @@ public:
     ChangesetPlanner(std::uint64_t num_nodes, std::uint64_t capacity, std::span<const std::int64_t> batch_sizes,
                      unsigned threads);
 
-    // Each throws std::invalid_argument for a call out of turn and for a mini-batch whose size or nodes differ from those
-    // announced. look_back also throws std::out_of_range for an invalid node; the planner is unusable after its throw.
+    // Each throws std::invalid_argument: out of turn, other size than in `batch_sizes`, other nodes than in look_back.
+    // look_back also throws std::out_of_range for an invalid node; the planner is unusable after look_back throws.
     void look_back(std::uint32_t batch, std::span<const std::int64_t> nodes);
     bool fill(std::uint32_t batch, std::span<const std::int64_t> nodes);
     void begin(std::span<const std::uint32_t> resident = {});
@@ -107,10 +107,10 @@ private:
     std::uint32_t due_;
     std::uint64_t filled_ = 0;
     std::vector<std::uint64_t> starts_;          // first access of each batch
-    std::vector<std::uint64_t> digests_;         // by batch: digest of its nodes in order, for which next uses are known
+    std::vector<std::uint64_t> digests_;         // by batch: digest of its nodes in order, which later passes check
     PageArray<std::uint16_t> next_narrow_;     // by access: the batch that uses the node next
     PageArray<std::uint32_t> next_wide_;
-    PageArray<std::uint32_t> of_node_;         // by node: in passes 1 and 2 the first batch that uses it, in pass 3 its slot
+    PageArray<std::uint32_t> of_node_;         // passes 1 and 2: first batch that uses the node; pass 3: its slot
     PageArray<std::uint32_t> node_in_;         // by slot: the node whose row it holds
     PageArray<std::int32_t> link_;             // by slot: the next slot of its bucket
     PageArray<std::int32_t> free_;             // free slots; the next to be used is last

@@ -236,9 +236,9 @@ private:
     std::uint32_t hand_ = none;
 };
 
-// S3-FIFO (Yang et al., SOSP 2023): a tenth of the cache is a queue for new rows. Rows used twice there move to the main
-// queue, where each use (up to three) gives another round. The ids of the others are remembered, as many as the main
-// queue has places, and a miss of a remembered row inserts it directly in the main queue.
+// S3-FIFO (Yang et al., SOSP 2023): a tenth of the cache is a queue for new rows. Rows used twice there move to the
+// main queue, where each use (up to three) gives another round. The ids of the others are remembered, as many as the
+// main queue has places, and a miss of a remembered row inserts it directly in the main queue.
 class S3Fifo {
 public:
     S3Fifo(const AccessTrace& trace, std::size_t capacity)

@@ -41,7 +41,7 @@ public:
     DirectWriters(const std::string& path, const DirectWritersOptions& options, std::uint64_t buffers)
         : memory_(buffers * options.buffer_bytes), writes_(options.writers) {
         fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
-        if (fd_ < 0 && errno == EINVAL) fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);  // a file system without O_DIRECT
+        if (fd_ < 0 && errno == EINVAL) fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);  // no O_DIRECT, as on tmpfs
         if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
         for (std::uint64_t i = 0; i < buffers; ++i) free_.push_back(memory_.data() + i * options.buffer_bytes);
         for (std::uint32_t i = 0; i < options.writers; ++i) places_.push_back(i);
@@ -67,7 +67,7 @@ public:
         return buffer;
     }
 
-    // Writes whole pages at a page-aligned offset and then frees the buffer; waits only for a write slot.
+    // Writes whole pages at a page-aligned offset and then frees the buffer; waits only where `writers` are in flight.
     void write(std::byte* buffer, std::uint64_t bytes, std::uint64_t offset) {
         if (failure_) {  // after a failure nothing of the file is used
             free_.push_back(buffer);
@@ -133,7 +133,7 @@ private:
         if (completion.result < 0) return release(completion.tag, -completion.result);
         const auto got = static_cast<std::uint64_t>(completion.result), left = write.bytes - write.done;
         if (got >= left) return release(completion.tag, 0);
-        // A direct write starts at a page: after a short write, it resumes at the start of the page that is not complete.
+        // A direct write starts at a page, so a short one resumes at the start of the page it left incomplete.
         if (got < page_bytes) return release(completion.tag, ENOSPC);
         write.done += got / page_bytes * page_bytes;
         queue(completion.tag);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t page_bytes = PieceFile::page_bytes;
 constexpr std::uint64_t most_file = std::uint64_t{1} << 62;
 constexpr std::uint64_t most_region = std::uint64_t{1} << 30;
-constexpr std::uint64_t first_writes = 8;  // distinct lengths, so that equal chunks do not fill their buffers at the same time
+constexpr std::uint64_t first_writes = 8;  // distinct lengths, so that equal chunks do not fill at the same time
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 

@@ -1,6 +1,6 @@
-// Distribution of a table's rows to chunks of a file in one pass (distribution sweep: Aggarwal and Vitter 1988, section 5):
-// reads the runs of blocks of each region that hold wanted rows, copies each row to the write buffers of its chunks, and
-// writes full buffers to the file.
+// Distribution of a table's rows to chunks of a file in one pass (distribution sweep: Aggarwal and Vitter 1988, section
+// 5): reads the runs of blocks of each region that hold wanted rows, copies each row to the write buffers of its
+// chunks, and writes full buffers to the file.
 #pragma once
 
 #include <atomic>

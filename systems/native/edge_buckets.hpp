@@ -1,8 +1,7 @@
 // Graph cut into partitions of nodes and buckets of edges (MariusGNN): bucket (i, j) holds the edges from nodes of
 // partition j to nodes of partition i, so that the graph among buffered partitions is read without any other edge.
-//
-// A bucket holds source nodes by (destination, position in its neighbour list). The list order, one byte an in-edge, gives
-// the bucket of each next edge of a list; so lists are restored exactly, and no edge stores its destination.
+// A bucket holds source nodes by (destination, position in its neighbour list). The list order, one byte an in-edge,
+// gives the bucket of each next edge of a list; so lists are restored exactly, and no edge stores its destination.
 #pragma once
 
 #include <algorithm>

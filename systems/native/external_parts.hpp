@@ -16,7 +16,7 @@ inline constexpr std::uint32_t nobody = UINT32_MAX;  // invalid node id
 struct ExternalSampler::Part {
     struct Run {
         std::uint32_t begin, end;
-        std::uint32_t marked, drawn;  // ends of the nodes whose index pointers were requested, whose neighbours were drawn
+        std::uint32_t marked, drawn;  // ends of the nodes requested and of the nodes drawn for
     };
 
     std::uint64_t epoch = 0, number = 0;

@@ -1,6 +1,6 @@
-// A pass walks `indptr` in pieces, draws positions for the nodes that mini-batches hold, and notes each drawn edge in the
-// bucket of its piece of `indices`. Once no more edges can join a bucket, the wanted pages of its piece are read, and the
-// neighbours are copied to their mini-batches. Nothing is sorted: each mini-batch's nodes are a few ascending runs.
+// A pass walks `indptr` in pieces, draws positions for the nodes that mini-batches hold, and notes each drawn edge in
+// the bucket of its piece of `indices`. Once no more edges can join a bucket, the wanted pages of its piece are read
+// and the neighbours copied to their mini-batches. Nothing is sorted: a mini-batch's nodes are a few ascending runs.
 #include "external_parts.hpp"
 #include "offsets.hpp"
 

@@ -1,7 +1,7 @@
-// Sampler of many mini-batches at once out of core (sort, scan, distribute: Aggarwal and Vitter 1988). One pass over the
-// graph's files, in the order of nodes, draws the next hop of every mini-batch. Groups of mini-batches may be begun one
-// after the other: a pass then serves the last hop of one group, the hop before it of the next, and so on. Draws are keyed
-// by name (draws.hpp), so the mini-batches equal those of the in-memory sampler.
+// Sampler of many mini-batches at once out of core (sort, scan, distribute: Aggarwal and Vitter 1988). One pass over
+// the graph's files, in the order of nodes, draws the next hop of every mini-batch. Groups of mini-batches may be begun
+// one after the other: a pass then serves the last hop of one group, the hop before it of the next, and so on. Draws
+// are keyed by name (draws.hpp), so the mini-batches equal those of the in-memory sampler.
 #pragma once
 
 #include <array>
@@ -59,8 +59,7 @@ struct ExternalHop {
     std::int64_t num_src = 0, num_dst = 0;
 };
 
-// Sizes of a mini-batch in a file of mini-batches (systems/engine/batch_store.py): node ids (the head), the body at a
-// multiple of 8, zeros up to a page.
+// Sizes of a mini-batch on disk (systems/engine/batch_store.py): node ids, body at a multiple of 8, zeros to a page.
 struct LaidOut {
     std::uint64_t bytes, head_bytes, body_bytes, nodes;
 };
@@ -75,7 +74,7 @@ public:
     void begin(std::uint64_t epoch, std::span<const std::int64_t> numbers, std::span<const std::int64_t> seeds,
                std::span<const std::int64_t> offsets);
     // Passes over the graph once and draws one hop of each group begun. After a failure all groups are dropped.
-    // Throws std::out_of_range (damaged graph), std::runtime_error (stopped), std::invalid_argument (a group has no hop left).
+    // Throws std::out_of_range (damaged graph), std::runtime_error (stopped), std::invalid_argument (no hop left).
     std::optional<ExternalFailure> pass();
     // Gives the group begun first to `lay_out`. Throws std::invalid_argument unless it has had a pass for each hop.
     void finish();
@@ -84,12 +83,12 @@ public:
     // Samples one group from begin to finish and drops all others.
     std::optional<ExternalFailure> sample(std::uint64_t epoch, std::span<const std::int64_t> numbers,
                                           std::span<const std::int64_t> seeds, std::span<const std::int64_t> offsets);
-    // Relabels mini-batches of the finished group from `begin` on and lays each out once, one after the other in `to`, and
-    // their nodes in `nodes` if given, until one does not fit. `labels` are the labels of the group's seed nodes. Call it
-    // neither in two threads nor during a pass. Throws std::invalid_argument, std::runtime_error (stopped).
+    // Relabels mini-batches of the finished group from `begin` on and lays each out once, one after the other in `to`,
+    // and their nodes in `nodes` if given, until one does not fit. `labels` are the labels of the group's seed nodes.
+    // Call it neither in two threads nor during a pass. Throws std::invalid_argument, std::runtime_error (stopped).
     std::vector<LaidOut> lay_out(std::size_t begin, std::span<const std::int64_t> labels, std::span<const std::int64_t> offsets,
                                  std::span<std::byte> to, std::optional<std::span<std::uint32_t>> nodes);
-    // Returns the sizes of mini-batch i, the first that did not fit in `lay_out`. Throws std::invalid_argument.
+    // Returns the sizes of mini-batch i, the first that `lay_out` had no space for. Others: std::invalid_argument.
     LaidOut laid_out(std::size_t i, std::uint64_t labels) const;
     // Ends a pass under way soon; later calls of `pass` and `lay_out` throw.
     void stop();

@@ -1,5 +1,4 @@
-// Feature buffer's bookkeeping: one mutex around flat arrays whose size depends on slots, not nodes. The arrays hold no
-// pointers, so processes may share them.
+// Bookkeeping under one mutex in flat arrays: sized by slots, not nodes; without pointers, so processes may share them.
 #include "feature_buffer.hpp"
 
 #include <algorithm>
@@ -165,8 +164,8 @@ void FeatureBuffer::standby_remove(std::uint32_t slot) {
     --head_->standby;
 }
 
-// Counts the slots that a mini-batch takes from the standby list, for rows in it and rows to load. Throws std::bad_alloc
-// before any change that other callers see.
+// Counts the standby slots that a mini-batch takes: of rows in them and for rows to load. Throws std::bad_alloc before
+// any change that other callers see.
 std::uint64_t FeatureBuffer::slots_wanted(std::span<const std::int64_t> ids, std::uint64_t& unique) {
     ++head_->stamp;
     std::uint64_t in_standby = 0;

@@ -1,5 +1,5 @@
-// GNNDrive's feature buffer management (GNNDrive, Section 4.2 and Algorithm 1): slot, references and state of each node's
-// feature row. Holds no feature rows itself.
+// Feature buffer management (GNNDrive, Section 4.2 and Algorithm 1): slot, references and state of each node's row.
+// Holds no feature rows itself.
 #pragma once
 
 #include <array>
@@ -33,16 +33,16 @@ struct BufferCounts {
 class FeatureBuffer {
 public:
     explicit FeatureBuffer(std::uint32_t num_slots);
-    // Uses `bytes(num_slots)` bytes of memory that processes share, aligned to 64 bytes: one process creates the buffer in
-    // it, and the others attach afterwards. The memory must outlive the object.
+    // Uses `bytes(num_slots)` bytes of memory that processes share, aligned to 64 bytes: one process creates the buffer
+    // in it, and the others attach afterwards. The memory must outlive the object.
     FeatureBuffer(std::uint32_t num_slots, std::span<std::byte> memory, bool create);
 
     std::uint32_t num_slots() const { return num_slots_; }
     static std::uint64_t bytes(std::uint32_t num_slots);
 
     // Acquires all slots that a mini-batch needs, or none: an extractor never holds some while it waits for others, so
-    // extractors cannot deadlock. First come, first served. Each occurrence of an id adds one reference. `needed` becomes
-    // the number of unique rows in the mini-batch where the state is too_small. An exception leaves the buffer unchanged.
+    // extractors cannot deadlock. First come, first served. Each occurrence of an id adds one reference. For too_small,
+    // `needed` is the mini-batch's number of unique rows. An exception leaves the buffer unchanged.
     BufferState acquire(std::span<const std::int64_t> ids, double timeout_s, Acquired& result, std::uint64_t& needed);
 
     // Marks the rows of these slots as loaded. Throws std::logic_error for a slot that is not being loaded.

@@ -7,10 +7,9 @@
 
 namespace outcore {
 
-// Returns each id of the lists once, ordered by (minhash 1, …, minhash `hashes`, id), in time linear in the ids. List
-// j, ids[offsets[j], offsets[j + 1]), holds the rows that mini-batch j of the segment accesses. A row's minhash is the
-// least rank of these mini-batches under a random permutation of the segment's. Throws std::invalid_argument for wrong
-// offsets.
+// Returns each id of the lists once, by (minhash 1, …, minhash `hashes`, id), in time linear in the ids. List j,
+// ids[offsets[j], offsets[j + 1]), has the rows that mini-batch j of the segment accesses. A row's minhash is the least
+// rank of its mini-batches under a random permutation of the segment's. Throws std::invalid_argument (offsets).
 std::vector<std::int64_t> minhash_order(std::span<const std::int64_t> ids, std::span<const std::int64_t> offsets,
                                         std::uint32_t hashes, std::uint64_t seed);
 

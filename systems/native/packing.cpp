@@ -1,6 +1,5 @@
 // Threads take (partition, chunk) items in order. With `hold` the rows of a chunk wait in its own buffer until that is
-// full; without it they are written at once in a few writes, and only the rest of the last page waits, in a buffer of 4
-// KiB.
+// full; without, they leave at once in a few writes, and only the rest of a page waits in a buffer of 4 KiB.
 #include "packing.hpp"
 
 #include <fcntl.h>
@@ -36,7 +35,7 @@ class WriteFile {
 public:
     explicit WriteFile(const std::string& path) {
         fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
-        if (fd_ < 0 && errno == EINVAL) fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);  // a file system without O_DIRECT
+        if (fd_ < 0 && errno == EINVAL) fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);  // no O_DIRECT, as on tmpfs
         if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
     }
     WriteFile(const WriteFile&) = delete;
@@ -49,8 +48,7 @@ public:
             const ssize_t done = pwrite(fd_, data, bytes, static_cast<off_t>(offset));
             if (done < 0 && errno == EINTR) continue;
             if (done <= 0) return done < 0 ? errno : EIO;
-            // A direct write must resume at a page: a short write is repeated from the start of the page that it ended
-            // in.
+            // A direct write must resume at a page: repeat a short one from the start of the page that it ended in.
             const std::size_t whole = static_cast<std::size_t>(done) == bytes ? bytes : static_cast<std::size_t>(done) / pack_page * pack_page;
             if (whole == 0) return ENOSPC;
             data += whole;

@@ -34,10 +34,10 @@ struct PackOptions {
     std::uint64_t partition_rows;
     std::uint32_t buffers = 2;     // partitions in memory: some are read while one is scattered
     std::uint64_t write_bytes;     // longest write, a multiple of a page
-    // True: each chunk collects rows in its own buffer of write_bytes (less if the chunk is shorter), written when
-    // full. False: each thread has one such buffer, and a partition's rows of a chunk are written at once.
+    // True: each chunk has a buffer of write_bytes (less for a shorter chunk), written when it is full.
+    // False: each thread has one such buffer, and the rows of a chunk in a partition are written at once.
     bool hold = false;
-    std::uint32_t threads = 8;     // each gathers and writes one chunk at a time: the most writes in flight
+    std::uint32_t threads = 8;     // each gathers and writes one chunk at a time; also the most writes in flight
     RangeQueueOptions read;
 };
 

@@ -18,8 +18,7 @@ class Search {
 public:
     explicit Search(std::uint64_t num_nodes) : stamps_(num_nodes, 0) {}
 
-    // Fills `found` with the node, then its in-neighbours, nearest hops first. Returns false for an invalid id or
-    // indptr.
+    // Fills `found` with the node, then its in-neighbours, nearest hops first; false for an invalid id or indptr.
     template <class Id>
     bool run(const CscView<Id>& graph, std::int64_t node, unsigned hops, std::vector<std::uint32_t>& found) {
         if (++stamp_ == 0) {

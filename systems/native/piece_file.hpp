@@ -64,8 +64,7 @@ public:
     std::uint64_t unit_bytes() const { return unit_; }
     const std::string& mode() const { return queue_.mode(); }
 
-    // Queues reads of the wanted units of the piece at byte `base` of the file, a multiple of the page; needs
-    // has_room().
+    // Queues reads of the wanted units of the piece at byte `base` of the file, a multiple of the page.
     Read begin(std::uint64_t base, const Units& units, PieceReads& reads) {
         Read read{base, free_.back(), {}};
         free_.pop_back();

@@ -1,5 +1,4 @@
-// Belady's replacement and LRU for all sizes at once, and the choice between one pass for all sizes and one pass a
-// size.
+// Belady's replacement and LRU for all sizes at once, and the choice between a pass for all sizes and a pass a size.
 #include "policies.hpp"
 
 #include <algorithm>

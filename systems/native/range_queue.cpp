@@ -109,7 +109,7 @@ void RangeQueue::run() noexcept {
     } catch (...) {
         code = ENOMEM;
     }
-    // Report the failure only after the kernel is done with the memory: callers of `wait` may reuse theirs at once.
+    // Report the failure only once the kernel is done with the memory: callers may reuse it as soon as `wait` returns.
     if (lock.owns_lock()) lock.unlock();
     backend_->abandon();
     lock.lock();

@@ -1,5 +1,4 @@
-// Queue that reads ranges of a file in the order of submission, in large direct requests, on a thread of its own that
-// keeps the device's queue full across ranges.
+// Queue of file ranges, read in order in large direct requests by a thread of its own; the device's queue stays full.
 #pragma once
 
 #include <condition_variable>
@@ -37,9 +36,8 @@ public:
     RangeQueue& operator=(const RangeQueue&) = delete;
     ~RangeQueue() { close(); }
 
-    // Queues a read of bytes [offset, offset + need) to the start of `memory`, which holds `need` rounded up to a block
-    // and belongs to the queue until `wait` or `close`. Throws std::invalid_argument for an unaligned offset or
-    // address.
+    // Queues a read of bytes [offset, offset + need) to `memory`, which holds `need` rounded up to a block and belongs
+    // to the queue until `wait` or `close`. Throws std::invalid_argument for an unaligned offset or address.
     Ticket submit(std::uint64_t offset, std::uint64_t need, std::span<std::byte> memory);
     // Result of a range: its failure, if any, and its end in seconds on the monotonic clock.
     struct Arrival {

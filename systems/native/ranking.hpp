@@ -6,8 +6,7 @@
 
 namespace outcore {
 
-// Adds the occurrences of each id to counts[id]. Returns false for an id outside [0, counts.size()), after counting
-// some of the others.
+// Adds the occurrences of each id to counts[id]; false for an id outside `counts`, after some other ids were counted.
 template <class Id, class Count>
 bool count_ids(std::span<const Id> ids, std::span<Count> counts);
 

@@ -46,8 +46,7 @@ bool BinnedEdges::append(std::span<const Id> sources, std::span<const std::int64
         return false;
     };
     for (std::uint64_t begin = 0; begin < sources.size();) {
-        // The edge belongs to the last target that begins at or before it; earlier targets with the same begin are
-        // empty.
+        // The edge belongs to the last target that begins at or before it; earlier ones with that begin are empty.
         const std::int64_t edge = first_edge + static_cast<std::int64_t>(begin);
         const auto target = std::upper_bound(indptr.begin(), indptr.end(), edge) - indptr.begin() - 1;
         if (target < 0 || target >= targets) return failed();

@@ -59,8 +59,7 @@ public:
 private:
     friend void add_along(std::span<const BinnedEdges* const>, std::span<const double>, std::span<double>, unsigned);
 
-    // Edges that fit into 32 bits each: the target's number in the part (high bits), the source's place in its bin
-    // (low).
+    // Edges of 32 bits each: high bits the target's number in the part, low bits the source's place in its bin.
     struct Part {
         std::uint64_t begin;  // first edge in edges_
         std::uint64_t end;

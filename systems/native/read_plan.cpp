@@ -22,7 +22,7 @@ void check_table(std::uint64_t data_offset, std::uint64_t num_rows, std::uint64_
 
 std::uint64_t ReadPlan::covering_bytes(const RowLayout& layout) {
     // Rows begin at data_offset + i * row_bytes, so their distance to a block boundary is a multiple of `step` plus
-    // the first one's; the worst row begins as late in its block as that allows.
+    // that of row 0; the worst row begins as late in its block as that allows.
     const std::uint64_t block = layout.block_bytes;
     const std::uint64_t step = std::gcd(layout.row_bytes, block);
     const std::uint64_t latest = block - step + layout.data_offset % step;
@@ -82,8 +82,8 @@ void ReadPlan::build(std::span<const std::int64_t> ids, const RowLayout& layout,
     const std::uint64_t block = layout.block_bytes;
     const std::uint64_t limit = std::max(rule.max_request_bytes, covering_bytes(layout));
     std::uint64_t begin = 0;
-    std::uint64_t end = 0;       // of the request being grown
-    std::uint64_t rows_end = 0;  // of its last row
+    std::uint64_t end = 0;       // end of the request being grown
+    std::uint64_t rows_end = 0;  // end of its last row
     std::uint32_t first = 0;
     const auto close = [&](std::uint32_t next) {
         if (next == first) return;

@@ -16,8 +16,8 @@
 namespace outcore {
 namespace {
 
-// Rows from here on are read straight into the caller's table; below, pinning the caller's pages for each read costs
-// more than the copy out of the registered bounce buffer.
+// Rows of at least this size are read straight into the caller's table; for smaller ones, pinning the caller's pages
+// for each read costs more than the copy out of the registered bounce buffer.
 constexpr std::uint64_t direct_from_bytes = 8192;
 constexpr std::uint64_t most_offset = std::uint64_t{1} << 62;
 
@@ -48,7 +48,7 @@ Reader::Reader(const std::string& path, const ReaderOptions& options) : options_
     const std::uint64_t longest = Buddy::rounded(std::max(covering, options_.rule.max_request_bytes), block);
     std::uint64_t bytes = options.buffer_bytes;
     if (bytes == 0) bytes = default_buffer_bytes(covering, options_.rule.max_request_bytes, options.depth, block);
-    // The buffer's first run is the largest power of two in it: a request must fit there.
+    // The buffer's first run is the largest power of two in it: the longest request must fit there.
     if (std::bit_floor(bytes / block) * block < longest) {
         throw std::invalid_argument("buffer_bytes is " + std::to_string(bytes) + ", the longest request needs " +
                                     std::to_string(longest));
@@ -114,7 +114,7 @@ ReadResult Reader::read(std::span<const std::int64_t> ids, OutTable out, std::sp
         return out.data + row * row_bytes;
     };
     const auto admit = [&](const Request& request) {
-        // A request that is exactly one row can land where it belongs.
+        // A request of exactly one row can be read straight into its destination.
         if (request.num_rows == 1 && request.length == row_bytes) {
             std::byte* address = destination(rows[request.first_row].position);
             if (direct_into(address, row_bytes)) return Target{Target::Kind::direct, address};
@@ -148,7 +148,7 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, std::uint32_t 
     const Claim claim(*this);
     const std::uint64_t block = layout_.block_bytes;
     if (ranges.size() > UINT32_MAX) throw std::length_error("more than 2^32 ranges in one read");
-    // The longest piece that the bounce buffer can hold twice, should a piece have to go through it.
+    // Longest piece that the bounce buffer holds twice, for pieces that must go through it.
     const std::uint64_t most = std::max(block, std::bit_floor(bounce_.size() / block) * block / 2);
     const auto is_straight = [&](const FileRange& range) {
         return range.offset % block == 0 && reinterpret_cast<std::uintptr_t>(range.to) % file_.memory_alignment() == 0;
@@ -167,10 +167,10 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, std::uint32_t 
         const std::uint64_t stop = range.offset + range.bytes;
         for (std::uint64_t at = range.offset / block * block, end = 0; at < stop; at = end) {
             end = std::min(at + piece, stop);
-            // What does not end at a block goes through the bounce buffer: let that be one block only.
+            // A piece that does not end at a block goes through the bounce buffer: keep it to one block.
             if (straight && end % block != 0 && end - at > block) end = end / block * block;
             const std::uint64_t length = (end - at + block - 1) / block * block;
-            // Of a range there are no rows: `first_row` says which range it is.
+            // A range has no rows: `first_row` holds the number of the range.
             requests.push_back({at, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(end - at), index, 0});
             ++counts.requests;
             counts.bytes_read += std::min(length, layout_.file_bytes > at ? layout_.file_bytes - at : 0);

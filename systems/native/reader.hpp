@@ -25,19 +25,19 @@ struct ReaderOptions {
     std::uint32_t granularity = 0;  // 0: the device's logical block; else bytes, a power of two
     MergeRule rule;
     bool want_ring = true;       // false: the pread pool at once
-    bool need_ring = false;      // no fallback: throw where io_uring cannot be had
+    bool need_ring = false;      // true: no fallback, throw where io_uring is unavailable
     bool register_buffers = true;
-    std::uint32_t threads = 32;  // of the pread pool
+    std::uint32_t threads = 32;  // threads of the pread pool
     std::uint64_t buffer_bytes = 0;  // 0: default_buffer_bytes
 };
 
-// The caller's table: rows of `row_bytes`, one after another.
+// Table of the caller: consecutive rows of `row_bytes`.
 struct OutTable {
     std::byte* data;
     std::uint64_t num_rows;
 };
 
-// Bytes [offset, offset + bytes) of the file, wanted at `to`.
+// Bytes [offset, offset + bytes) of the file, to be read to `to`.
 struct FileRange {
     std::uint64_t offset;
     std::uint64_t bytes;
@@ -59,21 +59,20 @@ public:
     std::uint64_t memory_bytes() const { return bounce_.size(); }
     std::uint32_t depth() const { return options_.depth; }
 
-    // Row ids[i] into out[out_rows[i]], or out[i] where out_rows is empty. Throws std::out_of_range.
+    // Reads row ids[i] into out[out_rows[i]], or out[i] where out_rows is empty. Throws std::out_of_range for an
+    // invalid row, std::invalid_argument for lengths that differ, std::logic_error (any read) while another read runs.
     ReadResult read(std::span<const std::int64_t> ids, OutTable out, std::span<const std::int64_t> out_rows);
 
-    // What `read` of these ids would ask of the disk; reads nothing, and any number of threads may ask. Throws
-    // std::out_of_range.
+    // Counts the requests and bytes of a `read` of these ids without reading; thread-safe. Throws std::out_of_range.
     ReadCounts counts_of(std::span<const std::int64_t> ids) const;
 
-    // Bytes [offset, offset + out.size()) of the file.
+    // Reads bytes [offset, offset + out.size()) of the file.
     ReadResult read_range(std::uint64_t offset, std::span<std::byte> out, std::uint32_t request_bytes);
 
-    // Several ranges, in requests of `request_bytes` of which none crosses from one range to the next; the queue stays
-    // full over all of them.
+    // Reads ranges in requests of `request_bytes`, none across two ranges; the queue stays full over all ranges.
     ReadResult read_ranges(std::span<const FileRange> ranges, std::uint32_t request_bytes);
 
-    // Bounce bytes for rows that need at most `covering_bytes` each.
+    // Returns the bounce bytes for rows that need at most `covering_bytes` each.
     static std::uint64_t default_buffer_bytes(std::uint64_t covering_bytes, std::uint64_t max_request_bytes,
                                               std::uint32_t depth, std::uint32_t block_bytes);
 
@@ -81,7 +80,7 @@ private:
     friend class GroupRead;
 
     bool direct_into(const std::byte* address, std::uint64_t bytes) const;
-    // One read at a time; may be given up by another thread than the one that took it.
+    // Claim of the reader for one read at a time; another thread may release it.
     class Claim {
     public:
         explicit Claim(Reader& reader);

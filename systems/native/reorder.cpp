@@ -1,4 +1,4 @@
-// Rows and neighbour lists to their new places.
+// Copies of feature rows and neighbour lists to their new places.
 #include "reorder.hpp"
 
 #include <algorithm>

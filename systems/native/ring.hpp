@@ -37,7 +37,7 @@ public:
     Ring& operator=(const Ring&) = delete;
     ~Ring() override { io_uring_queue_exit(&ring_); }
 
-    // 0, or the errno of the kernel's refusal (ENOMEM: the memlock limit).
+    // Registers the buffer; returns 0, or the errno of the kernel's refusal (ENOMEM: the memlock limit).
     int register_bounce(std::byte* data, std::size_t bytes) {
         const iovec memory{data, bytes};
         const int code = io_uring_register_buffers(&ring_, &memory, 1);
@@ -70,8 +70,8 @@ public:
         return take(out);
     }
 
-    // Completions are written to memory that the ring shares with the kernel, so they are seen without a call that it
-    // could refuse. Closing the ring would not do: the kernel ends its reads some time after.
+    // Polls the completions in memory that the ring shares with the kernel: no call that the kernel could refuse.
+    // Closing the ring is not enough, since the kernel ends its reads some time later.
     void abandon() noexcept override {
         std::array<Completion, 64> completions;
         while (open_ > io_uring_sq_ready(&ring_)) {
@@ -108,7 +108,7 @@ private:
 
     io_uring ring_{};
     int fd_;
-    std::uint64_t open_ = 0;  // queued and not yet taken as completions
+    std::uint64_t open_ = 0;  // requests queued and not yet taken as completions
     bool registered_file_ = false;
     bool registered_buffer_ = false;
 };

@@ -1,5 +1,4 @@
-// The shared staging buffer's bookkeeping: one robust mutex around flat arrays. A process that is killed inside leaves the
-// mutex orphaned, which reads as closed.
+// Bookkeeping of a shared staging buffer: a robust mutex around flat arrays. A mutex orphaned by a kill closes it.
 #include "segment_pool.hpp"
 
 #include <algorithm>
@@ -93,7 +92,7 @@ SegmentPool::State SegmentPool::acquire(std::uint32_t party, bool borrow, bool b
     if (!find(false) && block) {
         const auto far = SharedCondition::Clock::now() + std::chrono::hours(24 * 365);
         ++own.waiting;
-        head_->changed.wait_until(lock, far, [&] { return find(true); });  // throws only where the mutex is beyond repair
+        head_->changed.wait_until(lock, far, [&] { return find(true); });  // throws only if the mutex is beyond repair
         --own.waiting;
     }
     if (closed()) return State::closed;
@@ -149,7 +148,7 @@ std::vector<std::int64_t> SegmentPool::fetch(std::uint32_t party, std::uint32_t 
     std::vector<std::int64_t> positions;
     std::vector<std::uint32_t> rows;
     std::vector<bool> pinned(segments());
-    // Room before anything is pinned, which nobody would release after an exception.
+    // Reserve before pinning: after an exception no pin would be released.
     positions.reserve(std::min<std::size_t>(nodes.size(), segment_rows_));
     rows.reserve(positions.capacity());
     {

@@ -1,5 +1,5 @@
-// A staging buffer that processes share (GNNDrive, Section 4.4): who holds which segment of it, and which rows lie there.
-// Holds no rows itself.
+// Bookkeeping of a staging buffer that processes share (GNNDrive, Section 4.4): the holder and the nodes of each
+// segment. Holds no rows itself.
 #pragma once
 
 #include <array>
@@ -14,41 +14,41 @@
 namespace outcore {
 
 struct SegmentCounts {
-    std::uint64_t borrowed = 0;  // segments taken beyond the party's portion
+    std::uint64_t borrowed = 0;  // segments acquired beyond the party's portion
     std::uint64_t found = 0;     // rows copied from other segments
 };
 
-// Every party owns as many segments as any other, its portion, and may take one that another leaves idle once its own are
-// all in use; which ones are whose is a matter of counting. A party that waits for its portion comes before any that would
-// borrow, so a lender waits no longer than one loan lasts.
+// Every party has an equal portion of segments, and may borrow idle segments of others once it holds its portion.
+// Portions are counts: no segment belongs to one party. A party that waits for its portion precedes all borrowers, so a
+// lender waits no longer than one loan lasts.
 class SegmentPool {
 public:
     static constexpr std::uint32_t max_parties = 256;
 
-    // Over `bytes(...)` of memory that processes share, aligned to 64 bytes: one of them creates it there, the others
-    // attach once that is done. The memory has to outlive the object.
+    // Uses `bytes(...)` of memory that processes share, aligned to 64 bytes: one process creates the pool, the others
+    // attach after that. The memory has to outlive the object. Throws std::invalid_argument for sizes that do not fit.
     SegmentPool(std::uint32_t parties, std::uint32_t portion, std::uint32_t segment_rows, std::span<std::byte> memory,
                 bool create);
 
     static std::uint64_t bytes(std::uint32_t parties, std::uint32_t portion, std::uint32_t segment_rows);
 
     enum class State { ok, closed, none };
-    // A segment for `party`, the one that was free the longest; rows in it are forgotten. Waits where `block`: the caller
-    // must then hold none, or parties could block each other. `none`: not now.
+    // Takes the segment that was free the longest for `party` and forgets its rows. block: waits; the caller must then
+    // hold no segment, or parties could block each other. Returns `none` where no segment may be taken now.
     State acquire(std::uint32_t party, bool borrow, bool block, std::uint32_t& segment);
-    // What was published of it may be found until it is taken again, so nobody writes to it before.
+    // Frees a segment. Its published rows stay findable until the next `acquire`: no process may write to it before.
     void release(std::uint32_t party, std::uint32_t segment);
 
-    // Row i of the segment, which the caller holds, is that of nodes[i], and stays so until the segment is taken again.
+    // Records row i of the segment, which the caller holds, as that of nodes[i] until the segment is acquired again.
     void publish(std::uint32_t segment, std::span<const std::int64_t> nodes);
-    // Positions of nodes whose rows lie in some segment now.
+    // Returns the positions of nodes whose rows lie in some segment now.
     std::vector<std::int64_t> present(std::span<const std::int64_t> nodes);
-    // Copies the rows of those nodes that still lie in some segment to the first rows of `segment`, which the caller holds;
+    // Copies the rows of `nodes` that still lie in some segment to the first rows of `segment`, which the caller holds;
     // returns their positions. `staging` is the table of all segments' rows.
     std::vector<std::int64_t> fetch(std::uint32_t party, std::uint32_t segment, std::span<const std::int64_t> nodes,
                                     std::span<std::byte> staging, std::uint64_t row_bytes);
 
-    // Wakes every waiter; `acquire` says `closed` from then on.
+    // Wakes every waiter; `acquire` returns `closed` from then on.
     void close();
 
     SegmentCounts counts(std::uint32_t party);
@@ -59,7 +59,7 @@ private:
 
     struct Segment {
         std::uint32_t holder = nobody;
-        std::uint32_t pins = 0;     // rows are being copied out
+        std::uint32_t pins = 0;     // copies of its rows in progress
         std::uint64_t freed_at = 0;
     };
     struct Party {

@@ -1,4 +1,4 @@
-// A mutex and a condition that may lie in memory shared by processes, and that survive the death of any of them.
+// Mutex and condition for memory that processes share; both survive the death of any process.
 #pragma once
 
 #include <linux/futex.h>
@@ -16,7 +16,7 @@
 
 namespace outcore {
 
-// Robust: who finds that the owner died takes the lock and is told, instead of waiting for ever.
+// Robust mutex: after the death of its owner the next process takes the lock, and `orphaned` reports the death.
 class SharedMutex {
 public:
     SharedMutex() {
@@ -42,7 +42,7 @@ public:
     }
     void unlock() { pthread_mutex_unlock(&mutex_); }
 
-    // Whether an owner died inside: what the mutex guards may be half changed. Read it with the lock held.
+    // Whether an owner died with the lock held: the guarded data may be half changed. To be read with the lock held.
     bool orphaned() const { return orphaned_; }
 
 private:
@@ -50,8 +50,8 @@ private:
     bool orphaned_ = false;
 };
 
-// A sequence number that waiters sleep on. It keeps no list of waiters, so one that is killed leaves nothing undone,
-// unlike pthread's condition, whose signal may then wait for it.
+// Condition: a sequence number that waiters sleep on. It keeps no list of waiters, so a killed waiter delays no
+// process, unlike with pthread's condition, whose signal may wait for it.
 class SharedCondition {
 public:
     using Clock = std::chrono::steady_clock;
@@ -61,7 +61,7 @@ public:
         syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&sequence_), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
 
-    // False where the predicate still does not hold at the deadline. `lock` is held on entry and on return.
+    // Waits for the predicate; returns false if the deadline comes first. `lock` is held on entry and on return.
     template <typename Lock, typename Predicate>
     bool wait_until(Lock& lock, Clock::time_point deadline, Predicate holds) {
         while (!holds()) {

@@ -1,5 +1,5 @@
-// Three passes: over all uses in the order of nodes, to find when each row is used next; over the pairs of mini-batches, to
-// decide how many rows of each are kept; over the uses in the order of mini-batches, to give each row its slot.
+// Three passes: over all uses by node, to find the next use of each row; over the pairs of mini-batches, to decide how
+// many rows of each pair are kept; over all uses by mini-batch, to give each row its slot.
 #include "slot_plan.hpp"
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 namespace outcore {
 namespace {
 
-constexpr std::uint64_t group_uses = 1 << 14;  // sorted at a time by all threads: they stay in the processor's cache
+constexpr std::uint64_t group_uses = 1 << 14;  // sorted at a time by all threads, within the processor's cache
 constexpr int coarse_bits = 8;
 constexpr int digit_bits = 8;
 constexpr std::ptrdiff_t short_run = 64;
 constexpr std::size_t most_runs = 16;
-constexpr std::uint64_t sampled_uses = 64;  // of so many one, to divide nodes evenly
+constexpr std::uint64_t sampled_uses = 64;  // one use in so many is sampled, to divide nodes evenly
 constexpr std::size_t least_shared = 1 << 15;
 constexpr std::uint32_t most_window = 1 << 16;
 
@@ -29,7 +29,7 @@ constexpr std::uint64_t array_align = 64, list_align = 4096;
 
 std::uint64_t up_to(std::uint64_t bytes, std::uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
-// By node (the upper half; nodes lie in [first, last)). Uses of one node stay in the order in which they came.
+// Sorts uses by node (the upper half; nodes in [first, last)); stable, so uses of one node keep their order.
 void sort_by_node(std::vector<std::uint64_t>& uses, std::vector<std::uint64_t>& other, std::uint64_t first, std::uint64_t last) {
     const int bits = std::bit_width(last - first - 1);
     other.resize(uses.size());
@@ -43,7 +43,7 @@ void sort_by_node(std::vector<std::uint64_t>& uses, std::vector<std::uint64_t>& 
     }
 }
 
-// Sorts what is a few ascending runs behind some short ones, as a mini-batch's nodes are: new nodes of each hop behind the seeds.
+// Sorts values of some short ascending runs, then a few long ones: the seed nodes and each hop's new nodes.
 void sort_runs(std::vector<std::uint64_t>& values) {
     const auto begin = values.begin(), end = values.end();
     const auto run_end = [&](auto at) { return std::is_sorted_until(at, end); };
@@ -67,7 +67,7 @@ SlotPlanner::SlotPlanner(std::uint32_t slots, std::uint32_t window, bool keep, s
     if (slots >= fresh_bit) throw std::invalid_argument("a table has fewer than 2^31 slots");
 }
 
-// Each part of the nodes counts pairs of mini-batches by itself.
+// Returns the number of parts of the nodes: fewer for many mini-batches, since each part counts all their pairs.
 std::uint32_t SlotPlanner::parts(std::uint64_t batches, std::uint32_t threads) { return std::min(threads, batches <= 256 ? 8U : 2U); }
 
 std::uint64_t SlotPlanner::bytes(std::uint64_t slots, std::uint64_t batches, std::uint64_t accesses, std::uint32_t threads) {
@@ -112,7 +112,7 @@ void SlotPlanner::plan(std::span<const std::uint32_t> nodes, std::span<const std
     find_next(team);
     decide();
     assign();
-    // What is asked for afterwards needs places only.
+    // The queries after a plan need only places.
     for (auto* list : {&next_, &held_next_, &pairs_, &coarse_}) {
         list->clear();
         list->shrink_to_fit();
@@ -134,12 +134,12 @@ void SlotPlanner::clear() {
 struct SlotPlanner::Uses {
     std::vector<Cursor> runs;
     std::vector<std::size_t> run_begin;
-    std::vector<std::uint32_t> seed_order;  // the seeds' places, sorted by node within their mini-batch
+    std::vector<std::uint32_t> seed_order;  // accesses of seed nodes, sorted by node within their mini-batch
     std::vector<std::size_t> seed_begin;
-    std::vector<std::uint64_t> old;         // rows of the call before: node << 32 | slot, by node
+    std::vector<std::uint64_t> old;         // rows of the previous call: node << 32 | slot, by node
 };
 
-// Where next_ says `none - 1 - c` the row is used no more and was used by class c.
+// Finds next_ and counts the pairs. `none - 1 - c` in next_ marks the last use of a row of class c.
 void SlotPlanner::find_next(Team& team) {
     Uses all;
     all.run_begin.assign(batches_ + 1, 0);
@@ -166,7 +166,7 @@ void SlotPlanner::find_next(Team& team) {
         std::vector<std::uint64_t> other;
         sort_by_node(all.old, other, 0, none);
     }
-    // Parts of the nodes, even in uses.
+    // Divide the nodes into parts with equal numbers of uses.
     const std::uint32_t count = team.size() == 1 ? 1 : parts(batches_, static_cast<std::uint32_t>(team.size()));
     std::vector<std::uint32_t> sample;
     for (std::size_t i = 0; i < nodes_.size(); i += sampled_uses) sample.push_back(nodes_[i]);
@@ -202,7 +202,7 @@ void SlotPlanner::find_next_of(const Uses& all, std::uint64_t from, std::uint64_
     for (std::uint64_t first = from; first < stop_node;) {
         const std::uint64_t last = std::min(stop_node, first + width);
         found.clear();
-        // By mini-batch, in which a node is once.
+        // In the order of mini-batches, which the stable sort keeps; a node occurs once in each.
         for (std::uint32_t b = 0; b < batches_; ++b) {
             for (auto& at = seed_at[b]; at < all.seed_begin[b + 1] && nodes_[all.seed_order[at]] < last; ++at)
                 found.push_back(std::uint64_t{nodes_[all.seed_order[at]]} << 32 | all.seed_order[at]);
@@ -241,13 +241,13 @@ void SlotPlanner::find_next_of(const Uses& all, std::uint64_t from, std::uint64_
     }
 }
 
-// `pairs_` becomes how many rows of each pair are kept. A row used by t and next by e needs room of its own from t + window
-// to e - 1; before, its slot is in use, and at e it is a row of that mini-batch.
+// Replaces `pairs_` by the number of rows of each pair to keep. A row used by t and next by e needs an extra slot from
+// t + window to e - 1; before, its slot is in use, and at e it is a row of that mini-batch.
 void SlotPlanner::decide() {
     const auto window = static_cast<std::int64_t>(window_);
     std::vector<std::uint64_t> active(columns_, 0);  // kept rows by next use
     std::uint64_t total = 0;
-    // Slots that hold a row of the call before that nobody wants any more.
+    // Slots with a row of the previous call that is not used again but still in the window.
     std::vector<std::uint64_t> pinned(window_ + 1, 0);
     for (std::uint32_t s = 0; s < slots_; ++s)
         if (free_at_[s] > 0 && held_next_[s] == none) ++pinned[std::min(free_at_[s], window_)];
@@ -274,7 +274,7 @@ void SlotPlanner::decide() {
             std::uint64_t evicted = std::min(active[to], total - room);
             active[to] -= evicted;
             total -= evicted;
-            // The latest first: the room they would have had was not yet used.
+            // The latest first: their slots were not yet in use, while earlier rows would have held theirs in vain.
             for (std::int64_t from = entering; evicted > 0; --from) {
                 std::uint32_t& count = pair(from, to);
                 const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, evicted));
@@ -284,7 +284,7 @@ void SlotPlanner::decide() {
         }
     }
     if (!keep_) {
-        // What the last mini-batches leave is not kept either.
+        // Rows of the last mini-batches are not kept either.
         for (std::int64_t from = -window; from < batches_; ++from)
             for (std::uint32_t to = batches_; to < columns_; ++to) pair(from, to) = 0;
     }
@@ -297,7 +297,7 @@ void SlotPlanner::assign() {
     free_at_.assign(slots_, 0);
     for (std::uint32_t s = 0; s < slots_; ++s)
         if (until[s] > batches_) free_at_[s] = until[s] - batches_;
-    // The row stays from mini-batch `from` on (below 0: of the call before): true where its next use finds it.
+    // Returns whether the row used by mini-batch `from` (below 0: of the previous call) stays in its slot for `next`.
     const auto stays = [&](std::int64_t from, std::uint32_t next, std::uint32_t slot) {
         std::uint32_t to = 0;
         if (next >= none - tails) {
@@ -339,7 +339,7 @@ void SlotPlanner::assign() {
                 ++hits_;
                 carried_ += until[slot] != none;
             }
-            until[slot] = none;  // held by this call's rows from here on
+            until[slot] = none;  // held by rows of this call from here on
             if (!stays(t, next_[i], slot)) {
                 freed[t + window_].push_back(slot);
             }
@@ -394,7 +394,7 @@ std::vector<std::int64_t> SlotPlanner::sampled_misses(std::uint64_t region_rows,
         const std::uint64_t node = nodes_[access];
         if (node / region_rows != region) {
             region = node / region_rows;
-            // Regions next to one another do not share the last bits.
+            // A multiplicative hash scatters neighbouring regions.
             taken = (region * 0x9E3779B1 >> 15 & 0xFFFF) % every == 0;
         }
         if (taken) result.push_back(static_cast<std::int64_t>(node));

@@ -1,4 +1,4 @@
-// One thread fills buffers and has full ones written, so that copies and writes go on together.
+// One thread fills buffers and queues writes of full ones, so that copies and writes overlap.
 #include "spread.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace outcore {
 namespace {
 
 constexpr std::uint64_t page_bytes = DirectWriters::page_bytes;
-constexpr std::uint64_t first_writes = 8;  // different lengths, so that regions of one size do not fill at the same time
+constexpr std::uint64_t first_writes = 8;  // distinct lengths, so that equal regions do not fill at the same time
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 

@@ -1,5 +1,5 @@
-// The distribution step of an external sort: what is appended to the regions of a file goes through a buffer each, and a
-// full buffer is one long direct write. (Aggarwal and Vitter 1988, section 3.)
+// Distribution step of an external sort (Aggarwal and Vitter 1988, Section 3): data appended to a region of a file goes
+// through the region's buffer, and a full buffer is one long direct write.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@ namespace outcore {
 
 class Spread {
 public:
-    // The file exists; region k is its bytes bounds[k] to bounds[k + 1], all whole pages.
+    // Opens an existing file, whose region k is bytes [bounds[k], bounds[k + 1]), all whole pages.
     // Throws std::invalid_argument, std::system_error.
     Spread(const std::string& path, std::span<const std::int64_t> bounds, const DirectWritersOptions& options);
 
-    // Bytes of the buffers of so many regions.
+    // Returns the bytes of the buffers of `regions` regions.
     static std::uint64_t bytes(std::uint64_t regions, const DirectWritersOptions& options) {
         return (regions + 2 * std::uint64_t{options.writers}) * options.buffer_bytes;
     }
 
-    // Each throws std::out_of_range for a region that is not there or is full; what failed to be written `finish` tells.
+    // append, rows and lists throw std::out_of_range for a missing or full region; `finish` returns a failed write.
     void append(std::size_t region, std::span<const std::byte> data);
-    // Row i to region regions[i].
+    // Appends row i to region regions[i].
     void rows(std::span<const std::byte> data, std::uint64_t row_bytes, std::span<const std::uint8_t> regions);
-    // Each neighbour list of the run to the region of its node.
+    // Appends each neighbour list of the run to the region of its node.
     template <class Index>
     void lists(const EdgeRun<Index>& run, std::span<const std::uint8_t> region_of);
-    // Writes what is left in the buffers, with zeros to a page, and waits; the first failure.
+    // Writes the rest of the buffers, padded with zeros to a page, and waits; returns the first failure.
     std::optional<WriteFailure> finish();
 
     const std::optional<WriteFailure>& failure() const { return writers_.failure(); }
@@ -41,7 +41,7 @@ public:
 
 private:
     struct Region {
-        std::uint64_t at, end;  // of the file: where the buffer will go, and where the region ends
+        std::uint64_t at, end;  // file offsets of the buffer's write and of the region's end
         std::byte* buffer = nullptr;
         std::uint64_t fill = 0, room = 0;
     };

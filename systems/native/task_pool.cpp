@@ -6,7 +6,7 @@
 namespace outcore {
 
 TaskPool& TaskPool::shared() {
-    // Never destroyed: a helper may sit in a page fault when the process ends.
+    // Never destroyed: a helper may be in a page fault when the process ends.
     static TaskPool* pool = new TaskPool;
     return *pool;
 }
@@ -26,12 +26,12 @@ void TaskPool::run(std::size_t count, std::size_t chunk, unsigned threads,
     Job job{&body, count, chunk, count / chunk + (count % chunk != 0)};
     const auto helpers = static_cast<unsigned>(std::min<std::size_t>(threads, job.chunks));
     const unsigned extra = helpers > 0 ? helpers - 1 : 0;
-    unsigned asked = 0;  // of the helpers
+    unsigned asked = 0;  // helpers queued
     if (extra > 0) {
         const std::lock_guard lock(mutex_);
         wanted_ += extra;
         if (threads_.size() < wanted_) start_threads(threads_, wanted_ - threads_.size(), [this](std::size_t) { help(); });
-        // Helpers that cannot be asked are done without.
+        // Without memory to queue a helper, the loop runs with fewer.
         FirstError no_memory;
         no_memory.attempt([&] {
             for (; asked < extra; ++asked) places_.push_back(&job);
@@ -41,7 +41,7 @@ void TaskPool::run(std::size_t count, std::size_t chunk, unsigned threads,
     job.work();
     if (extra > 0) {
         std::unique_lock lock(mutex_);
-        std::erase(places_, &job);  // helpers that have not begun need not
+        std::erase(places_, &job);  // helpers that have not begun are not needed any more
         helper_left_.wait(lock, [&] { return job.active == 0; });
         wanted_ -= extra;
     }

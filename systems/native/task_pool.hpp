@@ -1,4 +1,4 @@
-// Threads that outlive a call: a loop is shared among the caller and helpers, who take chunks off one counter.
+// Pool of threads that outlive a call: the caller and helpers share a loop and take its chunks off one counter.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ public:
     static TaskPool& shared();
 
     // Calls body(begin, end) over [0, count) in chunks, on `threads` threads with the caller among them; fewer where
-    // the host gives no more. The first exception of `body` is thrown again here, once nobody is inside it; chunks not yet
-    // begun are then left out. Several callers may run at once: the pool grows so that each has its threads.
+    // the host gives no more. Rethrows the first exception of `body` once no thread is inside it; chunks not yet begun
+    // are then left out. Several callers may run at once: the pool grows so that each has its threads.
     void run(std::size_t count, std::size_t chunk, unsigned threads,
              const std::function<void(std::size_t, std::size_t)>& body);
 
@@ -37,7 +37,7 @@ private:
         std::size_t chunk;
         std::size_t chunks;
         std::atomic<std::size_t> next{0};
-        unsigned active = 0;  // helpers inside `body`, under the pool's mutex
+        unsigned active = 0;  // helpers inside `body`; guarded by the pool's mutex
         FirstError error{};
 
         void work() noexcept {
@@ -54,8 +54,8 @@ private:
     std::mutex mutex_;
     std::condition_variable job_there_;
     std::condition_variable helper_left_;
-    std::deque<Job*> places_;  // one entry for each helper that is still wanted
-    unsigned wanted_ = 0;      // threads asked for by the calls that run now
+    std::deque<Job*> places_;  // one entry for each helper still wanted
+    unsigned wanted_ = 0;      // helpers that the running calls asked for
     bool closing_ = false;
     std::vector<std::thread> threads_;
 };

@@ -1,4 +1,4 @@
-// A rolling window of reads: as one completes the next is queued, so that the device's queue stays full to the end.
+// Rolling window of reads: as one completes the next is queued, so that the device's queue stays full to the end.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct ReadFailure {
     std::uint64_t offset;  // first byte that could not be read
 };
 
-// Where a request's bytes go: into the caller's memory, or through the bounce buffer, or it cannot start yet.
+// Destination of a request's bytes: the caller's memory, or the bounce buffer; `later`: the request cannot start yet.
 struct Target {
     enum class Kind { direct, bounce, later } kind;
     std::byte* address = nullptr;
@@ -42,8 +42,8 @@ public:
     void begin(std::span<const Request> requests) {
         requests_ = requests;
         next_ = 0;
-        // One entry into the kernel serves several completions, and most of the queue is still there meanwhile. Large
-        // requests wait for more of them: neighbours queued together are joined by the block layer, up to its limit.
+        // One entry into the kernel serves several completions, while most of the queue stays in flight. Large requests
+        // wait for more completions: the block layer joins neighbours that are queued together, up to its limit.
         const bool large = !requests.empty() && requests.front().length >= large_request_bytes;
         refill_ = std::max(1U, depth_ / (large ? 4 : 16));
         failure_.reset();
@@ -54,11 +54,11 @@ public:
     bool finished() const { return idle() && (failure_ || next_ == requests_.size()); }
     const std::optional<ReadFailure>& failure() const { return failure_; }
 
-    // The request to be started next; there is one unless all have been started.
+    // The next request to start; valid unless all have been started.
     const Request& upcoming() const { return requests_[next_]; }
 
-    // Starts what may start, then takes completions, waiting for one at least where `block`. `admit(request)` gives
-    // the Target; `deliver(request, bytes)` is called once for each request that is complete. Neither throws.
+    // Starts the requests that may start, then takes completions; waits for at least one if `block`. `admit(request)`
+    // returns the Target; `deliver(request, bytes)` is called once for each complete request. Neither may throw.
     template <class Admit, class Deliver>
     void step(bool block, Admit&& admit, Deliver&& deliver) {
         try {
@@ -72,11 +72,11 @@ public:
         }
     }
 
-    // Waits for everything in flight and forgets the rest.
+    // Waits for the requests in flight and drops the others.
     void drain() {
         next_ = static_cast<std::uint32_t>(requests_.size());
         const auto nobody = [](const Request&) { return Target{Target::Kind::later}; };
-        // (Where the kernel refuses to go on, `step` waits for it by itself.)
+        // (Ends also where the kernel refuses to go on: `step` then waits for it and frees every flight.)
         while (!idle()) step(true, nobody, [](const Request&, const std::byte*) {});
     }
 
@@ -141,7 +141,7 @@ private:
         free_.push_back(completion.tag);
     }
 
-    // The kernel takes no more: once it has done with what it took, all of that has failed, and all that follows will.
+    // Fails the requests in flight, once the kernel is done with them, and all later ones, which it would refuse.
     void give_up(int code) {
         backend_.abandon();
         broken_ = code;
@@ -152,7 +152,7 @@ private:
         }
     }
 
-    // Of several failures the one nearest the file's start is told, so that the message is the same every time.
+    // Keeps the failure nearest the file's start, so that the message is the same every time.
     void fail(ReadFailure failure) {
         if (!failure_ || failure.offset < failure_->offset) failure_ = failure;
     }
@@ -169,7 +169,7 @@ private:
     std::uint32_t next_ = 0;
     std::uint32_t refill_ = 1;
     std::optional<ReadFailure> failure_;
-    int broken_ = 0;  // errno with which the kernel refused to go on, once it has
+    int broken_ = 0;  // errno of the kernel's refusal, once it has refused
 };
 
 }  // namespace outcore

@@ -1,5 +1,5 @@
-// XXH3-64 of data whose length is a multiple of 4 KiB and known beforehand, taken in as it is written: nothing is kept
-// but eight accumulators. The values are those of `xxhsum -H3`; the constants are the algorithm's.
+// Streamed XXH3-64 of data whose length is a multiple of 1 KiB and known beforehand; keeps eight accumulators and no
+// data. The values are those of `xxhsum -H3`; the constants are the algorithm's.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ class Xxh3Stream {
 public:
     static constexpr std::size_t block_bytes = 1024;
 
-    // `total_bytes`: of all updates together, a positive multiple of block_bytes.
+    // total_bytes: bytes of all updates together, a positive multiple of block_bytes.
     explicit Xxh3Stream(std::uint64_t total_bytes = block_bytes) : total_(total_bytes), left_(total_bytes) {}
 
     // `bytes` is a multiple of block_bytes.

@@ -235,6 +235,25 @@ def test_systemd_slices_of_dead_owners_are_found_in_the_listing() -> None:
     assert systemd.left_over_slices(listing) == [dead]
 
 
+def test_a_systemd_slice_that_does_not_stop_leaves_the_others_to_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, dead = (f"run_{pid_namespace()}_{os.getpid()}_1_{name}.abcdef" for name in ("stuck", "dead"))
+    program = tmp_path / "systemctl"
+    program.write_text(
+        f"""#!/bin/sh
+        case "$*" in
+        *list-units*) printf 'outcore-{stuck}.slice x\\noutcore-{dead}.slice x\\n' ;;
+        *stop*{stuck}*) exit 1 ;;
+        esac
+        """
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(systemd, "_RUNNING", tmp_path)
+    assert systemd.Systemd.sweep() == [dead]
+
+
 def test_a_cap_name_tells_its_owner_and_is_safe_everywhere() -> None:
     name = cap_name("gnndrive/64 MiB-α")
     assert not is_left_over(name)

@@ -1,5 +1,5 @@
-// The kernel refuses a ring half way, with reads in flight: nobody gets memory back that the kernel still writes to. The
-// file is a pipe, whose reads are in flight until the test writes; the ring's descriptor is replaced by one of /dev/null.
+// A ring fails with reads in flight: no caller gets memory back that the kernel still writes to. The file is a pipe,
+// whose reads stay in flight until the test writes; the ring's descriptor is replaced by one of /dev/null.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t block = 4096;
 
-// A pipe with a name, which this process may write to.
+// Named pipe that this process writes to.
 class Pipe {
 public:
     Pipe() : path(std::filesystem::temp_directory_path() / ("outcore-pipe-" + std::to_string(getpid()))) {
@@ -51,7 +51,7 @@ private:
     int fd_;
 };
 
-// Every ring of this process: calls with it fail from now on, what was begun goes on.
+// Breaks every ring of this process: later calls with it fail, reads in flight go on.
 void break_rings() {
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int found = 0;
@@ -87,15 +87,15 @@ void a_queue_waits_for_reads_in_flight() {
     auto asked = std::async(std::launch::async, [&queue, ticket] { return queue.wait(ticket); });
     settle();
     break_rings();
-    pipe.write(1);  // one of them arrives, and the queue asks the kernel for the next
+    pipe.write(1);  // one read completes, and the queue asks the kernel for the next
     settle();
-    CHECK(!is_ready(asked));  // the other one's memory may still be written to
+    CHECK(!is_ready(asked));  // the kernel may still write to the memory of the other read
     pipe.write(2);
     const auto failure = asked.get().failure;
     CHECK(failure && failure->code != 0 && failure->code != ECANCELED);
     const std::byte *first = memory.data(), *second = first + block;
     CHECK((filled(first, 1) && filled(second, 2)) || (filled(first, 2) && filled(second, 1)));
-    // Later ranges fail as the ring did.
+    // Later ranges fail with the ring's error.
     const auto after = queue.wait(queue.submit(0, block, {memory.data() + 2 * block, block})).failure;
     CHECK(after && after->code == failure->code);
     queue.close();
@@ -126,7 +126,7 @@ void a_reader_waits_for_reads_in_flight() {
     const auto result = read.get();
     CHECK(result.failure && result.failure->code != 0);
     CHECK(filled(memory.data(), 2) || filled(memory.data() + block, 2));
-    // It is of no use any more, and says so at once.
+    // Later reads fail at once.
     CHECK(reader.read(ids, {memory.data(), 2}, {}).failure);
     CHECK(reader.read({}, {memory.data(), 2}, {}).counts.requests == 0);
 }

@@ -1,5 +1,5 @@
-// Changesets against the plainest replacement that knows the future: the same hits for random traces, sizes and threads, the
-// best evictions and entries at each step; every slot holds the node that the plan says; wrong calls are refused.
+// Changesets against a plain implementation of Belady: equal hits for random traces, sizes and threads, the best
+// evictions and entries at each step; every slot holds its planned node; wrong calls are refused.
 #include "changeset.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using Trace = std::vector<std::vector<std::int64_t>>;  // distinct nodes of each batch
 constexpr std::uint32_t never = UINT32_MAX;
 
-// When each node is used next; batches are passed one after the other.
+// Next use of each node; batches are passed one after the other.
 class Future {
 public:
     explicit Future(const Trace& trace) {
@@ -36,14 +36,13 @@ public:
     }
 
 private:
-    std::map<std::int64_t, std::vector<std::uint32_t>> uses_;  // the next one last
+    std::map<std::int64_t, std::vector<std::uint32_t>> uses_;  // by node, the next use last
 };
 
-// What Belady does after a batch, which the future has passed: of what is at hand the nodes used again soonest stay, and
-// among equals those that were cached.
+// Belady's choice after a batch that `Future` has passed: the nodes used again soonest stay; cached nodes win ties.
 struct Choice {
     std::set<std::int64_t> cache;
-    std::vector<std::uint32_t> next;  // uses of the cached nodes, ascending
+    std::vector<std::uint32_t> next;  // next uses of the cached nodes, ascending
     std::uint64_t hits = 0, evictions = 0, entries = 0;
 };
 
@@ -80,7 +79,7 @@ Trace random_trace(std::mt19937_64& random, std::int64_t num_nodes, std::size_t 
     for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<std::int64_t>(i);
     Trace trace(batches);
     for (auto& batch : trace) {
-        const std::size_t size = random() % static_cast<std::size_t>(most + 1);  // none at all, now and then
+        const std::size_t size = random() % static_cast<std::size_t>(most + 1);  // sometimes an empty batch
         for (std::size_t i = 0; i < size; ++i) {
             // Squared, so that some nodes are used far more often than others.
             const double at = static_cast<double>(random() >> 11) * 0x1p-53;
@@ -91,7 +90,6 @@ Trace random_trace(std::mt19937_64& random, std::int64_t num_nodes, std::size_t 
     return trace;
 }
 
-// The first nodes of the trace, as many as fit.
 std::set<std::int64_t> first_nodes(const Trace& trace, std::uint64_t capacity) {
     std::set<std::int64_t> cache;
     for (const auto& batch : trace) {
@@ -102,8 +100,8 @@ std::set<std::int64_t> first_nodes(const Trace& trace, std::uint64_t capacity) {
     return cache;
 }
 
-// All changesets; on the way every slot is followed, and each step is the best from where the planner stands. Which of several
-// nodes with the same next use it keeps is its own affair: later hits do not depend on it, later entries do.
+// Returns all changesets; follows every slot, and checks that each step is the best from the planner's state. Any of
+// several nodes with the same next use may be kept: later hits do not depend on the choice, later entries do.
 std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity, unsigned threads, bool fill) {
     std::vector<std::int64_t> sizes;
     for (const auto& batch : trace) sizes.push_back(static_cast<std::int64_t>(batch.size()));
@@ -137,14 +135,14 @@ std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::
         std::set<std::int32_t> taken;
         for (std::size_t i = 0; i < changes.in_slots.size(); ++i) {
             const auto position = static_cast<std::size_t>(changes.in_positions[i]);
-            CHECK(changes.slots.at(position) < 0);  // only what was missed enters
+            CHECK(changes.slots.at(position) < 0);  // only misses enter
             CHECK(taken.insert(changes.in_slots[i]).second);
             in_slot.at(static_cast<std::size_t>(changes.in_slots[i])) = trace[b][position];
         }
         future.pass(trace[b]);
         const Choice best = choose(future, cache, trace[b], capacity);
         CHECK(changes.hits == best.hits && changes.evictions == best.evictions && changes.in_slots.size() == best.entries);
-        // A slot keeps its node until another one enters, also where that node is not used again.
+        // A slot keeps its node until another one enters, also a node that is not used again.
         cache.clear();
         std::vector<std::uint32_t> next;
         for (const std::int64_t node : in_slot) {
@@ -192,7 +190,7 @@ void wrong_calls_are_refused() {
     const std::vector<std::int64_t> sizes{2, 2};
     const std::vector<std::int64_t> good{0, 1}, twice{1, 1}, beyond{0, 9}, longer{0, 1, 2};
     const auto fresh = [&] { return ChangesetPlanner(4, 2, sizes, 1); };
-    refuses<std::invalid_argument>([&] { fresh().look_back(0, good); });    // the last comes first
+    refuses<std::invalid_argument>([&] { fresh().look_back(0, good); });    // the last batch comes first
     refuses<std::invalid_argument>([&] { fresh().look_back(1, longer); });  // not the size announced
     refuses<std::invalid_argument>([&] { fresh().look_back(1, twice); });
     refuses<std::out_of_range>([&] { fresh().look_back(1, beyond); });
@@ -217,7 +215,7 @@ int main() {
         const Trace trace = random_trace(random, num_nodes, random() % 30, num_nodes);
         hits_are_those_of_belady(trace, num_nodes, random() % static_cast<std::uint64_t>(num_nodes + 5));
     }
-    // Batches that several threads share.
+    // Batches large enough for several threads to share.
     hits_are_those_of_belady(random_trace(random, 60'000, 10, 40'000), 60'000, 9'000);
     // More batches than two bytes can number.
     hits_are_those_of_belady(random_trace(random, 40, 66'000, 3), 40, 7);

@@ -71,7 +71,7 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
     CHECK(cut.failure && cut.failure->code == 0 && !cut.failure->writing);
 }
 
-// A file that may grow no further: a short write goes on where it ended, and the failure says where that was.
+// A file that may grow no further: a short write resumes where it ended, and the failure has that offset.
 void a_write_that_fails_is_told(bool ring) {
     constexpr std::uint64_t num_rows = 4096, row_bytes = 512, limit = 5 * 4096;
     const TestFile table(num_rows * row_bytes), out(0);
@@ -103,7 +103,7 @@ void long_requests_begin_at_a_page() {
     };
     mark(each - 1, each);                  // short, in the midst of page 0
     mark(2 * each - 1, 12 * each);         // long, from the midst of page 1 on
-    mark(13 * each - 1, 13 * each);        // short, and in the same page
+    mark(13 * each - 1, 13 * each);        // short, at the end of page 12
     if (each > 3) mark(14 * each - 4, 14 * each - 3);
     if (each > 3) mark(14 * each - 1, 30 * each);  // long, but its page holds the end of another request
     PieceReads reads;
@@ -120,7 +120,7 @@ void long_requests_begin_at_a_page() {
     CHECK(reads.by_size == expected);
 }
 
-// All mini-batches of the group that was finished, laid out in a room of `room` bytes, and their nodes.
+// Mini-batches of the finished group, laid out in memory of `room` bytes at first, and their nodes.
 struct Laid {
     std::vector<LaidOut> sizes;
     std::vector<std::byte> bytes;
@@ -159,12 +159,12 @@ Laid laid_out(ExternalSampler& sampler, std::span<const std::int64_t> offsets, s
         } catch (const std::invalid_argument&) {
             told = true;
         }
-        CHECK(told);  // each once
+        CHECK(told);  // each mini-batch once
     }
     return found;
 }
 
-// A ring: node i's neighbours are the 20 that follow it.
+// A ring graph: the in-neighbours of node i are the 20 nodes that follow it.
 void a_ring_is_sampled() {
     constexpr std::int64_t nodes = 5000, degree = 20;
     TestFile indptr(8 * (nodes + 1)), indices(4 * nodes * degree);
@@ -223,7 +223,7 @@ void a_ring_is_sampled() {
     }
 }
 
-// The ring again, by several threads: what one thread samples.
+// Several threads sample the same mini-batches of a ring graph as one thread.
 void threads_sample_the_same() {
     constexpr std::int64_t nodes = 20000, degree = 20;
     TestFile indptr(8 * (nodes + 1)), indices(4 * nodes * degree);
@@ -257,7 +257,7 @@ void threads_sample_the_same() {
     }
 }
 
-// Groups that share passes: what each by itself samples.
+// Groups that share passes sample the same mini-batches as each group alone.
 void groups_share_passes() {
     constexpr std::int64_t nodes = 8000, degree = 12;
     TestFile indptr(8 * (nodes + 1)), indices(4 * nodes * degree);
@@ -331,7 +331,7 @@ void rows_are_in_their_slots() {
     }
 }
 
-// Of many uses, some of popular nodes: the plan of one thread, whichever slots and rows come from the call before.
+// Three threads make the plan of one thread, for many uses, popular nodes, and slots and rows of previous calls.
 void threads_plan_the_same() {
     std::mt19937 random(6);
     SlotPlanner alone(9000, 2, true), three(9000, 2, true, 3);

@@ -1,5 +1,5 @@
-// Each allocation fails once, in whichever thread makes it: the caller is told, nobody waits for ever, nothing that was
-// taken stays taken, and the next call does what the first would have done.
+// Each allocation fails once, in any thread: the caller gets the error, no thread waits for ever, everything taken is
+// given back, and the next call does what the first would have done.
 #include "failing_memory.hpp"
 
 #include <cstring>
@@ -35,14 +35,14 @@ void an_acquire_that_fails_leaves_its_turn_and_takes_nothing() {
     std::uint64_t needed = 0;
     CHECK(buffer.acquire(held, 1, first, needed) == BufferState::ok);
     buffer.publish(first.alias);
-    // All are counted, so that the repeated ones are told apart, which takes memory after the turn was taken.
+    // More ids than slots: counting the unique ones allocates memory after the turn was taken.
     std::vector<std::int64_t> repeated = wanted;
     repeated.insert(repeated.end(), wanted.begin(), wanted.end());
     const long thrown = failing_memory::each_once([&] {
         CHECK(buffer.standby() == 32);
         Acquired got;
         CHECK(buffer.acquire(repeated, 1, got, needed) == BufferState::ok);
-        const long rest = failing_memory::left.exchange(failing_memory::never);  // what follows is not to fail
+        const long rest = failing_memory::left.exchange(failing_memory::never);  // the calls that follow must not fail
         std::vector<std::int64_t> slots;
         for (const auto position : got.load) slots.push_back(got.alias[static_cast<std::size_t>(position)]);
         buffer.publish(slots);
@@ -101,7 +101,7 @@ void shared_loops_carry_what_their_body_throws() {
         TaskPool fresh;
         done = 0;
         fresh.run(64, 1, 4, [&](std::size_t, std::size_t) { ++done; });
-        CHECK(done == 64);  // helpers that cannot be had are done without
+        CHECK(done == 64);  // the loop ends without the missing helpers
     }) <= 2);
     CHECK(failing_memory::each_once([&] {
         Team team(4);
@@ -146,14 +146,14 @@ void a_pass_carries_it(bool hold, bool ring) {
     const auto digests = pass().digests;
     const long thrown = failing_memory::each_once([&] {
         const PackResult result = pass();
-        // Where the queue's own thread had no memory the pass failed as a read does.
+        // Where the queue's own thread had no memory, the pass fails with a read failure.
         if (result.failure) CHECK(result.failure->code == ENOMEM && !result.failure->writing);
         else CHECK(result.digests == digests);
     });
     CHECK(thrown > 5);
 }
 
-// A staging buffer that no thread gets (mappings do not come from operator new).
+// A staging buffer too large to map (mappings do not come from operator new).
 void threads_without_their_buffers_end_the_pass() {
     const TestFile table(1000 * 64), out(1 << 17, 2);
     std::vector<std::uint32_t> ids(1000);

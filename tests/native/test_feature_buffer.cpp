@@ -83,6 +83,6 @@ void closing_wakes_all() {
 
 int main() {
     nobody_sees_a_stale_row(4 * largest, 4, 400);
-    nobody_sees_a_stale_row(largest, 8, 150);  // room for one batch at a time: slow, yet nobody hangs
+    nobody_sees_a_stale_row(largest, 8, 150);  // slots for one batch at a time: slow, but no thread hangs
     closing_wakes_all();
 }

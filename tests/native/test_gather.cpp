@@ -32,7 +32,7 @@ int main() {
     }
     for (auto& thread : threads) thread.join();
 
-    TaskPool pool;  // one that is destroyed: its helpers must end
+    TaskPool pool;  // destroyed, unlike the shared pool: its helpers must end
     std::vector<int> touched(10000, 0);
     pool.run(touched.size(), 7, 5, [&](std::size_t begin, std::size_t end) {
         for (std::size_t i = begin; i < end; ++i) ++touched[i];

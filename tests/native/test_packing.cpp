@@ -1,4 +1,4 @@
-// Batched packing and the range queue under threads: the same bytes for any threads, partitions and writes; failures end
+// Batched packing and the range queue on threads: the same bytes for any threads, partitions and writes; failures end
 // every thread; a queue that is closed early writes nowhere afterwards.
 #include "packing.hpp"
 
@@ -66,7 +66,7 @@ void packs_the_right_rows(std::uint64_t row_bytes, std::uint64_t num_rows) {
     }
 }
 
-// Small partitions bring little at a time; a chunk that holds it back is written in full buffers all the same.
+// Small partitions have few rows of a chunk; a chunk that holds its rows is still written in full buffers.
 void chunks_that_hold_rows_back_are_written_in_long_pieces() {
     constexpr std::uint64_t row_bytes = 512;
     constexpr std::uint32_t num_rows = 4096;
@@ -92,7 +92,7 @@ void chunks_that_hold_rows_back_are_written_in_long_pieces() {
     }
     CHECK(results[0].digests == results[1].digests);
     CHECK(results[0].writes == 9 * results[0].partitions);
-    CHECK(results[1].writes <= 9 * (bytes / options.write_bytes + 1));  // the first one is shorter
+    CHECK(results[1].writes <= 9 * (bytes / options.write_bytes + 1));  // the first write is shorter
 }
 
 void a_cut_table_ends_every_thread() {

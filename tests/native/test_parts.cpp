@@ -1,4 +1,4 @@
-// Progress finishes every way in which a read may come short; the buddy allocator never hands out a byte twice.
+// Progress finishes every kind of short read; the buddy allocator never hands out a byte twice.
 #include <algorithm>
 #include <random>
 
@@ -11,7 +11,7 @@ using outcore::Progress;
 
 namespace {
 
-// A request of `need` bytes against a file with `there` bytes left, cut short at random: done exactly when the bytes exist.
+// A request of `need` bytes of a file with `there` bytes left, cut short at random: done exactly if the bytes exist.
 void short_reads_are_finished() {
     std::mt19937 random(1);
     for (int round = 0; round < 20000; ++round) {
@@ -51,7 +51,7 @@ void buddy_never_hands_out_a_byte_twice() {
                 const std::size_t bytes = 1 + random() % (units * unit);
                 const std::size_t at = buddy.allocate(bytes);
                 if (at == SIZE_MAX) {
-                    // With nothing held, the largest power of two must be there.
+                    // With nothing held, the largest power of two must be free.
                     CHECK(!held.empty() || Buddy::rounded(bytes, unit) > std::bit_floor(units) * unit);
                     continue;
                 }

@@ -1,4 +1,4 @@
-// Curves of several sizes from several threads are those of one; one-pass curves are those of single caches.
+// Miss curves of several threads equal those of one thread; one-pass curves equal those of single caches.
 #include <numeric>
 #include <random>
 

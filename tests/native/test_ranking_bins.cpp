@@ -1,4 +1,4 @@
-// Sums along binned edges are a plain loop's to the last bit, from several threads and callers at once.
+// Sums along binned edges equal those of a plain loop to the last bit, with several threads and callers at once.
 #include <random>
 #include <thread>
 
@@ -15,7 +15,7 @@ int main() {
     for (std::int64_t e = 0; e < edges; ++e) ++indptr[1 + random() % (nodes / 2)];  // half have no in-neighbours
     for (std::int64_t v = 0; v < nodes; ++v) indptr[v + 1] += indptr[v];
     std::vector<std::int32_t> sources(edges);
-    for (auto& source : sources) source = static_cast<std::int32_t>(random() % nodes * (random() % 2));  // a hub
+    for (auto& source : sources) source = static_cast<std::int32_t>(random() % nodes * (random() % 2));  // hub: node 0
     std::vector<double> values(nodes), expected(nodes, 0.0);
     for (auto& value : values) value = static_cast<double>(random() >> 11) * 0x1p-53;
     for (std::int64_t v = 0; v < nodes; ++v)
@@ -42,13 +42,13 @@ int main() {
     }
     for (auto& caller : callers) caller.join();
 
-    // An id outside is found and nothing kept.
+    // An invalid id is found, and nothing is added.
     BinnedEdges chunk(nodes, 10);
     std::vector<std::int32_t> bad(5, -1);
     CHECK(!chunk.append<std::int32_t>(bad, indptr, 0, 0, 2));
     CHECK(chunk.size() == 0);
 
-    // Threads look for in-neighbours ahead of the assignment, which stays the same.
+    // Threads search in-neighbours ahead of the assignment, which does not depend on their number.
     std::vector<std::int64_t> train(500);
     for (std::size_t i = 0; i < train.size(); ++i) train[i] = static_cast<std::int64_t>(i * 37);
     const CscView<std::int32_t> graph{indptr, sources};

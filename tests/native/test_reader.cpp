@@ -1,4 +1,4 @@
-// Reads in several threads, each with its own reader, both ways of reading, rows of many sizes, and files cut meanwhile.
+// Reads on several threads, each with its own reader: both backends, rows of many sizes, and files cut after opening.
 #include <cstring>
 #include <random>
 #include <thread>
@@ -65,7 +65,7 @@ void read_groups(const TestFile& file, std::uint64_t row_bytes, bool ring, unsig
         CHECK(!read.failure());
     }
     CHECK(rows == ids.size());
-    // Left early: what is in flight must end before the staging buffer does.
+    // Destroyed early: the reads in flight must end before the staging buffer does.
     GroupRead early(reader, ids, staging, 40);
     GroupRead::Group group{};
     CHECK(early.next(group) == GroupRead::State::group);
@@ -91,7 +91,7 @@ void a_cut_file_fails(bool ring) {
 int main() {
     const TestFile file(4096 + (4 << 20) + 300);
 #if defined(__SANITIZE_THREAD__)
-    // The kernel's writes into the ring are invisible to the thread sanitizer: only the pool is looked at.
+    // The kernel's writes into the ring are invisible to the thread sanitizer: test only the pread pool.
     const std::vector<bool> ways{false};
 #else
     const std::vector<bool> ways{true, false};

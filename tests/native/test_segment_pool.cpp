@@ -1,5 +1,5 @@
 // Threads of three parties fill, publish, fetch and hold segments of one staging buffer; no row is ever another node's,
-// nobody starves, and everything comes back.
+// no thread starves, and every segment comes back.
 #include <cstring>
 #include <random>
 #include <thread>
@@ -18,8 +18,8 @@ constexpr std::uint32_t rows = 8;
 constexpr std::int64_t nodes = 60;
 constexpr std::uint64_t row_bytes = sizeof(std::int64_t);
 
-// The rows are plain memory on purpose: the thread sanitizer sees any that is read before it was published, or written
-// while another copies it.
+// The rows are plain memory on purpose: the thread sanitizer sees any row read before it was published, or written
+// while another thread copies it.
 void load(SegmentPool& pool, std::span<std::int64_t> table, std::uint32_t party, unsigned seed, int rounds) {
     std::mt19937 random(seed);
     const std::span bytes(reinterpret_cast<std::byte*>(table.data()), table.size_bytes());

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,26 @@ def test_an_overlay_leads_to_the_disk_of_its_upper_folder(host: Host) -> None:
     who = identify(host.mount, sys=host.sys, proc=host.proc)
     assert (who.name, who.file_system) == ("sda", "overlay on xfs")
     assert str(upper) not in who.mount_options
+
+
+def test_a_mount_point_with_a_space_leads_to_the_disk_of_its_source(host: Host) -> None:
+    host.disk("pci/host0/sda", "8:0", {"device/model": "DISK"})
+    folder, node = host.mount / "my data", host.mount / "sda"
+    folder.mkdir()
+    try:
+        os.mknod(node, stat.S_IFBLK | 0o600, os.makedev(8, 0))
+    except OSError:
+        pytest.skip("device nodes need root")
+    # Some file systems (btrfs) show an anonymous device.
+    line = f"40 20 0:50 / {folder} rw - btrfs {node} rw\n".replace("my data", "my\\040data")
+    (host.proc / "self/mountinfo").write_text(line)
+    assert identify(folder, sys=host.sys, proc=host.proc).name == "sda"
+
+
+def test_a_mount_without_options_of_its_file_system_is_read(host: Host) -> None:
+    host.disk("pci/host0/sda", "8:0", {})
+    (host.proc / "self/mountinfo").write_text(f"40 20 8:0 / {host.mount} rw,noatime - ext4 /dev/sda\n")
+    assert identify(host.mount, sys=host.sys, proc=host.proc).mount_options == "rw,noatime"
 
 
 def test_mount_options_that_name_users_or_hosts_are_left_out(host: Host) -> None:

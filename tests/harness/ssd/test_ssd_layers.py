@@ -17,6 +17,7 @@ from harness.isolation.blocks import is_stacked
 from harness.isolation.cgroup1 import parse_blkio
 from harness.isolation.cgroup2 import parse_io_stat
 from harness.ssd.device import block_device
+from harness.ssd.identity import layers
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, needs_io, on_disk, run_in
 from tests.harness.ssd.loops import loop, mounted, mounted_loop
 
@@ -37,6 +38,7 @@ def test_a_loop_leads_to_the_disk_of_its_file_and_says_how_it_reads(direct: bool
             pytest.skip("no disk under the tests")
         assert device.numbers == below.numbers and device.name == below.name
         assert device.holder.startswith("7:") and device.holder not in device.numbers
+        assert layers(device.holder)[1:] == layers(below.holder)
         assert [name.startswith("loop") for name in device.page_cached] == ([] if direct else [True])
         found = disk(folder)
         assert found is not None and found["page_cached"] == list(device.page_cached)
