@@ -208,11 +208,12 @@ def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path) -> None:
 
 
 def test_another_plan_draws_again_and_a_name_stays_within_the_folder(tmp_path: Path) -> None:
-    fill(tmp_path)
-    first = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "figures")[0]
-    keep(tmp_path, parse_experiment({**profile(dims=[64, 128]), "name": "../../mine"}))
-    assert [path.parent for path in tmp_path.parent.rglob("*mine*")] == [tmp_path / "experiments"]
-    second = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "figures")[0]
+    root = tmp_path / "of" / "results"
+    fill(root)
+    first = render(chosen("gnndrive-fig8"), load_evidence(root), root / "figures")[0]
+    keep(root, parse_experiment({**profile(dims=[64, 128]), "name": "../../mine"}))
+    assert [path.parent for path in tmp_path.rglob("*mine*")] == [root / "experiments"]
+    second = render(chosen("gnndrive-fig8"), load_evidence(root), root / "figures")[0]
     assert second.inputs != first.inputs
 
 

@@ -73,7 +73,7 @@ class HoldsMoreThanPlanned(Act):
 
     def prepare(self) -> None:
         """Fill memory that no plan names."""
-        self._held = np.ones(20 << 20, dtype=np.uint8)
+        self._held = np.ones(26 << 20, dtype=np.uint8)
 
 
 @cheat("")
