@@ -10,7 +10,7 @@ from re import fullmatch
 from workloads.errors import HostError
 
 #: Packages whose import name is another one.
-_DISTRIBUTIONS = {"PIL": "pillow", "pynvml": "nvidia-ml-py", "sklearn": "scikit-learn", "yaml": "PyYAML"}
+_DISTRIBUTIONS = {"PIL": "pillow", "pynvml": "nvidia-ml-py", "yaml": "PyYAML"}
 
 
 def extra_of(module: str) -> str | None:

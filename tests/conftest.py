@@ -30,7 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item for item in items if (mark := item.get_closest_marker("slow")) and not concerns(mark.args, item, files)
     ]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in set(left)]
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
 
 
 def touched() -> list[str]:

@@ -55,6 +55,9 @@ def test_touched_files_are_those_of_the_last_day_of_a_base_and_of_the_working_tr
     script = tmp_path / "scripts" / "touched"
     script.write_bytes((ROOT / "scripts" / "touched").read_bytes())
     script.chmod(0o755)
+    (tmp_path / "before").touch()
+    assert touched(GIT_CEILING_DIRECTORIES=str(tmp_path.parent)) == {"scripts/touched", "before"}, "no repository"
+    (tmp_path / "before").unlink()
     git("init", "-q")
     git("add", "scripts")
     for name, when in {
@@ -68,3 +71,4 @@ def test_touched_files_are_those_of_the_last_day_of_a_base_and_of_the_working_tr
     (tmp_path / "new").touch()
     assert touched() == {"yesterday", "last", "new"}
     assert touched(OUTCORE_CI_BASE="HEAD~1") == {"last", "new"}
+    assert touched(OUTCORE_CI_BASE=40 * "0") == touched()
