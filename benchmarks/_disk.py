@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, run_fio
 from harness.ssd.ways import Reads, Way
-from systems.engine import evict
+from systems.engine.io.memory import evict
 from workloads.units import parse_bytes
 
 # Virtual disks save up a burst while they rest, and fio's start and end are rests: every run spends this long before it

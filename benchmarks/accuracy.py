@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.record import COUNTED
+from harness.records.record import COUNTED
 from systems.registry import load
 
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]

@@ -18,9 +18,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import build, results
 from harness.advise import Setting, advise
-from harness.record import COUNTED, Record
+from harness.records.record import COUNTED, Record
+from harness.results import store as results
+from harness.worker import build
 from workloads.dataset import Dataset
 
 WITHIN = 1.10

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from systems.engine import evict
-from systems.engine.batch_store import BatchReader, BatchWriter
-from systems.engine.changeset import ChangesetPlan
+from systems.engine.cache.changeset import ChangesetPlan
+from systems.engine.io.memory import evict
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from workloads.sampling.batch import SampledBatch
 
 TARGET_IDS_PER_S = 20e6

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.spots import BATCHES, look_at
+from harness.wire.spots import BATCHES, look_at
 from systems.interface import Batch
 from workloads.sampling.batch import SampledBatch
 

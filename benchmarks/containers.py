@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.turns import VARIABLE, Turns
+from harness.run.turns import VARIABLE, Turns
 
 EPOCH_BOUND = 0.05
 START_BOUND_S = 3.0
@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--memory", default="0.5x")
     parser.add_argument("--disk-class", default="none", help="hold the device steady by limits, as `outcore run` does")
     arguments = parser.parse_args()
-    from harness.isolation.docker_backend import Docker
+    from harness.isolation.docker.backend import Docker
 
     if not (found := Docker.available()).ok:
         print(f"left out: {found.reason}; {found.fix}")

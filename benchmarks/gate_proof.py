@@ -2,7 +2,7 @@
 
 `python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes real runs in blocks, as long as it is told, and
 goes on where it stopped. A block holds, for each system, two runs as they are and one for each slowdown, whose epochs
-take turns as those of a check do: a slowed one spins in extract of every mini-batch (`harness/regress/slowdown.py`) for
+take turns as those of a check do: a slowed one spins in extract of every mini-batch (`harness/worker/slowdown.py`) for
 that share of the system's epoch. `--levels 0,0b` adds blocks of the two as they are, for live comparisons.
 `python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code: live ones (blocks
 as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together), with its own
@@ -27,16 +27,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.compare.evidence import load_evidence
-from harness.environment import describe
 from harness.figures.base import chosen, render
-from harness.hosts import host_fingerprint
+from harness.records.environment import describe
+from harness.records.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
 from harness.regress.judge import compare
 from harness.regress.proof_record import Promise, keep_proof
 from harness.regress.samples import Cell, RunSample, is_deterministic, paired, sample_of
 from harness.regress.schedule import Pairs
 from harness.regress.statistics import LEAST_SAMPLES
-from harness.turns import Turn, Turns
+from harness.run.turns import Turn, Turns
 from workloads.errors import InputError
 
 #: Of the epoch; 0 twice in each block.
@@ -59,11 +59,11 @@ def collect(
     root: Path, data_root: Path, seconds: float, systems: list[str], epochs: int, levels: list[str], most: int
 ) -> None:
     """Make blocks until the time is up; each is written when it is whole."""
-    from harness.datasets import ensure, recipes_of
-    from harness.experiment import cells, load_experiment, resolve
-    from harness.orchestrator import execute
-    from harness.regress.slowdown import VARIABLE
-    from harness.series import Series
+    from harness.plan.datasets import ensure, recipes_of
+    from harness.plan.experiment import cells, load_experiment, resolve
+    from harness.run.orchestrator import execute
+    from harness.run.series import Series
+    from harness.worker.slowdown import VARIABLE
     from workloads.dataset import Dataset, find_dataset
 
     began = time.monotonic()

@@ -14,7 +14,8 @@ import time
 import numpy as np
 from _disk import RAMP_S, data_file, fio, interleave, parser, verdict
 
-from systems.engine import RowReader, aligned_empty
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import RowReader
 
 ROW = 512
 

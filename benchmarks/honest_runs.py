@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.datasets import Recipe, ensure
-from harness.experiment import PlannedRun, RunSettings, resolve
-from harness.orchestrator import execute
-from harness.series import Series
+from harness.plan.datasets import Recipe, ensure
+from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.run.orchestrator import execute
+from harness.run.series import Series
 from workloads.dataset import Dataset
 
 SEEDS = 5

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from _disk import RAMP_S, fio, interleave, parser, verdict
 
-from systems.engine import evict
-from systems.engine.partitioned import FEATURES, TOPOLOGY
+from systems.engine.io.memory import evict
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 from systems.mariusgnn import SYSTEM
+from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset
 from workloads.units import format_bytes, parse_bytes

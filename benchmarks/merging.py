@@ -13,7 +13,8 @@ import sys
 import numpy as np
 from _disk import data_file, interleave, parser, verdict
 
-from systems.engine import RowReader, aligned_empty
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import RowReader
 
 ROW = 512
 

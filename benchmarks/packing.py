@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from _disk import RAMP_S, data_file, fio, fio_write, interleave, parser, settle, verdict
 
-from systems.engine import evict
-from systems.engine.packed_store import PackedReader, PackedWriter, RowTable
+from systems.engine.io.memory import evict
+from systems.engine.store.packed_store import PackedReader, PackedWriter, RowTable
 from workloads.units import parse_bytes
 
 REQUEST = 1 << 20

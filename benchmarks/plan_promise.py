@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from harness import calibrate
-from harness.experiment import PlannedRun, RunSettings, resolve, strict
-from harness.orchestrator import execute
-from harness.record import Record, RunConfig
-from harness.series import Series
+from harness.plan.experiment import PlannedRun, RunSettings, resolve, strict
+from harness.records.record import Record, RunConfig
+from harness.run import calibrate
+from harness.run.orchestrator import execute
+from harness.run.series import Series
 from systems.interface import MemoryBudget, Runtime, StageClock, System, reserve_bytes
 from systems.registry import load, names
 from workloads.accelerator import make_accelerator
@@ -144,8 +144,8 @@ def config_of(series: Series, name: str, dataset: Dataset, shape: Shape, memory:
 
 def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int = 512 * MIB) -> int | None:
     """The least host budget that the plan accepts, to 64 KiB; None where it takes none up to `most`."""
-    from harness import build
-    from harness.protocol import WorkerSpec
+    from harness.wire.protocol import WorkerSpec
+    from harness.worker import build
 
     workload = series.workload(config, dataset)
     spec = WorkerSpec.model_construct(bounds=calibrate.batch_bounds(config, workload, series.cache))

@@ -14,7 +14,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from systems.engine.policies import DYNAMIC, ONE_PASS, RowTrace, simulate, simulate_static
+from systems.engine.cache.policies import DYNAMIC, ONE_PASS, RowTrace, simulate, simulate_static
 
 TARGET = 5.0
 

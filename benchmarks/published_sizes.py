@@ -20,8 +20,8 @@ from harness.advise import Advice
 from harness.advise.forecasts import Forecast
 from harness.advise.full_size import advise_published
 from harness.advise.published import GRAPHS
-from harness.experiment import RunSettings
-from harness.ssd.whatif import device_of
+from harness.drives.whatif import device_of
+from harness.plan.experiment import RunSettings
 
 # DiskGNN, Table 1: gigabytes that an epoch of papers100M reads, and its seconds.
 PUBLISHED_GB = {"ginex": 484.0, "diskgnn": 73.9}

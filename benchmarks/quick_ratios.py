@@ -17,9 +17,9 @@ from pathlib import Path
 from harness.claims.pairs import epoch_s
 from harness.claims.published import claims
 from harness.claims.query import OverSettings, Ratio, queries
-from harness.predict import inversions
-from harness.record import COUNTED, Record
-from harness.results import load
+from harness.judge.predict import inversions
+from harness.records.record import COUNTED, Record
+from harness.results.store import load
 
 
 def published_ratios() -> dict[tuple[str, str], list[str]]:

@@ -28,7 +28,7 @@ import numpy as np
 from _disk import fio, fio_write, parser, verdict
 
 from harness.isolation import Limits, select
-from systems.engine import evict
+from systems.engine.io.memory import evict
 from workloads.dataset import Dataset, DatasetWriter
 from workloads.units import format_bytes, parse_count
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -72,7 +72,7 @@ def digest(scores: np.ndarray[Any, Any]) -> str:
 
 def child(folder: str, budget: int | None) -> None:
     """One ranking in this process, cold; prints what it took."""
-    from systems.engine.pagerank import PageRankFacts, reverse_pagerank
+    from systems.engine.rank.pagerank import PageRankFacts, reverse_pagerank
 
     facts = PageRankFacts()
     start, used = time.perf_counter(), time.process_time()
@@ -156,7 +156,7 @@ def under_cap(dataset: Dataset, expected: str) -> bool:
 
 
 def degrees_beside_fio(dataset: Dataset, rounds: int) -> None:
-    from systems.engine.ranking import out_degrees
+    from systems.engine.rank.ranking import out_degrees
 
     rates = []
     for _ in range(rounds):
@@ -171,7 +171,7 @@ def degrees_beside_fio(dataset: Dataset, rounds: int) -> None:
 
 def reorder_beside_copy(folder: Path) -> None:
     """A dataset of 128 columns renumbered within an eighth of its features, and its bytes over the time of a copy."""
-    from systems.engine.reorder import ReorderFacts, reorder
+    from systems.data_tiering.reorder import ReorderFacts, reorder
 
     nodes, dim = 1_000_000, 128
     rng = np.random.default_rng(1)

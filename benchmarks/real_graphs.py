@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.record import COUNTED
+from harness.records.record import COUNTED
 
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 GRAPHS = {

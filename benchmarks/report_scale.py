@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.record import (
+from harness.records.record import (
     DatasetConfig,
     EpochRecord,
     Memory,

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from harness.isolation import Cap, Limits, select
-from systems.engine import evict
+from systems.engine.io.memory import evict
 from workloads.dataset import PARTS, Dataset
 from workloads.units import format_bytes, parse_bytes, parse_count
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -80,8 +80,8 @@ def verification(folder: Path) -> dict[str, Any]:
 
 def sampling(folder: Path) -> dict[str, Any]:
     """The epoch's mini-batches, drawn from the memory-mapped graph and stored."""
-    from systems.engine.batch_store import BatchWriter
-    from systems.engine.topology import mapped_sampler
+    from systems.engine.loading.topology import mapped_sampler
+    from systems.engine.store.batch_store import BatchWriter
     from workloads.sampling.make import make_seed_plan
 
     work = workload(Dataset.open(folder / "graph"))
@@ -96,7 +96,7 @@ def sampling(folder: Path) -> dict[str, Any]:
 
 
 def ranking(folder: Path, budget: int) -> dict[str, Any]:
-    from systems.engine.pagerank import PageRankFacts, reverse_pagerank
+    from systems.engine.rank.pagerank import PageRankFacts, reverse_pagerank
 
     facts = PageRankFacts()
     reverse_pagerank(workload(Dataset.open(folder / "graph")), weighted=True, budget_bytes=budget, facts=facts)
@@ -104,8 +104,8 @@ def ranking(folder: Path, budget: int) -> dict[str, Any]:
 
 
 def changesets(folder: Path) -> dict[str, Any]:
-    from systems.engine.batch_store import BatchReader
-    from systems.engine.changeset import ChangesetPlan
+    from systems.engine.cache.changeset import ChangesetPlan
+    from systems.engine.store.batch_store import BatchReader
 
     reader, nodes = BatchReader(folder / "samples"), Dataset.open(folder / "graph").num_nodes
     plan = ChangesetPlan(reader.nodes, reader.index.num_nodes, num_nodes=nodes, capacity=nodes // 10)
@@ -115,8 +115,8 @@ def changesets(folder: Path) -> dict[str, Any]:
 
 
 def packing(folder: Path) -> dict[str, Any]:
-    from systems.engine.batch_store import BatchReader
-    from systems.engine.packed_store import PackedWriter, RowTable
+    from systems.engine.store.batch_store import BatchReader
+    from systems.engine.store.packed_store import PackedWriter, RowTable
 
     reader, table = BatchReader(folder / "samples"), RowTable.of(Dataset.open(folder / "graph"))
     shutil.rmtree(folder / "packed", ignore_errors=True)

@@ -2,7 +2,7 @@
 
     python benchmarks/sequential_read.py [--size 4GiB] [--folder DIR] [--rounds 9] [--depth 16]
 
-Bytes a second by `systems.engine.stream` into a reused buffer. Ends with code 1 below 0.95.
+Bytes a second by `systems.engine.io.stream` into a reused buffer. Ends with code 1 below 0.95.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import time
 
 from _disk import RAMP_S, data_file, fio, interleave, parser, verdict
 
-from systems.engine import aligned_empty, stream
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.stream import stream
 
 REQUEST = 1 << 20
 

@@ -22,8 +22,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.record import Record
-from harness.ssd.whatif import (
+from harness.drives.whatif import (
     bare_of,
     behind,
     device_of,
@@ -33,7 +32,8 @@ from harness.ssd.whatif import (
     usable,
     workload_key,
 )
-from harness.verdict.io import SLICE_S
+from harness.judge.io import SLICE_S
+from harness.records.record import Record
 from systems.interface import DiskProfile
 
 MEDIAN, WORST = 0.15, 0.30

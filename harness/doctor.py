@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import environment
 from harness.isolation import mounts, select
 from harness.isolation.select import BACKENDS
+from harness.records import environment
 from harness.ssd.device import block_device, direct_block_bytes, existing
 from harness.ssd.fio import INSTALL, best_engine, fio_path
 from workloads.errors import OutcoreError
@@ -123,7 +123,7 @@ def _io_uring(_: Path) -> Finding:
 def _engine(root: Path) -> Finding:
     name, build = "engine", "pip install -e . with liburing-dev installed"
     try:
-        from systems.engine.reader import RowReader
+        from systems.engine.io.reader import RowReader
     except ImportError as error:
         return Finding(name, "missing", f"the native parts are not built ({error})", build)
     with _sample_file(root) as file:
@@ -198,7 +198,7 @@ def _gpu(_: Path) -> Finding:
 
 @check("Docker")
 def _docker(_: Path) -> Finding:
-    from harness.isolation.docker_backend import Docker
+    from harness.isolation.docker.backend import Docker
 
     found = Docker.available()
     if not found.ok:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
-from harness.board import Reading
+from harness.wire.board import Reading
 
 # Seconds between lines off a terminal, below the promised five as a margin for delays.
 _PLAIN_EVERY_S = 3.0

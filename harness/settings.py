@@ -247,7 +247,7 @@ def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: the system or an option does not exist, or a value is invalid.
     """
-    from harness.foreign import system_info
+    from harness.isolation.docker.foreign import system_info
 
     info = system_info(system)
     try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.check import CheckResult
     from harness.check import check_system as check
-    from harness.results import load as results
+    from harness.results.store import load as results
     from systems.interface import (
         Batch,
         Counters,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Public name -> module, and its name there where it is another one.
 _PLACES = {
     "loader": ("systems.loading", "Loader"),
-    "results": ("harness.results", "load"),
+    "results": ("harness.results.store", "load"),
     "check": ("harness.check", "check_system"),
     "CheckResult": ("harness.check", "CheckResult"),
     "Dataset": ("workloads.dataset", "Dataset"),

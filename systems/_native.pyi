@@ -86,7 +86,7 @@ def resident_bytes(path: str) -> int: ...
 def evict(path: str) -> int: ...
 def advise(data: Bytes, advice: int) -> None: ...
 
-# Rankings (`systems/engine/ranking.py`).
+# Rankings (`systems/engine/rank/ranking.py`).
 def count_ids(ids: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> bool: ...
 
 class BinnedEdges:
@@ -114,7 +114,7 @@ def pagerank_step(
 ) -> float: ...
 def divide_by_degrees(scores: NDArray[np.float64], indptr: Ids, threads: int) -> bool: ...
 
-# Partitions and edge buckets (`systems/engine/partitioned.py`).
+# Partitions and edge buckets (`systems/mariusgnn/partitioned.py`).
 MAX_PARTITIONS: int
 
 def assign_partitions(first: Ids, size: int, seed: int, partition_of: Bytes) -> None: ...
@@ -142,7 +142,7 @@ def fill_lists(
     indices: NDArray[np.integer[Any]],
 ) -> None: ...
 
-# Regions of a file, filled through buffers (`systems/engine/partition_writer.py`).
+# Regions of a file, filled through buffers (`systems/mariusgnn/partition_writer.py`).
 class Spread:
     failure: tuple[int, int] | None
     writes: int
@@ -234,7 +234,7 @@ def policy_misses(
     policy: str, rows: NDArray[np.uint32], begins: Ids, num_rows: int, sizes: Ids, threads: int
 ) -> NDArray[np.int64]: ...
 
-# First-layer aggregation (`systems/engine/aggregate.py`).
+# First-layer aggregation (`systems/engine/loading/aggregate.py`).
 def count_by_piece(sources: NDArray[np.integer[Any]], num_nodes: int, piece_rows: int, counts: Ids) -> bool: ...
 def place_by_piece(
     sources: NDArray[np.integer[Any]],
@@ -259,7 +259,7 @@ def add_rows(
     threads: int,
 ) -> bool: ...
 
-# Reordering (`systems/engine/reorder.py`).
+# Reordering (`systems/data_tiering/reorder.py`).
 def scatter_rows(rows: Bytes, places: Ids, first: int, out: Bytes, threads: int) -> None: ...
 def relocate_edges(
     sources: NDArray[np.integer[Any]],
@@ -273,7 +273,7 @@ def relocate_edges(
     threads: int,
 ) -> bool: ...
 
-# Partitioning (`systems/engine/partition.py`).
+# Partitioning (`systems/engine/rank/partition.py`).
 def partition_greedily(
     indptr: Ids,
     indices: NDArray[np.integer[Any]],

@@ -33,7 +33,7 @@ def test_there_is_one_fio() -> None:
     own = [path for folder in ("benchmarks", "harness", "systems") for path in (ROOT / folder).rglob("*.py")]
     starts = [path.relative_to(ROOT) for path in own if re.search(r"\[\s*\"fio\",", path.read_text())]
     # The other asks its version.
-    assert sorted(map(str, starts)) == ["harness/environment.py", "harness/ssd/fio.py"]
+    assert sorted(map(str, starts)) == ["harness/records/environment.py", "harness/ssd/fio.py"]
 
 
 @pytest.mark.skipif(fio_path() is None, reason="fio is not installed")

@@ -48,4 +48,4 @@ def test_a_system_knows_no_other_system() -> None:
 
 
 def test_the_check_sees_an_upward_import() -> None:
-    assert imported_layers("def f():\n    from harness.results import load\n") == {"harness"}
+    assert imported_layers("def f():\n    from harness.results.store import load\n") == {"harness"}

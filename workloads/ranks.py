@@ -1,7 +1,7 @@
 """Processes of a data-parallel run: their ranks, shared memory, and the mean of their gradients.
 
-torchrun starts them (`harness/ranks.py`) and torch.distributed joins them: gloo between processors, nccl between CUDA
-devices. A run of one process has no group.
+torchrun starts them (`harness/worker/ranks.py`) and torch.distributed joins them: gloo between processors, nccl
+between CUDA devices. A run of one process has no group.
 """
 
 from __future__ import annotations

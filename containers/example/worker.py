@@ -123,8 +123,8 @@ class Work:
         self._build()
 
     def _build(self) -> None:
-        from harness import build
-        from harness.protocol import WorkerSpec
+        from harness.wire.protocol import WorkerSpec
+        from harness.worker import build
 
         inner = {**self._spec, "config": {**self._config, "system": self.WRAPPED}}
         self._inner = WorkerSpec.model_validate(inner)
@@ -156,7 +156,7 @@ class Work:
 
     def plan(self) -> list[dict[str, Any]]:
         """Every buffer, before it is allocated."""
-        from harness import build
+        from harness.worker import build
         from systems.interface import MemoryBudget, Runtime, StageClock
 
         self._clock = StageClock()

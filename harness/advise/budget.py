@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.record import RunConfig
-    from harness.series import Series
+    from harness.records.record import RunConfig
+    from harness.run.series import Series
     from harness.settings import MemorySetting
     from workloads.dataset import Dataset
 
@@ -36,8 +36,8 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
         InputError: the memory is `none`, or below the memory of an empty run.
         HostError: an empty run could not be measured.
     """
-    from harness import calibrate
-    from harness.protocol import WorkerSpec
+    from harness.run import calibrate
+    from harness.wire.protocol import WorkerSpec
 
     wanted = limit_of(config.memory, dataset)
     if wanted.budget_bytes is not None:

@@ -16,7 +16,7 @@ from harness.advise.implied import ImpliedGraph
 
 if TYPE_CHECKING:
     from harness.advise.published import PublishedGraph
-    from harness.experiment import RunSettings
+    from harness.plan.experiment import RunSettings
     from systems.interface import DiskProfile
 
 
@@ -44,9 +44,9 @@ def advise_published(
     Raises:
         InputError: the memory is no budget, or statistics cannot imply the sampler's mini-batches.
     """
-    from harness.build import workload_of
-    from harness.experiment import PlannedRun, resolve
+    from harness.plan.experiment import PlannedRun, resolve
     from harness.settings import parse_memory
+    from harness.worker.build import workload_of
     from workloads.errors import InputError
 
     if settings.sampler != "neighbor" or settings.replace:

@@ -89,7 +89,7 @@ def take_share(
     Raises:
         InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
     """
-    from systems.engine.topology import mapped_sampler
+    from systems.engine.loading.topology import mapped_sampler
 
     indptr = workload.dataset.load("indptr")
     cut, num_batches = _cut(workload, batches)
@@ -162,7 +162,7 @@ class Sampler(Protocol):
 
 
 def _filled(share: Share, sampler: Sampler, indptr: Any, steps: _Steps, progress: Callable[[str], None]) -> Share:
-    from systems.engine.split_tuner import touched_pages
+    from systems.engine.cache.split_tuner import touched_pages
     from workloads.sampling.make import make_seed_plan
 
     cut = share.workload
@@ -253,7 +253,7 @@ def misses(
     """Count the misses of a cache of `capacity` ids over the later `parts`, after the first `warm` parts warmed it.
 
     Args:
-        policy: name in `systems.engine.policies.DYNAMIC`.
+        policy: name in `systems.engine.cache.policies.DYNAMIC`.
         parts: ids below `ids`, unique in each part.
         warm: number of warming parts; None: half of the parts.
     """

@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.check.case import Case, Observation, cases
 from harness.check.rules import CheckResult, judge
-from harness.foreign import is_faithful
+from harness.isolation.docker.foreign import is_faithful
 from harness.settings import check_options
 from systems.registry import load
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.record import Spread, spread, spread_of_ratio
+from harness.records.record import Spread, spread, spread_of_ratio
 
 
 class NotRun(Exception):

@@ -9,17 +9,17 @@ from harness.claims.pairs import Plain, Records
 from harness.claims.published import DIM, Claim
 from harness.compare.evidence import Evidence
 from harness.compare.match import Index
-from harness.record import COUNTED
+from harness.records.record import COUNTED
 
 if TYPE_CHECKING:
-    from harness.experiment import PlannedRun
+    from harness.plan.experiment import PlannedRun
 
 PROFILE = "quick"
 
 
 def default_profile() -> Plain:
     """Return the default bench profile as plain data."""
-    from harness.experiment import load_experiment
+    from harness.plan.experiment import load_experiment
 
     return load_experiment(PROFILE).model_dump()
 
@@ -56,9 +56,9 @@ class Declared:
         return [(key, value) for key, value in claim.chosen.items() if key != DIM]
 
     def _planned(self, source: str) -> list[PlannedRun]:
-        from harness.experiment import parse_experiment
         from harness.figures.base import catalogue
-        from harness.sweep import union
+        from harness.plan.experiment import parse_experiment
+        from harness.run.sweep import union
 
         if source == "bench":
             return union([parse_experiment({**self._profile, "gallery": {}})])

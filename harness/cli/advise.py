@@ -61,9 +61,9 @@ def advise(
     from harness.advise import Setting
     from harness.advise import advise as predicted
     from harness.advise.budget import budget_of, limit_of
-    from harness.experiment import PlannedRun, check_settings, resolve
-    from harness.series import Series
-    from harness.ssd.whatif import device_of
+    from harness.drives.whatif import device_of
+    from harness.plan.experiment import PlannedRun, check_settings, resolve
+    from harness.run.series import Series
     from workloads.dataset import find_dataset
     from workloads.errors import HostError, InputError
 
@@ -119,7 +119,7 @@ def _published(
 
     from harness.advise.full_size import advise_published
     from harness.advise.published import published
-    from harness.ssd.whatif import device_of
+    from harness.drives.whatif import device_of
     from workloads.errors import InputError
 
     graph = published(name)

@@ -22,12 +22,12 @@ from harness.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from harness.experiment import Experiment
     from harness.figures.base import Rendered
-    from harness.record import Record
+    from harness.plan.experiment import Experiment
+    from harness.records.record import Record
+    from harness.run.sweep import Outcome, Sweep
     from harness.studies.base import StudyNeed
     from harness.studies.sweep import StudySweep
-    from harness.sweep import Outcome, Sweep
 
 
 def bench(
@@ -53,10 +53,10 @@ def bench(
 ) -> None:
     """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
     from harness.compare.plan import keep
-    from harness.experiment import load_experiment
-    from harness.series import Series
+    from harness.plan.experiment import load_experiment
+    from harness.run.series import Series
+    from harness.run.sweep import Sweep
     from harness.studies.sweep import Studied, StudySweep
-    from harness.sweep import Sweep
 
     base = load_experiment(experiment if experiment is not None else profile)
     progress = Progress(quiet=quiet or json_, verbose=verbose)
@@ -133,10 +133,10 @@ def _over_hosts(
     fresh: bool,
 ) -> Outcome:
     """Run the sweep on every labelled host of a cluster; print the labels that could not run."""
-    from harness.fleet.ray_fleet import RayFleet
-    from harness.fleet.sweep import FleetSweep
+    from harness.hosts.ray_fleet import RayFleet
+    from harness.hosts.sweep import FleetSweep
+    from harness.run.sweep import Outcome
     from harness.settings import parse_seconds
-    from harness.sweep import Outcome
 
     wanted = [label.strip() for label in (labels or "").split(",") if label.strip()]
     told = [experiment.model_dump(mode="json") for experiment in experiments]
@@ -157,7 +157,7 @@ def _over_hosts(
 def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:
     """Print the headline table, the figures' files, and why other figures were not drawn."""
     from harness.cli.table import console, headline_table
-    from harness.predict import inversions
+    from harness.judge.predict import inversions
     from harness.report.headline import who_is_ahead
 
     out = console()

@@ -20,7 +20,7 @@ def check(
     """Check a system on small generated graphs; exit code 1 if a promise does not hold."""
     from harness.check import check_system
     from harness.cli.settings import parse_options
-    from harness.experiment import check_options
+    from harness.plan.experiment import check_options
 
     options = parse_options(option or [])
     check_options(system, options)

@@ -27,7 +27,7 @@ def claims(
     from harness.claims import judge_all, judge_one
     from harness.cli.results_filter import say_bad
     from harness.compare.evidence import load_evidence
-    from harness.experiment import load_experiment
+    from harness.plan.experiment import load_experiment
 
     plain = load_experiment(profile).model_dump()
     evidence = load_evidence(results_root)

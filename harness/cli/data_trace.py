@@ -45,7 +45,7 @@ def trace(
     Rows of a mini-batch are asked for once each. Every cache starts empty but a static one, whose rows are read
     beforehand: counted too, all are measured alike. Holds the trace in memory: 12 bytes an access.
     """
-    from systems.engine.policies import POLICIES, RowTrace, compare
+    from systems.engine.cache.policies import POLICIES, RowTrace, compare
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
     dataset = find_dataset(name, data_root)

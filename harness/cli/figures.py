@@ -14,7 +14,7 @@ from harness.cli.results_filter import say_bad
 
 if TYPE_CHECKING:
     from harness.compare.match import Index
-    from harness.experiment import Experiment
+    from harness.plan.experiment import Experiment
 
 
 def figures(
@@ -30,8 +30,8 @@ def figures(
 ) -> None:
     """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
     from harness.compare.evidence import load_evidence
-    from harness.experiment import load_experiment
     from harness.figures.base import chosen, render
+    from harness.plan.experiment import load_experiment
 
     evidence = load_evidence(results_root)
     say_bad(evidence.frame.attrs.get("bad", []))
@@ -83,7 +83,7 @@ def figures(
 
 def _count(index: Index, experiments: list[Experiment]) -> tuple[int, int]:
     """Return the number of runs that the experiments plan, and of those with a record that did not fail."""
-    from harness.sweep import union
+    from harness.run.sweep import union
 
     wanted = union(experiments)
     return len(wanted), sum(any(record["status"] != "failed" for record in index.of(run)) for run in wanted)

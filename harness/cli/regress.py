@@ -21,7 +21,7 @@ from harness.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from harness.experiment import Experiment
+    from harness.plan.experiment import Experiment
     from harness.regress.decision import Comparison, Rules
     from harness.regress.history import History
     from harness.regress.store import Store
@@ -70,7 +70,7 @@ def check(
     verbose: Verbose = False,
 ) -> None:
     """Build two commits, run the same experiment on both in turns, and decide each metric."""
-    from harness.experiment import load_experiment
+    from harness.plan.experiment import load_experiment
     from harness.regress.check import CheckPlan
     from harness.regress.check import check as run_check
     from harness.regress.git import Repository

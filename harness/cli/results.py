@@ -28,7 +28,7 @@ def list_(
     verbose: Verbose = False,
 ) -> None:
     """List the runs, oldest first; what cannot be read is named on stderr."""
-    from harness.results import BadRecord
+    from harness.results.store import BadRecord
 
     bad: list[BadRecord] = []
     found = [
@@ -72,8 +72,8 @@ def compare(
     verbose: Verbose = False,
 ) -> None:
     """Put runs beside each other; the first is the measure of the others. Says what else differs than the system."""
-    from harness.hosts import measured_on
-    from harness.results import find, read_record
+    from harness.records.hosts import measured_on
+    from harness.results.store import find, read_record
 
     found = [read_record(find(results_root, run)) for run in runs]
     first = found[0]
@@ -122,7 +122,7 @@ def compare(
 
 def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") -> list[str]:
     """Return the dotted keys in which two configurations differ, except labels and round."""
-    from harness.record import LABELS
+    from harness.records.record import LABELS
 
     found: list[str] = []
     for key in dict.fromkeys([*one, *other]):

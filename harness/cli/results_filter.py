@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from harness.record import Record
-    from harness.results import BadRecord
+    from harness.records.record import Record
+    from harness.results.store import BadRecord
 
 System = Annotated[str | None, typer.Option(help="only this system")]
 Status = Annotated[str | None, typer.Option(help="only this status: ok, oom, timeout, unsupported, failed")]
@@ -38,7 +38,7 @@ class Wanted:
     def __post_init__(self) -> None:
         from typing import get_args
 
-        from harness import record
+        from harness.records import record
         from harness.settings import unknown_name
 
         for what, value, known in (("status", self.status, record.Status), ("verdict", self.verdict, record.Verdict)):
@@ -63,7 +63,7 @@ class Wanted:
 
 def wanted_runs(root: Path, wanted: Wanted, bad: list[BadRecord] | None = None) -> list[tuple[Path, Record]]:
     """Return folders and records of the accepted runs, oldest first; add unreadable records to `bad`."""
-    from harness.results import scan
+    from harness.results.store import scan
 
     return [(folder, record) for folder, record in scan(root, bad) if record in wanted]
 

@@ -10,7 +10,7 @@ import typer
 from harness.cli.common import DATA, RESULTS, DataRoot, Json, Quiet, ResultsRoot, Verbose, print_json
 
 if TYPE_CHECKING:
-    from harness.artefact_store import ArtefactInfo
+    from harness.results.artefacts import ArtefactInfo
 
 
 def gc(
@@ -27,7 +27,7 @@ def gc(
     verbose: Verbose = False,
 ) -> None:
     """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked."""
-    from harness.results_gc import doomed, remove
+    from harness.results.gc import doomed, remove
     from workloads.errors import InputError
 
     if not artefacts and (keep is not None or unused_days is not None):
@@ -53,7 +53,7 @@ def gc(
 
 def _artefacts(data_root: Path, keep: str | None, days: float | None, *, dry_run: bool) -> list[ArtefactInfo]:
     """Remove artefacts, except those of running systems, and return them; with `dry_run`, only list them."""
-    from harness.artefact_store import list_artefacts, remove_artefacts, stale
+    from harness.results.artefacts import list_artefacts, remove_artefacts, stale
     from workloads.units import parse_bytes
 
     found = list_artefacts(data_root)

@@ -11,7 +11,7 @@ from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from harness.record import Record
+    from harness.records.record import Record
 
 
 def show(
@@ -22,7 +22,7 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Show one run: epochs, stages' shares, memory and its plan, verdict and the rules it bends."""
-    from harness.results import find, read_record
+    from harness.results.store import find, read_record
 
     folder = find(results_root, run)
     record = read_record(folder)
@@ -90,7 +90,7 @@ def _percent(part: int, whole: int | None) -> str:
 
 def _host_lines(record: Record) -> list[str]:
     """Return one line on the host, its disk and the commit; empty if the host is unknown."""
-    from harness.hosts import host_fingerprint
+    from harness.records.hosts import host_fingerprint
 
     found = record.environment
     cpu, disk, code = (found.get(key) or {} for key in ("cpu", "disk", "code"))

@@ -15,7 +15,7 @@ from harness.cli.results_filter import Dataset, Experiment, Status, System, Verd
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.results import BadRecord
+    from harness.results.store import BadRecord
 
 
 def export(
@@ -35,7 +35,7 @@ def export(
     verbose: Verbose = False,
 ) -> None:
     """Write the records as one table, a row a run, or (--runs) whole run folders and studies as an archive."""
-    from harness.results_archive import is_archive
+    from harness.results.archive import is_archive
     from workloads.errors import InputError
 
     wanted = Wanted(system, status, dataset, verdict, experiment)
@@ -65,7 +65,7 @@ def export(
 
 def _pack(root: Path, wanted: Wanted, out: Path, bad: list[BadRecord]) -> dict[str, Any]:
     """Write runs as an archive; without a filter also all studies, which belong to no run."""
-    from harness.results_archive import STUDY_NAME, pack
+    from harness.results.archive import STUDY_NAME, pack
     from harness.studies.record import STUDIES
 
     folders = [folder for folder, _ in wanted_runs(root, wanted, bad)]
@@ -76,7 +76,7 @@ def _pack(root: Path, wanted: Wanted, out: Path, bad: list[BadRecord]) -> dict[s
 
 
 def _frame(root: Path, wanted: Wanted, bad: list[BadRecord]) -> pd.DataFrame:
-    from harness.results import load
+    from harness.results.store import load
 
     frame = load(root, bad=bad)
     # Parquet would write the attributes to the file's metadata.
@@ -131,7 +131,7 @@ def import_(
     """Merge runs and studies of other hosts into this results root: checked first, then all of them or none."""
     from dataclasses import asdict
 
-    from harness.results_import import merge
+    from harness.results.incoming import merge
 
     merged = merge(sources, results_root)
     if json_:

@@ -39,9 +39,9 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run one system on one dataset under a memory cap; print its epochs, memory and verdict."""
-    from harness.experiment import PlannedRun, check_options, check_settings, resolve
-    from harness.orchestrator import execute
-    from harness.series import Series
+    from harness.plan.experiment import PlannedRun, check_options, check_settings, resolve
+    from harness.run.orchestrator import execute
+    from harness.run.series import Series
     from workloads.dataset import find_dataset
 
     check_settings(settings)

@@ -162,10 +162,10 @@ def compare(
     verbose: Verbose = False,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
-    from harness.ssd.compare import compare as side_by_side
-    from harness.ssd.prices import load_prices
-    from harness.ssd.sides import as_dict
-    from harness.ssd.whatif import behind, device_of, read_records
+    from harness.drives.compare import compare as side_by_side
+    from harness.drives.prices import load_prices
+    from harness.drives.sides import as_dict
+    from harness.drives.whatif import behind, device_of, read_records
 
     costs = load_prices(prices) if prices else {}
     records = read_records([results_root, *(also or [])])
@@ -173,7 +173,7 @@ def compare(
     found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
     written: list[Path] = []
     if out is not None:
-        from harness.ssd.page import write_page
+        from harness.drives.page import write_page
 
         written = write_page(found, out)
     if json_:
@@ -199,7 +199,7 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
-    from harness.ssd.whatif import behind, device_of, forecasts, left_out, read_records, usable
+    from harness.drives.whatif import behind, device_of, forecasts, left_out, read_records, usable
     from workloads.errors import InputError
 
     all_records = read_records([results_root, *(also or [])])

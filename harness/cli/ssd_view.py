@@ -12,11 +12,11 @@ from harness.cli.table import cell, console, number
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
+    from harness.drives.sides import Comparison
+    from harness.drives.whatif import Device, Forecast
     from harness.ssd.classes import DiskClass
     from harness.ssd.drive import Drive, Point
     from harness.ssd.emulate import Check
-    from harness.ssd.sides import Comparison
-    from harness.ssd.whatif import Device, Forecast
 
 
 def print_drive(drive: Drive, where: Path) -> None:
@@ -129,7 +129,7 @@ def _mega(value: float | None) -> str:
 
 def print_comparison(comparison: Comparison) -> None:
     """Print the tables, sentences and notes of a comparison."""
-    from harness.ssd.page import sentences, tables
+    from harness.drives.page import sentences, tables
 
     out = console()
     if comparison.workload:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.record import Record, Spread, spread
+from harness.records.record import Record, Spread, spread
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -21,8 +21,8 @@ def trace(
     verbose: Verbose = False,
 ) -> None:
     """Write one run as a trace for ui.perfetto.dev: stages by thread, each batch's path, device lanes, counters."""
-    from harness.perfetto import write_trace
-    from harness.results import find
+    from harness.results.perfetto import write_trace
+    from harness.results.store import find
 
     folder = find(results_root, run)
     file = out or results_root / "traces" / f"{folder.name}.json.gz"

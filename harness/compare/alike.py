@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from harness.hosts import measured_on
+from harness.records.hosts import measured_on
 
 #: Keys of a configuration that may differ between two runs that are compared.
 FREE = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", "keep_order", "verify", "cores", "seed"}

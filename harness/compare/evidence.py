@@ -26,8 +26,8 @@ class Evidence:
     """Run records, study records and experiments of one results root.
 
     Attributes:
-        frame: runs of one code (`harness.code.of_one_code`) from `harness.results.load()`: one row a run, the record
-            as plain data in column `record`, its folder in `path`.
+        frame: runs of one code (`harness.records.code.of_one_code`) from `harness.results.store.load()`: one row a run,
+            the record as plain data in column `record`, its folder in `path`.
         studies: every study record, oldest first.
         experiments: experiments of these runs, as plain data, newest first.
     """
@@ -98,10 +98,10 @@ class Evidence:
 
 def load_evidence(root: Path) -> Evidence:
     """Read the evidence of a results root, without damaged records and runs of older code than the newest."""
-    from harness.code import Made, of_one_code
-    from harness.hosts import host_fingerprint
-    from harness.record import Code
-    from harness.results import load
+    from harness.records.code import Made, of_one_code
+    from harness.records.hosts import host_fingerprint
+    from harness.records.record import Code
+    from harness.results.store import load
 
     frame = load(root)
     if len(frame):

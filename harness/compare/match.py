@@ -10,7 +10,7 @@ from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes
 
 if TYPE_CHECKING:
-    from harness.experiment import PlannedRun
+    from harness.plan.experiment import PlannedRun
 
 Plain = dict[str, Any]
 # Memory and options have several notations.
@@ -42,7 +42,7 @@ class Index:
 
 def _complete(run: PlannedRun) -> Plain:
     """Return a run's options with every default filled in, so that an ablation never stands for the system."""
-    from harness.experiment import check_options
+    from harness.plan.experiment import check_options
 
     try:
         return dict(check_options(run.system, run.settings.options))

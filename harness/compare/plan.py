@@ -13,7 +13,7 @@ from harness.atomic import whole_file
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    from harness.experiment import Experiment, PlannedRun
+    from harness.plan.experiment import Experiment, PlannedRun
 
 Plain = dict[str, Any]
 #: Folder of a results root with the experiments that were run there.
@@ -50,7 +50,7 @@ class Plan:
 
     def runs(self) -> Iterator[tuple[Cell, PlannedRun]]:
         """Yield each cell with its run, every setting checked. Raises InputError."""
-        from harness.experiment import cells, parse_experiment
+        from harness.plan.experiment import cells, parse_experiment
 
         content = {**self.shared, "name": "cells", "grid": {}, "gallery": {}}
         planned = cells(parse_experiment({**content, "systems": [cell.entry for cell in self.cells]}))
@@ -112,7 +112,7 @@ def keep(root: Path, experiment: Experiment) -> None:
 
 def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
     """Return the experiments of a results root, newest first, and the bundled ones of `names` without a file there."""
-    from harness.experiment import PROFILES, load_experiment
+    from harness.plan.experiment import PROFILES, load_experiment
 
     files = sorted((root / FOLDER).glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     found: dict[str, Plain] = {}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.alike import shared_setting
 from harness.compare.plan import Cell, Plan
-from harness.hosts import measured_on
-from harness.record import COUNTED, spread
+from harness.records.hosts import measured_on
+from harness.records.record import COUNTED, spread
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -38,7 +38,7 @@ def _differing(options: Mapping[str, Any], base: Mapping[str, Any]) -> int:
 
 
 def _defaults(system: str) -> Plain:
-    from harness.experiment import check_options
+    from harness.plan.experiment import check_options
 
     try:
         return dict(check_options(system, {}))

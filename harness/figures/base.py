@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from harness.compare.evidence import Evidence
-    from harness.experiment import Experiment
+    from harness.plan.experiment import Experiment
     from harness.studies.base import StudyNeed
 
 __all__ = [
@@ -121,7 +121,7 @@ class Figure:
         Raises:
             InputError: an experiment has an invalid setting.
         """
-        from harness.experiment import parse_experiment
+        from harness.plan.experiment import parse_experiment
 
         needed = self.needs(profile)
         if isinstance(needed, Plan):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.isolation.base import Availability, Isolation
 from harness.isolation.cgroup1 import Cgroup1
 from harness.isolation.cgroup2 import Cgroup2
-from harness.isolation.docker_backend import Docker
+from harness.isolation.docker.backend import Docker
 from harness.isolation.none import NoIsolation
 from harness.isolation.systemd import Systemd
 from workloads.errors import HostError, InputError

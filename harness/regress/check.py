@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.atomic import whole_file
-from harness.experiment import Experiment, PlannedRun, cells
+from harness.plan.experiment import Experiment, PlannedRun, cells
 from harness.regress.build import Built, build
 from harness.regress.decision import Comparison, MetricResult, Rules
 from harness.regress.git import Repository
@@ -22,7 +22,7 @@ from harness.regress.judge import compare
 from harness.regress.samples import Cell, RunSample, cell_label, distinct, fingerprints, is_deterministic
 from harness.regress.schedule import Budget, Pairs, Together, interleave
 from harness.regress.side import Side
-from harness.turns import Turns
+from harness.run.turns import Turns
 from workloads.errors import HostError, InputError
 
 Progress = Callable[[str], None]
@@ -159,7 +159,7 @@ def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:
 
 def _make_datasets(plan: CheckPlan, progress: Progress) -> None:
     """Make missing datasets of the experiment, for both sides, by the running commit's generator."""
-    from harness.datasets import ensure, recipes_of
+    from harness.plan.datasets import ensure, recipes_of
 
     for name, recipe in recipes_of([plan.experiment]).items():
         ensure(name, recipe, plan.data_root, progress)

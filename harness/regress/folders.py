@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness import results
-from harness.record import Record
+from harness.records.record import Record
 from harness.regress.decision import Comparison, Rules
 from harness.regress.history import History, baseline
 from harness.regress.judge import compare
 from harness.regress.samples import cells_of, fingerprints
+from harness.results import store as results
 from workloads.errors import InputError
 
 

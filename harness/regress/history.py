@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from harness.record import Record
+from harness.records.record import Record
 from harness.regress.git import Repository
 from harness.regress.samples import Cell, RunSample, cells_of, fingerprints
 from harness.regress.store import Store

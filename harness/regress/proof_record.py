@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.environment import versions
+from harness.records.environment import versions
 from harness.studies.record import StudyRecord, write_study
 
 STUDY = "gate-proof"

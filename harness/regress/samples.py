@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.hosts import host_fingerprint
-from harness.record import LABELS, EpochRecord, Record, RunConfig
+from harness.records.hosts import host_fingerprint
+from harness.records.record import LABELS, EpochRecord, Record, RunConfig
 
 # Identity of the mini-batches: any change is a change of the training.
 IDENTITY = ("batches", "rows", "digest", "feature_digest")

@@ -10,12 +10,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.experiment import PlannedRun
-from harness.record import Record
+from harness.plan.experiment import PlannedRun
+from harness.records.record import Record
 from harness.regress.build import Built, clean_environment
 from harness.regress.samples import RunSample, sample_of
-from harness.results import read_record, run_folders
-from harness.turns import VARIABLE
+from harness.results.store import read_record, run_folders
+from harness.run.turns import VARIABLE
 from workloads.errors import DataIOError, OutcoreError
 
 _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness import results
-from harness.environment import versions
+from harness.records.environment import versions
 from harness.regress.git import Repository
 from harness.regress.history import load, with_runs
 from harness.regress.store import FolderStore
 from harness.regress.trend import Series, trends
+from harness.results import store as results
 from harness.studies.record import StudyRecord, read_study, study_path, write_study
 
 STUDY = "regress-trend"

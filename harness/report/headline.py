@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.figures.draw.captions import describe_memory
-from harness.record import COUNTED, Spread, class_of
+from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import Setting, Standing, settings_of, times_as_fast, without_cap
 from workloads.units import format_bytes, format_count
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.hosts import host_fingerprint, measured_on
-from harness.record import class_of
-from harness.results import WORKER_LOG
+from harness.records.hosts import host_fingerprint, measured_on
+from harness.records.record import class_of
+from harness.results.store import WORKER_LOG
 from workloads.errors import InputError
 from workloads.units import parse_bytes, row_bytes
 

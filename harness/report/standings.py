@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.compare.alike import setting_key, shared_setting
 from harness.compare.usual import Usual
-from harness.record import COUNTED, Spread, spread, spread_of_ratio
+from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
 
 Plain = dict[str, Any]
 
@@ -48,7 +48,7 @@ class Setting:
     """Runs that are equal in all but the system, its options and bookkeeping, on one host.
 
     Attributes:
-        shared: their configuration, and `host`, `limits`, `accelerator` of `harness.hosts.measured_on`.
+        shared: their configuration, and `host`, `limits`, `accelerator` of `harness.records.hosts.measured_on`.
         standings: fastest first, then those without a time.
         invalid: number of runs left out as INVALID or SPOILT.
         headline: whether a bench profile, rather than a figure, asked for these runs.

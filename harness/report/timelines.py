@@ -37,7 +37,7 @@ def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> 
 
 
 def _quietly(folder: Path, name: str, thin: Any) -> Plain | None:
-    from harness import results
+    from harness.results import store as results
 
     read = results.telemetry if name == "telemetry" else results.stages
     try:

@@ -99,7 +99,7 @@ def write_report(
 
 
 def _profiles() -> list[str]:
-    from harness.experiment import PROFILES
+    from harness.plan.experiment import PROFILES
 
     return [path.stem for path in PROFILES.glob("*.yaml")]
 

@@ -13,13 +13,13 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from harness.build import disk_profile
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits, Needs
 from harness.ssd.below import SEEN, read_once, reread_gain
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from harness.ssd.fio import fio_path, fio_tool
 from harness.ssd.quiet import WAITS_S, is_quiet, quietly
 from harness.ssd.ways import DEPTHS, Reads, Way, search, way_of
+from harness.worker.build import disk_profile
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import HostError
 

@@ -35,7 +35,7 @@ def run(params: CoverageParams, context: StudyContext) -> Plain:
         `accesses`, `unique_rows`, `batches`, `shares`, and `coverage`: score -> share of the accesses to the first
         rows, by share; `measured` beside the scores is the ranking by the accesses themselves.
     """
-    from systems.engine import ranking
+    from systems.engine.rank import ranking
 
     workload = context.workload(params)
     threads = len(os.sched_getaffinity(0))

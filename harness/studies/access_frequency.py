@@ -23,7 +23,7 @@ class FrequencyParams(WorkloadParams):
 
 def visits(params: WorkloadParams, context: StudyContext) -> tuple[Counts, Counts]:
     """Return the row accesses and the out-degree of every node, each int64 [N]; a mini-batch reads a row once."""
-    from systems.engine.ranking import out_degrees
+    from systems.engine.rank.ranking import out_degrees
 
     workload = context.workload(params)
     counts, _ = count_accesses(workload, params.epochs)

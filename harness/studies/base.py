@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from harness.record import DatasetConfig
+from harness.records.record import DatasetConfig
 from harness.settings import Strict, strict, unknown_name
 from harness.studies.record import StudyRecord, read_study, study_path, write_study
 
@@ -108,8 +108,8 @@ class StudyContext:
 
     def workload(self, params: WorkloadParams) -> Workload:
         """Return the workload of the parameters, equal to a run's with the same settings."""
-        from harness.build import workload_of
-        from harness.record import RunConfig
+        from harness.records.record import RunConfig
+        from harness.worker.build import workload_of
 
         dataset = self.dataset(params.dataset)
         # A study of mini-batches has further parameters beside the workload's.
@@ -206,7 +206,7 @@ def make_study(
         InputError, DatasetError, HostError: the study cannot be computed.
         DataIOError: the record cannot be written.
     """
-    from harness.environment import describe
+    from harness.records.environment import describe
 
     study, params = resolve_study(need)
     scratch_root = data_root / ".outcore" / "scratch"

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
 
 if TYPE_CHECKING:
-    from systems.engine.ranking import Method
+    from systems.engine.rank.ranking import Method
 
 # The paper's names, and the ranking by which each fills the cache.
 RANKINGS: dict[str, Method] = {"PaGraph": "out-degree", "AliGraph": "aligraph", "random": "random"}
@@ -36,8 +36,8 @@ def run(params: HitParams, context: StudyContext) -> Plain:
         `shares`; `hit_ratio`: {name: [ratio, …]} of `RANKINGS` and of `optimal`, which ranks rows by the accesses of
         the trace itself and so bounds every static cache; `accesses`; `num_nodes`.
     """
-    from systems.engine.policies import RowTrace, simulate_static
-    from systems.engine.ranking import scores, top
+    from systems.engine.cache.policies import RowTrace, simulate_static
+    from systems.engine.rank.ranking import scores, top
 
     workload = context.workload(params)
     trace = RowTrace.record(workload, params.epochs)

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, check_shares, register_study
 
-# The names of `systems.engine.policies.POLICIES`, without an import for a list of names.
+# The names of `systems.engine.cache.policies.POLICIES`, without an import for a list of names.
 POLICIES = ("belady", "degree", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo")
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 
@@ -38,9 +38,9 @@ def run(params: MissRatioParams, context: StudyContext) -> Plain:
     Returns:
         `accesses`, `unique_rows`, `batches`, `row_bytes`, `shares` and `sizes` (rows), and for each policy `misses` and
         `fills` by size. A policy reads misses + fills from disk: dynamic caches start empty, static ones are filled
-        beforehand, and the sum treats both alike (see `systems.engine.policies`).
+        beforehand, and the sum treats both alike (see `systems.engine.cache.policies`).
     """
-    from systems.engine.policies import RowTrace, compare
+    from systems.engine.cache.policies import RowTrace, compare
 
     workload = context.workload(params)
     threads = len(os.sched_getaffinity(0))

@@ -36,8 +36,8 @@ def hit_ratio(workload: Workload, epochs: int, world: int, ranking: Ids, rows: i
         world, rows: number of devices, and of rows in each cache.
         ranking: int64 [N], node ids, best first.
     """
-    from systems.engine.partition import Partitioning
-    from systems.engine.policies import RowTrace, simulate_static
+    from systems.engine.cache.policies import RowTrace, simulate_static
+    from systems.engine.rank.partition import Partitioning
 
     misses = accesses = 0
     parts = None if partition is None else Partitioning.load(partition)
@@ -62,8 +62,8 @@ def run(params: PartitionParams, context: StudyContext) -> Plain:
         all nodes), `redundant` (`share` less that of an even split without replicas), `replication` (factor), `balance`
         (of training nodes); `cached_share`; `hops`.
     """
-    from systems.engine.partition import partition_training_nodes
-    from systems.engine.ranking import out_degrees, top
+    from systems.engine.rank.partition import partition_training_nodes
+    from systems.engine.rank.ranking import out_degrees, top
 
     workload = context.workload(params)
     nodes = workload.dataset.num_nodes

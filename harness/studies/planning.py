@@ -145,10 +145,10 @@ def searching(
         hashes: number of MinHash functions; None: that of `params`.
         max_segment: longest segment; 0: all mini-batches.
     """
+    from systems.diskgnn.minhash import simulate_reads
     from systems.diskgnn.ranking import by_node
     from systems.diskgnn.search import Search, Space
-    from systems.engine.minhash import simulate_reads
-    from systems.engine.reader import ReadStats
+    from systems.engine.io.reader import ReadStats
 
     def simulate(rows: Ids) -> ReadStats:
         return simulate_reads(rows, row_bytes=row_bytes, num_rows=1 << 40, logical_bytes=params.granularity)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.atomic import whole_file
-from harness.record import DatasetConfig
+from harness.records.record import DatasetConfig
 from harness.settings import Strict
 
 STUDIES = "studies"

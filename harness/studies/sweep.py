@@ -11,9 +11,9 @@ from harness.studies.base import StudyNeed, find_record, make_study, resolve_stu
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    from harness.datasets import Recipe
+    from harness.plan.datasets import Recipe
+    from harness.run.sweep import Progress
     from harness.studies.record import StudyRecord
-    from harness.sweep import Progress
 
 
 @dataclass
@@ -61,7 +61,7 @@ class StudySweep:
 
     def datasets(self) -> dict[str, Recipe]:
         """Return the recipes of the datasets that the studies read, by name."""
-        from harness.datasets import Recipe
+        from harness.plan.datasets import Recipe
         from harness.settings import strict
 
         found: dict[str, Recipe] = {}
@@ -91,7 +91,7 @@ class StudySweep:
 
     def run(self) -> Studied:
         """Make every study that has no record."""
-        from harness.datasets import ensure
+        from harness.plan.datasets import ensure
 
         studied = Studied()
         todo = []

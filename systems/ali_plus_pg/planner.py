@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systems.ali_plus_pg.options import AliPlusPgOptions
-from systems.engine import RowReader, split_tuner
-from systems.engine.bounds import batch_bounds
-from systems.engine.gather_loader import BETWEEN, Tables, plan_tables
-from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
-from systems.engine.row_reads import reader_arguments
-from systems.engine.static_cache import StaticCache
-from systems.engine.topology import indptr_item, map_item, sampling_items
+from systems.engine.cache import split_tuner
+from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.cache.static_cache import StaticCache
+from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import reader_arguments
+from systems.engine.loading.bounds import batch_bounds
+from systems.engine.loading.gather_loader import BETWEEN, Tables, plan_tables
+from systems.engine.loading.topology import indptr_item, map_item, sampling_items
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes

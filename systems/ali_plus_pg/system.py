@@ -20,14 +20,16 @@ import torch
 
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
 from systems.ali_plus_pg.planner import Shares, Sizes, plan_sizes, sampling_workers, shares
-from systems.engine import ReadStats, RowReader, gather, split_tuner
-from systems.engine.artefacts import identity, prepare
-from systems.engine.gather_loader import GatherLoader, HostTable
-from systems.engine.neighbour_cache import NeighbourCache
-from systems.engine.ranking import out_degrees, top
-from systems.engine.row_reads import reader_arguments
-from systems.engine.static_cache import StaticCache
-from systems.engine.topology import DatasetFiles
+from systems.engine.cache import split_tuner
+from systems.engine.cache.neighbour_cache import NeighbourCache
+from systems.engine.cache.static_cache import StaticCache
+from systems.engine.io.gather import gather
+from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.row_reads import reader_arguments
+from systems.engine.loading.gather_loader import GatherLoader, HostTable
+from systems.engine.loading.topology import DatasetFiles
+from systems.engine.rank.ranking import out_degrees, top
+from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from systems.engine.artefacts import Prepared, identity, prepare
-from systems.engine.cache_loader import Sample
-from systems.engine.cached_system import CacheOptions, RankingName, highest
-from systems.engine.host_features import RowFile, feature_rows
-from systems.engine.reorder import ReorderFacts, reorder
-from systems.engine.zero_copy import ZeroCopySystem
+from systems.data_tiering.reorder import ReorderFacts, reorder
+from systems.engine.loading.cache_loader import Sample
+from systems.engine.loading.cached_system import CacheOptions, RankingName, highest
+from systems.engine.loading.host_features import RowFile, feature_rows
+from systems.engine.loading.zero_copy import ZeroCopySystem
+from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.interface import PlanItem, SystemInfo
 from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from systems.engine.cached_system import LoaderOptions
-from systems.engine.dgl_system import DglSystem, SamplerOption
+from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.loading.cached_system import LoaderOptions
 from systems.interface import SystemInfo
 
 

@@ -7,12 +7,11 @@ from typing import ClassVar, TypedDict
 import torch
 from pydantic import Field
 
-from systems.engine import ReadStats, RowReader
-from systems.engine.cached_system import SamplingOptions
-from systems.engine.dgl_system import DglSystem, SamplerOption
-from systems.engine.gather_loader import torch_dtype
-from systems.engine.host_features import HostFeatures, RowFile
-from systems.engine.reader import Granularity
+from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.io.reader import Granularity, ReadStats, RowReader
+from systems.engine.loading.cached_system import SamplingOptions
+from systems.engine.loading.gather_loader import torch_dtype
+from systems.engine.loading.host_features import HostFeatures, RowFile
 from systems.interface import Counters, PlanItem, SystemInfo
 from workloads.accelerator import aligned_host_tensor
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from systems.engine.cached_system import LoaderOptions
-from systems.engine.dgl_system import DglSystem
-from systems.engine.first_layer import FirstLayerSystem
+from systems.engine.dgl.system import DglSystem
+from systems.engine.loading.cached_system import LoaderOptions
+from systems.engine.loading.first_layer import FirstLayerSystem
 from systems.interface import SystemInfo
 
 

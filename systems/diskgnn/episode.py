@@ -16,20 +16,20 @@ import numpy as np
 
 from systems.diskgnn.fit import Fit, fit
 from systems.diskgnn.layout import ColdSamples, Placement, Segment, Shape, segment_bytes, segments, unpacked
+from systems.diskgnn.minhash import simulate_reads
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.planner import NAME, Sizes
 from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
 from systems.diskgnn.search import Prediction, Search, Space, feature_reads
 from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
-from systems.engine.artefacts import Prepared, identity, prepare
-from systems.engine.batch_store import BatchIndex, BatchReader, BatchWriter
-from systems.engine.memory import give_back_free_memory
-from systems.engine.minhash import simulate_reads
-from systems.engine.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
-from systems.engine.packing import RowTable
-from systems.engine.pipeline import Channel, Pipeline
-from systems.engine.reader import ReadStats
-from systems.engine.topology import mapped_sampler, row_bytes
+from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.reader import ReadStats
+from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.loading.topology import mapped_sampler, row_bytes
+from systems.engine.store.artefacts import Prepared, identity, prepare
+from systems.engine.store.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.store.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
+from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan

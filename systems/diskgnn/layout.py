@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from systems.diskgnn.minhash import minhash_order
 from systems.diskgnn.ranking import Ids, Slots
-from systems.engine.minhash import minhash_order
 
 _NONE = np.empty(0, dtype=np.int64)
 

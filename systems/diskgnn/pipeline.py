@@ -20,9 +20,9 @@ from systems.diskgnn.episode import Ready
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_addresses, read_graph
 from systems.diskgnn.tally import Tally
-from systems.engine.packed_store import PackedBatch, PackedReader, PendingBatch
-from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
-from systems.engine.reader import RowReader
+from systems.engine.io.reader import RowReader
+from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
+from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch
 from systems.interface import Batch, StageClock
 from workloads.sampling.batch import SampledBatch
 

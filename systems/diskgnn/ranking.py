@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.memory import aligned_empty
-from systems.engine.ranking import top
+from systems.engine.io.memory import aligned_empty
+from systems.engine.rank.ranking import top
 
 Ids = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int32]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from systems.diskgnn.layout import ColdSamples, Placement, Shape, segments
 from systems.diskgnn.ranking import Ids
-from systems.engine.reader import ReadStats
+from systems.engine.io.reader import ReadStats
 from workloads.errors import BudgetError
 from workloads.units import format_bytes
 

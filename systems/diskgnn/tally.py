@@ -7,7 +7,7 @@ import threading
 import numpy as np
 
 from systems.diskgnn.structure import Addresses, Levels
-from systems.engine.reader import ReadStats
+from systems.engine.io.reader import ReadStats
 from systems.interface import Counters
 from workloads.sampling.batch import SampledBatch
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from systems.engine.gather_loader import torch_dtype
-from systems.engine.memory import aligned_empty, madvise
-from systems.engine.regions import padded
-from systems.engine.topology import row_bytes
+from systems.engine.io.memory import aligned_empty, madvise
+from systems.engine.io.regions import padded
+from systems.engine.loading.gather_loader import torch_dtype
+from systems.engine.loading.topology import row_bytes
 from workloads.workload import Workload
 
 

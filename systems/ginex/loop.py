@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from systems.engine import ReadStats, RowReader
-from systems.engine.changeset import Changeset, copy_rows
-from systems.engine.gather_loader import Tables, torch_dtype
-from systems.engine.pipeline import Channel, Pipeline, Stopped
-from systems.engine.row_ring import RowRing
+from systems.engine.cache.changeset import Changeset, copy_rows
+from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.row_ring import RowRing
+from systems.engine.loading.gather_loader import Tables, torch_dtype
+from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
 from systems.ginex.planner import LOADED
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch

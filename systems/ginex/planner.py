@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from systems.engine import RowReader
-from systems.engine.batch_store import BatchWriter
-from systems.engine.bounds import Bounds, batch_bounds
-from systems.engine.changeset import ChangesetPlan
-from systems.engine.gather_loader import Tables, plan_tables
-from systems.engine.neighbour_cache import NeighbourCache, NeighbourCachePlan
-from systems.engine.regions import padded
-from systems.engine.row_reads import reader_arguments
-from systems.engine.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
+from systems.engine.cache.changeset import ChangesetPlan
+from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.io.reader import RowReader
+from systems.engine.io.regions import padded
+from systems.engine.io.row_reads import reader_arguments
+from systems.engine.loading.bounds import Bounds, batch_bounds
+from systems.engine.loading.gather_loader import Tables, plan_tables
+from systems.engine.loading.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
+from systems.engine.store.batch_store import BatchWriter
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.changeset import Changeset, ChangesetPlan
-from systems.engine.ranking import out_degrees, top
+from systems.engine.cache.changeset import Changeset, ChangesetPlan
+from systems.engine.rank.ranking import out_degrees, top
 from systems.ginex.superbatch import Superbatch
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload

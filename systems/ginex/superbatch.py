@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.batch_store import BatchIndex, BatchReader, BatchWriter
-from systems.engine.changeset import Changeset
-from systems.engine.regions import Index, RegionReader, RegionWriter
+from systems.engine.cache.changeset import Changeset
+from systems.engine.io.regions import Index, RegionReader, RegionWriter
+from systems.engine.store.batch_store import BatchIndex, BatchReader, BatchWriter
 from workloads.sampling.batch import SampledBatch
 
 Ids = npt.NDArray[np.int64]

@@ -16,13 +16,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine import RowReader
-from systems.engine.bounds import batch_bounds
-from systems.engine.memory import give_back_free_memory
-from systems.engine.neighbour_cache import NeighbourCache
-from systems.engine.pipeline import Channel, Pipeline
-from systems.engine.row_reads import reader_arguments
-from systems.engine.topology import DatasetFiles
+from systems.engine.cache.neighbour_cache import NeighbourCache
+from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import reader_arguments
+from systems.engine.loading.bounds import batch_bounds
+from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.loading.topology import DatasetFiles
 from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.loop import MainLoop, Readers
 from systems.ginex.options import GinexOptions

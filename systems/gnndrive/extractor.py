@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine import Group, ReadStats, RowReader, gather
-from systems.engine.topology import DatasetFiles
+from systems.engine.io.gather import gather
+from systems.engine.io.reader import Group, ReadStats, RowReader
+from systems.engine.loading.topology import DatasetFiles
 from workloads.accelerator import Accelerator, Event
 
 Ids = npt.NDArray[np.int64]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from systems.engine import FeatureBuffer, RowReader
-from systems.engine.bounds import Bounds, batch_bounds
-from systems.engine.row_reads import reader_arguments
-from systems.engine.shared_staging import SharedStaging
-from systems.engine.topology import indptr_item, map_item, row_bytes, sampling_items
+from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import reader_arguments
+from systems.engine.loading.bounds import Bounds, batch_bounds
+from systems.engine.loading.topology import indptr_item, map_item, row_bytes, sampling_items
 from systems.gnndrive.extractor import StagedExtractor
+from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
+from systems.gnndrive.shared_staging import SharedStaging
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from systems.engine import ReadStats, RowReader
-from systems.engine.shared_staging import SharedStaging
+from systems.engine.io.reader import ReadStats, RowReader
 from systems.gnndrive.extractor import Extractor, Ids, StagedExtractor, as_table
+from systems.gnndrive.shared_staging import SharedStaging
 from workloads.accelerator import Accelerator, Event
 
 

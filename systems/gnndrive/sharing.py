@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import torch
 
-from systems.engine import FeatureBuffer, FeatureBufferClosed
-from systems.engine.shared_staging import SharedStaging, StagingClosed
-from systems.engine.topology import row_bytes
+from systems.engine.loading.topology import row_bytes
+from systems.gnndrive.feature_buffer import FeatureBuffer, FeatureBufferClosed
 from systems.gnndrive.planner import Sizes
+from systems.gnndrive.shared_staging import SharedStaging, StagingClosed
 from workloads.accelerator import Accelerator
 from workloads.ranks import PeerLost, RankGroup
 from workloads.workload import Workload

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine import FeatureBuffer, RowReader, madvise
-from systems.engine.gather_loader import torch_dtype
-from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
-from systems.engine.row_reads import reader_arguments
-from systems.engine.shared_staging import SharedStaging
-from systems.engine.topology import DatasetFiles, loaded, mapped_sampler
+from systems.engine.io.memory import madvise
+from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import reader_arguments
+from systems.engine.loading.gather_loader import torch_dtype
+from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
+from systems.engine.loading.topology import DatasetFiles, loaded, mapped_sampler
 from systems.gnndrive.extractor import (
     CachedExtractor,
     Extractor,
@@ -30,9 +30,11 @@ from systems.gnndrive.extractor import (
     StagedExtractor,
     Staging,
 )
+from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.planner import Sizes, plan_sizes
 from systems.gnndrive.shared_extractor import SharedStagedExtractor
+from systems.gnndrive.shared_staging import SharedStaging
 from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
 from systems.gnndrive.tally import Tally
 from systems.interface import Batch, Counters, Plan, System, SystemInfo

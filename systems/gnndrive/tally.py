@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from systems.engine import ReadStats
+from systems.engine.io.reader import ReadStats
 from systems.interface import Counters
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from systems.engine.bounds import Bounds
+from systems.engine.loading.bounds import Bounds
 from systems.interface import PlanItem
 from workloads.errors import HostError, InputError
 from workloads.sampling.batch import Block, SampledBatch
@@ -111,7 +111,7 @@ def resolve_form(form: str, edges: str, sampler: str) -> Form:
     if form == "pyg" and not installed:
         raise HostError("form is pyg, and torch_geometric is not installed", "pip install torch_geometric")
     if form == "dgl":
-        from systems.engine.dgl_bridge import require_dgl
+        from systems.engine.dgl.bridge import require_dgl
 
         require_dgl("form dgl")
     if form == "auto":
@@ -204,7 +204,7 @@ def _pyg(found: MiniBatch) -> Any:
 
 def _dgl(sampled: SampledBatch, x: torch.Tensor, device: torch.device) -> tuple[Any, Any, list[Any]]:
     """Return input nodes, output nodes and blocks with `feat` and `label`, like DGL's `DataLoader`."""
-    from systems.engine.dgl_bridge import import_dgl, to_dgl_blocks
+    from systems.engine.dgl.bridge import import_dgl, to_dgl_blocks
 
     # Copied because the system reuses the arrays.
     own = replace(sampled, blocks=tuple(replace(block, indptr=block.indptr.copy()) for block in sampled.blocks))

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from systems.engine.artefacts import in_use
-from systems.engine.bounds import batch_bounds
+from systems.engine.loading.bounds import batch_bounds
+from systems.engine.store.artefacts import in_use
 from systems.interface import (
     DiskProfile,
     MemoryBudget,

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import xxhash
 from pydantic import ValidationError
 
-from systems.engine.artefacts import identity, prepare
-from systems.engine.memory import give_back_free_memory
+from systems.engine.io.memory import give_back_free_memory
+from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Options, System
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError

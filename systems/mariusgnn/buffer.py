@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.memory import aligned_empty
-from systems.engine.partitioned import FEATURES, TOPOLOGY, Layout
-from systems.engine.reader import ReadStats, RowReader
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import ReadStats, RowReader
 from systems.mariusgnn.options import MariusOptions
+from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout
 from systems.mariusgnn.planner import Sizes, depths, reader_arguments
 from workloads.errors import DataIOError
 

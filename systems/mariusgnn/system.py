@@ -1,9 +1,9 @@
 """MariusGNN for node classification: train on the partitions in memory, change them between epochs.
 
-Before the first epoch the graph is cut into partitions and edge buckets (`systems/engine/partitioned.py`). Each epoch
-begins by filling the buffer (stage `data_prep`): partitions of training nodes stay, the others follow the ordering.
-Then nothing is read: mini-batches are sampled among the buffered nodes alone, which saves reads and costs accuracy
-(GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
+Before the first epoch the graph is cut into partitions and edge buckets (`systems/mariusgnn/partitioned.py`). Each
+epoch begins by filling the buffer (stage `data_prep`): partitions of training nodes stay, the others follow the
+ordering. Then nothing is read: mini-batches are sampled among the buffered nodes alone, which saves reads and costs
+accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine import artefacts
-from systems.engine.gather import gather
-from systems.engine.gather_loader import GatherLoader, fill_by
-from systems.engine.memory import give_back_free_memory
-from systems.engine.partition_writer import write_partitions
-from systems.engine.partitioned import Layout, Partitions, count_buckets
-from systems.engine.reader import ReadStats
-from systems.engine.topology import DatasetFiles
+from systems.engine.io.gather import gather
+from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.reader import ReadStats
+from systems.engine.loading.gather_loader import GatherLoader, fill_by
+from systems.engine.loading.topology import DatasetFiles
+from systems.engine.store import artefacts
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
 from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.ordering import buffered
+from systems.mariusgnn.partition_writer import write_partitions
+from systems.mariusgnn.partitioned import Layout, Partitions, count_buckets
 from systems.mariusgnn.planner import HELD_BYTES, NAME, Sizes, partitions_for, plan_sizes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch

@@ -1,4 +1,4 @@
-// Bindings of the changeset planner, fed by `systems/engine/changeset.py`, and of the row copies that apply changesets.
+// Bindings of the changeset planner, fed by `systems/engine/cache/changeset.py`, and of the row copies that apply changesets.
 #include "bind.hpp"
 #include "changeset.hpp"
 #include "scatter.hpp"

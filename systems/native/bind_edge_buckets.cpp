@@ -1,4 +1,4 @@
-// Bindings of partitions and edge buckets, used by `systems/engine/partitioned.py` and `systems/mariusgnn/`.
+// Bindings of partitions and edge buckets, used by `systems/mariusgnn/partitioned.py` and `systems/mariusgnn/`.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -80,7 +80,7 @@ std::optional<std::tuple<int, std::uint64_t>> pair_of(const std::optional<WriteF
     return std::tuple{failure->code, failure->offset};
 }
 
-// Binds the writer that fills the regions of one file, used by `systems/engine/partition_writer.py`.
+// Binds the writer that fills the regions of one file, used by `systems/mariusgnn/partition_writer.py`.
 void bind_spread(nb::module_& m) {
     nb::class_<Spread> spread(m, "Spread");
     spread

@@ -1,4 +1,4 @@
-// Bindings of the feature buffer; `systems/engine/feature_buffer.py` turns states into errors.
+// Bindings of the feature buffer; `systems/gnndrive/feature_buffer.py` turns states into errors.
 #include <nanobind/stl/string.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Bindings of batched packing, MinHash and the range queue as plain tuples; `systems/engine/packing.py` adds the types.
+// Bindings of batched packing, MinHash and the range queue as plain tuples; `systems/engine/store/packing.py` adds the types.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

@@ -1,4 +1,4 @@
-// Bindings of the reader as plain tuples and dicts; `systems/engine/reader.py` adds types and errors.
+// Bindings of the reader as plain tuples and dicts; `systems/engine/io/reader.py` adds types and errors.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>

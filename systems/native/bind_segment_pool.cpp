@@ -1,4 +1,4 @@
-// Bindings of the shared staging buffer's bookkeeping; `systems/engine/shared_staging.py` turns states into errors.
+// Bindings of the shared staging buffer's bookkeeping; `systems/gnndrive/shared_staging.py` turns states into errors.
 #include "bind.hpp"
 #include "segment_pool.hpp"
 

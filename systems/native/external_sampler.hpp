@@ -59,7 +59,7 @@ struct ExternalHop {
     std::int64_t num_src = 0, num_dst = 0;
 };
 
-// Sizes of a mini-batch on disk (systems/engine/batch_store.py): node ids, body at a multiple of 8, zeros to a page.
+// Sizes of a mini-batch on disk (systems/engine/store/batch_store.py): node ids, body at a multiple of 8, zeros to a page.
 struct LaidOut {
     std::uint64_t bytes, head_bytes, body_bytes, nodes;
 };

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.batch_store import BatchIndex, BatchWriter
-from systems.engine.memory import give_back_free_memory
-from systems.engine.packing import RowTable
-from systems.engine.pipeline import Channel, Pipeline
-from systems.engine.reader import ReadStats
-from systems.engine.topology import mapped_sampler, row_bytes
+from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.reader import ReadStats
+from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.loading.topology import mapped_sampler, row_bytes
+from systems.engine.store.batch_store import BatchIndex, BatchWriter
+from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock
 from systems.outcore.cost import Prediction, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from systems import _native
-from systems.engine.batch_store import BatchWriter
-from systems.engine.bounds import Bounds, batch_bounds
-from systems.engine.packed_layout import slot_rows
-from systems.engine.reader import RowReader
-from systems.engine.topology import indptr_item, row_bytes
+from systems.engine.io.reader import RowReader
+from systems.engine.loading.bounds import Bounds, batch_bounds
+from systems.engine.loading.topology import indptr_item, row_bytes
+from systems.engine.store.batch_store import BatchWriter
+from systems.engine.store.packed_layout import slot_rows
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.batch_store import BatchWriter
-from systems.engine.bounds import Bounds
-from systems.engine.direct_files import PAGE, io_failed
-from systems.engine.reader import Mode, ReadStats
+from systems.engine.io.direct_files import PAGE, io_failed
+from systems.engine.io.reader import Mode, ReadStats
+from systems.engine.loading.bounds import Bounds
+from systems.engine.store.batch_store import BatchWriter
 from systems.interface import DiskProfile
 from systems.outcore.labels import LabelReader
 from workloads.errors import DataIOError, DatasetError, InputError

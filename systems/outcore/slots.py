@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 
 from systems import _native
-from systems.engine.arrays import as_rows
-from systems.engine.changeset import copy_rows
-from systems.engine.reader import ReadStats, RowReader
+from systems.engine.cache.changeset import copy_rows
+from systems.engine.io.arrays import as_rows
+from systems.engine.io.reader import ReadStats, RowReader
 from systems.interface import StageClock
 from systems.outcore.chunks import Addresses
 from systems.outcore.planner import BOUNCE

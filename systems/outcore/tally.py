@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from systems.engine.reader import ReadStats
+from systems.engine.io.reader import ReadStats
 from systems.interface import Counters
 from systems.outcore.group import Group
 from workloads.sampling.batch import SampledBatch

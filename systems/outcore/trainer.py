@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from systems.engine.batch_store import BatchReader
-from systems.engine.gather_loader import torch_dtype
-from systems.engine.memory import aligned_empty
-from systems.engine.pipeline import Channel, Pipeline, Stopped
-from systems.engine.reader import RowReader
-from systems.engine.topology import row_bytes
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import RowReader
+from systems.engine.loading.gather_loader import torch_dtype
+from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
+from systems.engine.loading.topology import row_bytes
+from systems.engine.store.batch_store import BatchReader
 from systems.interface import Batch, Runtime, StageClock
 from systems.outcore.chunks import Addresses, Chunks
 from systems.outcore.group import Group

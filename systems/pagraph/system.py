@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from systems.engine.artefacts import Prepared
-from systems.engine.cached_system import CachedSystem, CacheOptions, Ids, highest
-from systems.engine.partition import Partitioning
+from systems.engine.loading.cached_system import CachedSystem, CacheOptions, Ids, highest
+from systems.engine.rank.partition import Partitioning
+from systems.engine.store.artefacts import Prepared
 from systems.interface import SystemInfo
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from systems.engine.first_layer import FirstLayerSystem
+from systems.engine.loading.first_layer import FirstLayerSystem
 from systems.interface import SystemInfo
 from systems.pagraph.system import PaGraph, PaGraphOptions
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from systems.engine import gather, madvise
-from systems.engine.bounds import batch_bounds
-from systems.engine.gather import order_bytes
-from systems.engine.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
-from systems.engine.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
+from systems.engine.io.gather import gather, order_bytes
+from systems.engine.io.memory import madvise
+from systems.engine.loading.bounds import batch_bounds
+from systems.engine.loading.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
+from systems.engine.loading.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo, auto
 from systems.pyg_plus.faults import FaultMeter
 from workloads.errors import BudgetError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from systems.engine.cached_system import LoaderOptions
-from systems.engine.zero_copy import ZeroCopySystem
+from systems.engine.loading.cached_system import LoaderOptions
+from systems.engine.loading.zero_copy import ZeroCopySystem
 from systems.interface import SystemInfo
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.isolation.docker_backend import Docker, _trial
-from harness.isolation.docker_engine import connect
+from harness.isolation.docker.backend import Docker, _trial
+from harness.isolation.docker.engine import connect
 from harness.isolation.probe import probe
 from harness.isolation.source import source_digest
 from tests.harness.cap_tools import needs_root, on_disk

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness import protocol
-from harness.protocol import Event, EventReader, Gate, ProtocolError
+from harness.wire import protocol
+from harness.wire.protocol import Event, EventReader, Gate, ProtocolError
 
 EPOCH: dict[str, Any] = {
     "event": "epoch",
@@ -92,7 +92,7 @@ def test_a_stream_without_end_is_cut_off(pipe: tuple[EventReader, int], monkeypa
 
 
 def test_the_schema_for_authors_lists_every_event() -> None:
-    done = subprocess.run([sys.executable, "-m", "harness.protocol"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "harness.wire.protocol"], capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout)
     kinds = {
         definition["properties"]["event"]["const"]

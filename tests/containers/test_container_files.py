@@ -138,11 +138,11 @@ def test_the_printed_profile_allows_io_uring_and_starts_a_container() -> None:
     )
     profile = json.loads(done.stdout)
     from harness.isolation import Limits
-    from harness.isolation.docker_cap import DockerCap
-    from harness.isolation.docker_engine import connect
-    from harness.isolation.docker_image import HOST_IMAGE, find
-    from harness.isolation.docker_options import Wanted
-    from harness.isolation.docker_seccomp import CALLS, allows
+    from harness.isolation.docker.cap import DockerCap
+    from harness.isolation.docker.engine import connect
+    from harness.isolation.docker.image import HOST_IMAGE, find
+    from harness.isolation.docker.options import Wanted
+    from harness.isolation.docker.seccomp import CALLS, allows
     from harness.isolation.owner import cap_name
 
     assert all(allows(profile, call) for call in CALLS) and profile["defaultAction"] != "SCMP_ACT_ALLOW"

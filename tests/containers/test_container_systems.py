@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.experiment import PlannedRun, RunSettings, resolve
-from harness.foreign import _of_image, image_of, system_info
-from harness.isolation.docker_engine import connect
-from harness.isolation.docker_image import HOST_IMAGE, find
-from harness.orchestrator import execute
-from harness.record import Record
-from harness.series import Series
+from harness.isolation.docker.engine import connect
+from harness.isolation.docker.foreign import _of_image, image_of, system_info
+from harness.isolation.docker.image import HOST_IMAGE, find
+from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.records.record import Record
+from harness.run.orchestrator import execute
+from harness.run.series import Series
 from tests.harness.isolation.docker_tools import containers, needs_docker
 from tests.harness.run_tools import left_behind, outcore, share_cache
 from tests.support import make_tiny

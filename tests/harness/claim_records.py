@@ -13,9 +13,9 @@ from harness.claims.published import Claim
 from harness.claims.query import queries
 from harness.claims.setting import Declared
 from harness.compare.evidence import Evidence
-from harness.experiment import PlannedRun, check_options, load_experiment
 from harness.figures.base import catalogue
-from harness.record import RunConfig
+from harness.plan.experiment import PlannedRun, check_options, load_experiment
+from harness.records.record import RunConfig
 from harness.settings import parse_memory
 from harness.studies.base import studies
 from harness.studies.record import StudyRecord

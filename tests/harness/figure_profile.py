@@ -9,7 +9,7 @@ from typing import Any
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plan, grid, keep
 from harness.compare.points import Group
-from harness.experiment import parse_experiment
+from harness.plan.experiment import parse_experiment
 
 NAME = "kron-d128"
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.record import DatasetConfig, EpochRecord, Record, RuleOutcome, RunConfig, Summary, spread
-from harness.results import write_run
+from harness.records.record import DatasetConfig, EpochRecord, Record, RuleOutcome, RunConfig, Summary, spread
+from harness.results.store import write_run
 
 _COUNT = itertools.count()
 

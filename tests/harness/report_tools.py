@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.record import PlannedBuffer, Record, RuleOutcome
+from harness.records.record import PlannedBuffer, Record, RuleOutcome
 from harness.report import write_report
-from harness.results import write_run
+from harness.results.store import write_run
 from tests.harness.records import make_record, telemetry_of
 
 EVIL = "</script><script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"'&{{7*7}}"

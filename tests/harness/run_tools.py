@@ -15,10 +15,10 @@ from unittest.mock import patch
 
 import pytest
 
-from harness.experiment import PlannedRun, RunSettings, resolve
 from harness.isolation import mounts
-from harness.record import RunConfig
-from harness.series import Series
+from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.records.record import RunConfig
+from harness.run.series import Series
 from harness.ssd.profile import quick_profile
 from workloads.errors import HostError
 

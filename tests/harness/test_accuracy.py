@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.accuracy import TEST_EPOCH, Snapshots, accuracy_on_test_nodes
-from harness.experiment import RunSettings, check_settings
+from harness.plan.experiment import RunSettings, check_settings
+from harness.worker.accuracy import TEST_EPOCH, Snapshots, accuracy_on_test_nodes
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import InputError

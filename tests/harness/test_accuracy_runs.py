@@ -10,7 +10,6 @@ import pytest
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plan
 from harness.compare.points import NotDrawn
-from harness.experiment import cells, load_experiment, parse_experiment
 from harness.figures.accuracy_runs import (
     BASE_VARIABLE,
     GENERATED,
@@ -23,6 +22,7 @@ from harness.figures.accuracy_runs import (
     origin,
     time_to,
 )
+from harness.plan.experiment import cells, load_experiment, parse_experiment
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 from workloads.errors import InputError

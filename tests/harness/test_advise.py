@@ -12,9 +12,9 @@ import pytest
 from harness.advise import Advice, Setting, advise
 from harness.advise.forecasts import Forecast
 from harness.advise.share import Share, misses, take_share
-from harness.build import workload_of
-from harness.record import RunConfig
+from harness.records.record import RunConfig
 from harness.studies.base import dataset_config
+from harness.worker.build import workload_of
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.run_tools import outcore, share_cache
 from tests.support import make_tiny

@@ -14,8 +14,8 @@ from harness.advise.full_size import advise_published
 from harness.advise.holes import make_holes
 from harness.advise.implied import ImpliedGraph, skew
 from harness.advise.published import GRAPHS, published
-from harness.experiment import RunSettings
-from harness.ssd.whatif import device_of
+from harness.drives.whatif import device_of
+from harness.plan.experiment import RunSettings
 from tests.harness.run_tools import outcore
 from workloads.errors import InputError
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.artefact_store import ARTEFACTS, list_artefacts, remove_artefacts, stale
-from systems.engine.artefacts import in_use, prepare
+from harness.results.artefacts import ARTEFACTS, list_artefacts, remove_artefacts, stale
+from systems.engine.store.artefacts import in_use, prepare
 
 
 def make(nbytes: int) -> Callable[[Path], None]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.calibrate import Readings
 from harness.isolation.base import Limits
-from harness.protocol import Gate
+from harness.run.calibrate import Readings
+from harness.wire.protocol import Gate
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python
 
 # Stands at the gates as a calibration does; the first step reads a file, as code is read that a step touches first.

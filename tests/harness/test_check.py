@@ -14,7 +14,7 @@ import pytest
 from harness.check import check_system
 from harness.check.capped import check_memory, judge_record
 from harness.check.case import DIMS, Case, cases
-from harness.launch import PLAN_REFUSED
+from harness.run.launch import PLAN_REFUSED
 from tests.harness.run_tools import share_cache
 from workloads.errors import InputError
 

@@ -21,8 +21,8 @@ from harness.claims.published import FILE, Claim, check, claims, distance, find_
 from harness.claims.query import queries, register
 from harness.cli import build_app
 from harness.compare.evidence import load_evidence
-from harness.experiment import check_options, load_experiment
 from harness.figures.base import catalogue
+from harness.plan.experiment import check_options, load_experiment
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 

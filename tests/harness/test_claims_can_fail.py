@@ -18,7 +18,7 @@ from harness.claims.pairs import Plain, Side
 from harness.claims.published import Claim, claims, possible
 from harness.claims.query import OverSettings, Ratio, Share, queries
 from harness.compare.evidence import load_evidence
-from harness.experiment import check_options
+from harness.plan.experiment import check_options
 from tests.harness.claim_records import Change, MadeUp, profile, query_of, scale
 
 RUNNABLE = [claim.id for claim in claims().values() if not claim.not_run]

@@ -36,7 +36,7 @@ WRONG = [
     (["run", "pyg+", "--dataset", "tiny", "--batchsize", "9"], "--batchsize"),
     (["run", "pyg+"], "--dataset"),
     (["run", "no.such:System", "--dataset", "tiny"], "no module"),
-    (["run", "harness.record:Record", "--dataset", "tiny"], "not a System class"),
+    (["run", "harness.records.record:Record", "--dataset", "tiny"], "not a System class"),
     (["bench", "--profile", "quik"], "'quick'"),
     (["bench", "--profile", "smoke", "--figures", "gnndrive-fig88"], "gnndrive-fig8"),
     (["bench", "nothing.yaml"], "cannot be read"),
@@ -90,8 +90,8 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_a_worker_imports_nothing_that_only_the_harness_needs() -> None:
     program = (
-        "import sys, harness.worker, harness.protocol, workloads.training, workloads.sampling.make\n"
-        "import harness.calibrate_worker\nfrom systems.registry import load, names\n"
+        "import sys, harness.worker.main, harness.wire.protocol, workloads.training, workloads.sampling.make\n"
+        "import harness.worker.calibrate\nfrom systems.registry import load, names\n"
         "[load(name) for name in names()]\n"
         "print([m for m in ('pandas', 'pyarrow', 'matplotlib', 'typer', 'rich', 'scipy') if m in sys.modules])"
     )

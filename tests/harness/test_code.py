@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import code
-from harness.code import Made, code_of, of_one_code
 from harness.compare.evidence import load_evidence
-from harness.record import Code
+from harness.records import code
+from harness.records.code import Made, code_of, of_one_code
+from harness.records.record import Code
 from tests.harness.records import make_record, save
 
 
@@ -44,7 +44,7 @@ def test_words_change_nothing_and_code_does(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_measures_is_in_the_harness_fingerprint_and_what_draws_is_not() -> None:
     modules = code._closure(code._MEASURES)
-    assert {"harness.worker", "harness.orchestrator", "harness.verdict.io", "systems.interface"} <= set(modules)
+    assert {"harness.worker.main", "harness.run.orchestrator", "harness.judge.io", "systems.interface"} <= set(modules)
     assert not any(name.startswith(("harness.figures", "harness.report", "harness.cli")) for name in modules)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from harness import settings
+from harness.judge import page, rules
 from harness.settings import RunSettings
-from harness.verdict import page, rules
 from tests.harness.run_tools import REPOSITORY
 
 FOLDERS = "harness|outcore|systems|workloads|tests|benchmarks|scripts|docs|examples|containers"
@@ -14,7 +14,7 @@ FOLDERS = "harness|outcore|systems|workloads|tests|benchmarks|scripts|docs|examp
 
 def test_the_page_of_rules_is_made_from_the_rules() -> None:
     text = (REPOSITORY / "docs" / "methodology.md").read_text(encoding="utf-8")
-    assert text == page.page(), "run `python -m harness.verdict.page > docs/methodology.md`"
+    assert text == page.page(), "run `python -m harness.judge.page > docs/methodology.md`"
     assert all(f"`{rule.name}`" in text for rule in rules())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.doctor import as_dict, diagnose
-from harness.environment import code, describe, disk
+from harness.records.environment import code, describe, disk
 from tests.harness.cap_tools import CAPPING, REPOSITORY, needs_root, on_disk
 
 EXPECTED = {

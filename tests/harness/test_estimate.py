@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.datasets import Recipe
-from harness.estimate import FIXED_S, CostModel, modelled_s
-from harness.experiment import PlannedRun
-from harness.record import Preprocess, Record
+from harness.plan.datasets import Recipe
+from harness.plan.estimate import FIXED_S, CostModel, modelled_s
+from harness.plan.experiment import PlannedRun
+from harness.records.record import Preprocess, Record
 from harness.settings import RunSettings
 from tests.harness.records import make_record
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiment import (
+from harness.plan.experiment import (
     PROFILES,
     RunSettings,
     cells,
@@ -19,9 +19,9 @@ from harness.experiment import (
     load_experiment,
     parse_experiment,
 )
-from harness.record import DatasetConfig, RunConfig
+from harness.records.record import DatasetConfig, RunConfig
+from harness.run.sweep import order, union
 from harness.settings import parse_memory, parse_seconds
-from harness.sweep import order, union
 from workloads.errors import InputError
 
 BASE: dict[str, Any] = {"name": "e", "run": {"dataset": "d"}, "systems": ["pyg+", "gnndrive"]}
@@ -190,7 +190,7 @@ def test_every_setting_reaches_the_configuration() -> None:
 
 
 def test_a_choice_that_looks_like_a_number_may_be_given_as_one() -> None:
-    from harness.experiment import check_options
+    from harness.plan.experiment import check_options
 
     assert check_options("gnndrive", {"io_granularity": 4096})["io_granularity"] == "4096"
     assert check_options("gnndrive", {"io_granularity": "4096"})["io_granularity"] == "4096"

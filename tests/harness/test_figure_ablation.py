@@ -11,10 +11,10 @@ import yaml
 
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
-from harness.experiment import PROFILES, check_options
 from harness.figures.base import catalogue
 from harness.figures.outcore.ablation import VARIANTS, draw
-from harness.sweep import union
+from harness.plan.experiment import PROFILES, check_options
+from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 

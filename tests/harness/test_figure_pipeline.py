@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from harness.compare.evidence import load_evidence
-from harness.experiment import PROFILES, cells
 from harness.figures.base import catalogue, chosen, render
-from harness.record import Record
-from harness.results import STAGE_COLUMNS, write_run
+from harness.plan.experiment import PROFILES, cells
+from harness.records.record import Record
+from harness.results.store import STAGE_COLUMNS, write_run
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record
 

@@ -35,7 +35,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("gnndrive-fig8", "harness/figures/draw/curves.py"),
         ("gnndrive-fig8", "harness/figures/draw/looks.py"),
         ("gnndrive-fig8", "harness/compare/match.py"),
-        ("gnndrive-fig8", "harness/record.py"),
+        ("gnndrive-fig8", "harness/records/record.py"),
         ("diskgnn-fig10", "harness/figures/draw/bars.py"),
         ("diskgnn-fig10", "harness/figures/draw/style.py"),
         ("diskgnn-fig10", "harness/figures/draw/panels.py"),

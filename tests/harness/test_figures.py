@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plan, grid, keep
-from harness.experiment import parse_experiment
 from harness.figures.base import catalogue, chosen, render
+from harness.plan.experiment import parse_experiment
 from tests.harness.figure_profile import keep_profile, profile
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
@@ -179,7 +179,7 @@ def test_an_unknown_figure_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("figure", list(catalogue()))
 def test_the_needs_of_a_figure_are_valid_experiments_and_studies(figure: str) -> None:
-    from harness.experiment import cells, load_experiment
+    from harness.plan.experiment import cells, load_experiment
     from harness.studies.base import resolve_study
 
     profile = load_experiment("quick").model_dump()

@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.experiment import load_experiment
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
 from harness.figures.diskgnn.fig9 import EPOCHS
 from harness.figures.diskgnn.fig18 import STEPS
 from harness.figures.diskgnn.fig19 import SEQUENTIAL
-from harness.record import DatasetConfig, Preprocess, Record
-from harness.results import write_run
+from harness.plan.experiment import load_experiment
+from harness.records.record import DatasetConfig, Preprocess, Record
+from harness.results.store import write_run
+from harness.run.sweep import union
 from harness.studies.record import StudyRecord, write_study
-from harness.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, telemetry_of
 

@@ -12,12 +12,12 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
-from harness.experiment import load_experiment
 from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
 from harness.figures.draw.breakdown import covered_seconds, split_epoch
 from harness.figures.ginex.fig4 import miss_ratio
 from harness.figures.ginex.fig6 import gather_alone
-from harness.sweep import union
+from harness.plan.experiment import load_experiment
+from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.tier_records import BATCHES, run, study
 

@@ -9,11 +9,11 @@ import pytest
 
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.points import NotDrawn
-from harness.experiment import cells, load_experiment
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Drawing, Sheet, catalogue
 from harness.figures.gnndrive.grid import CPU
-from harness.sweep import union
+from harness.plan.experiment import cells, load_experiment
+from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 from tests.harness.study_records import fio_grid, put_study

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.compare.evidence import load_evidence
-from harness.experiment import PROFILES, check_options, load_experiment
 from harness.figures.base import catalogue, chosen, render
 from harness.figures.datasets_table import TABLES
 from harness.figures.outcore.frontier import fastest, leaders, pareto
-from harness.record import DatasetConfig, Record
+from harness.plan.experiment import PROFILES, check_options, load_experiment
+from harness.records.record import DatasetConfig, Record
+from harness.run.sweep import union
 from harness.studies.record import StudyRecord, write_study
-from harness.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 

@@ -12,7 +12,6 @@ import yaml
 
 from harness.compare.evidence import load_evidence
 from harness.compare.points import Point
-from harness.experiment import PROFILES, check_options, load_experiment
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Figure, catalogue, chosen, render
 from harness.figures.pagraph import fig14, fig18
@@ -21,11 +20,12 @@ from harness.figures.pagraph.fig18 import STEPS
 from harness.figures.pagraph.grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
 from harness.figures.pagraph.parts import COMPUTE, EXPOSED, OTHER, epoch_parts
 from harness.figures.pagraph.parts import HIDDEN as HIDDEN_LOADING
-from harness.record import DatasetConfig, PlannedBuffer, Record
-from harness.results import write_run
+from harness.plan.experiment import PROFILES, check_options, load_experiment
+from harness.records.record import DatasetConfig, PlannedBuffer, Record
+from harness.results.store import write_run
+from harness.run.sweep import union
 from harness.studies.base import resolve_study
 from harness.studies.record import StudyRecord, write_study
-from harness.sweep import union
 from tests.harness.records import make_record
 
 IDS = sorted(figure.id for figure in catalogue().values() if figure.paper == "pagraph")

@@ -12,10 +12,10 @@ import pytest
 from harness.claims.query import queries
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
-from harness.experiment import load_experiment
 from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
+from harness.plan.experiment import load_experiment
+from harness.run.sweep import union
 from harness.studies.base import union_of
-from harness.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.tier_records import run, study
 

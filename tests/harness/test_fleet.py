@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from harness import results
-from harness.fleet.host import own_environment
-from harness.record import Record
+from harness.hosts.host import own_environment
+from harness.records.record import Record
+from harness.results import store as results
 from tests.harness.run_tools import MISBEHAVING, SETTINGS, command, environment, share_cache, workers_of
 from tests.support import make_tiny
 
@@ -27,7 +27,9 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install outcore[hos
 # Ray's own processes take long to start, and to notice that one is gone.
 pytestmark = [
     pytest.mark.timeout(1200),
-    pytest.mark.slow("harness/fleet", "harness/sweep.py", "harness/results_import.py", "harness/results_archive.py"),
+    pytest.mark.slow(
+        "harness/fleet", "harness/run/sweep.py", "harness/results/incoming.py", "harness/results/archive.py"
+    ),
 ]
 
 EXPERIMENT: dict[str, Any] = {
@@ -132,7 +134,7 @@ def _wait_for(path: Path, driver: subprocess.Popen[bytes]) -> None:
 
 def _is_worker(pid: int) -> bool:
     try:
-        return b"harness.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"harness.worker.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

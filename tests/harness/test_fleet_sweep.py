@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.fleet import sweep
-from harness.fleet.sweep import Answer, Fleet, FleetSweep, Lost, Seat, Task
+from harness.hosts import sweep
+from harness.hosts.sweep import Answer, Fleet, FleetSweep, Lost, Seat, Task
 from tests.harness.records import make_record
 from workloads.errors import HostError
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from harness.cli.common import Progress
-from harness.code import code_of
 from harness.compare.points import Group, NotDrawn
-from harness.environment import describe, this_host
-from harness.experiment import parse_experiment, resolve
 from harness.figures.draw.captions import caption
-from harness.hosts import host_fingerprint, measured_on, profile_digests
-from harness.record import Code, Record
-from harness.results import runs_folder
-from harness.sweep import Sweep
+from harness.plan.experiment import parse_experiment, resolve
+from harness.records.code import code_of
+from harness.records.environment import describe, this_host
+from harness.records.hosts import host_fingerprint, measured_on, profile_digests
+from harness.records.record import Code, Record
+from harness.results.store import runs_folder
+from harness.run.sweep import Sweep
 from tests.harness.figure_profile import points
 from tests.harness.records import make_record, save
 from tests.support import make_tiny

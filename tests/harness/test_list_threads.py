@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.orchestrator import execute
-from harness.series import Series
-from systems.engine.bounds import batch_bounds
-from systems.engine.topology import list_threads_bytes
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from systems.engine.loading.bounds import batch_bounds
+from systems.engine.loading.topology import list_threads_bytes
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import plan_sizes
 from systems.interface import MemoryBudget

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from harness import orchestrator, results
 from harness.isolation.select import select
-from harness.orchestrator import execute
-from harness.record import Record, RunConfig
-from harness.series import Series
+from harness.records.record import Record, RunConfig
+from harness.results import store as results
+from harness.run import orchestrator
+from harness.run.orchestrator import execute
+from harness.run.series import Series
 from harness.ssd.device import block_device
 from harness.ssd.profile import _cache_file, _save, better_of, forget, quick_profile, slower_than
 from systems.interface import DiskPoint, DiskProfile
@@ -216,7 +217,7 @@ def test_a_second_orchestrator_is_refused(series: Series) -> None:
     assert done.stderr.count("\n") == 1 and "another outcore is running" in done.stderr
 
 
-@pytest.mark.slow("harness/ssd", "harness/series.py", "harness/orchestrator.py")
+@pytest.mark.slow("harness/ssd", "harness/run/series.py", "harness/run/orchestrator.py")
 def test_a_beaten_profile_is_measured_again_before_the_verdict(series: Series) -> None:
     """A profile taken in a slow moment must not make a sound run INVALID; one that holds stays as it is."""
     kept = series.bare_profile
@@ -298,7 +299,7 @@ def test_a_doubted_profile_is_measured_again_and_the_better_rates_are_kept(serie
         assert quick_profile(features, depths=(8,), cache=Path(folder)).points == found.points, "kept for the next"
 
 
-@pytest.mark.slow("harness/ssd", "harness/series.py")
+@pytest.mark.slow("harness/ssd", "harness/run/series.py")
 def test_a_profile_under_limits_is_measured_again_too(series: Series) -> None:
     if not series.availability.io_limits:
         pytest.skip("this host holds no device to limits")

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness import results, seal
+from harness.records import seal
+from harness.results import store as results
 from tests.harness.run_tools import (
     MISBEHAVING,
     SETTINGS,
@@ -65,7 +66,7 @@ class Sweep:
 
     def running(self) -> bool:
         """Whether a worker is at work (once there is a record, a measured one: calibration comes first)."""
-        return any(b"harness.worker" in _line(pid) for pid in workers_of(self.data))
+        return any(b"harness.worker.main" in _line(pid) for pid in workers_of(self.data))
 
     def leftovers(self) -> list[str]:
         scratch = self.data / ".outcore" / "scratch"

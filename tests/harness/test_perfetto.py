@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from harness.perfetto import build_trace, write_trace
-from harness.results import BATCH_COLUMNS, STAGE_COLUMNS, write_run
+from harness.results.perfetto import build_trace, write_trace
+from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS, write_run
 from tests.harness.records import make_record, telemetry_of
 from tests.harness.run_tools import REPOSITORY
 from workloads.errors import DataIOError, InputError

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.plan_promise import SHAPES, Shape, config_of, judged, least_budget, make
-from harness.orchestrator import execute
-from harness.series import Series
-from systems.engine.memory import evict, resident_bytes
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from systems.engine.io.memory import evict, resident_bytes
 from systems.interface import reserve_bytes
 from tests.harness.cap_tools import MIB, needs_cap, on_disk
 from tests.harness.run_tools import share_cache
@@ -72,7 +72,7 @@ def test_less_than_the_plan_accepts_is_refused_by_the_plan(series: Series) -> No
 THREADS = """
 import sys, threading
 import numpy as np
-from systems.engine.memory import share_one_heap
+from systems.engine.io.memory import share_one_heap
 if sys.argv[1] == "one":
     share_one_heap()
 start = threading.Barrier(6)
@@ -103,7 +103,7 @@ def test_threads_of_a_worker_share_one_heap(tmp_path: Path, heaps: str) -> None:
 POPULATE = """
 import ctypes, sys
 ctypes.CDLL(sys.argv[1])
-from harness.holder import populate_libraries
+from harness.run.holder import populate_libraries
 populate_libraries()
 """
 

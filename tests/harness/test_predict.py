@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from harness.predict import at_depth, inversions, predict, predicted_seconds
-from harness.record import EpochRecord
+from harness.judge.predict import at_depth, inversions, predict, predicted_seconds
+from harness.records.record import EpochRecord
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import make_record
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import results
-from harness.board import Board, Reading
 from harness.progress import Meter, Progress, during, stages
+from harness.results import store as results
+from harness.wire.board import Board, Reading
 from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, share_cache
 from tests.support import make_tiny
 
@@ -52,7 +52,7 @@ def test_any_reading_can_be_told(steps: list[tuple[float, float]]) -> None:
 
 WRITING = """
 import sys
-from harness.board import Board
+from harness.wire.board import Board
 board = Board.attach(sys.argv[1])
 board.stage("packing rows" + 40 * " and rows", 0.5)
 board.stage("packing rows", 0.25)
@@ -86,7 +86,7 @@ def test_a_board_is_seen_by_another_process_and_one_that_is_not_there_is_nobodys
 
 COUNTING = """
 import ctypes, gc, os, struct, sys
-from harness.board import Board
+from harness.wire.board import Board
 
 # A filter of the kernel: whatever system call is made from here on, but exit_group, ends the process.
 exit_group = {"x86_64": 231, "aarch64": 94}[os.uname().machine]
@@ -128,7 +128,7 @@ def test_counting_a_mini_batch_is_no_system_call() -> None:
 SILENT = """
 import re, sys, time
 from harness.progress import Progress, during
-from harness.board import Reading
+from harness.wire.board import Reading
 
 class Kept:
     text = ""
@@ -197,7 +197,9 @@ def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFi
     assert said == ["edges"]
 
 
-@pytest.mark.slow("harness/progress.py", "harness/board.py", "harness/worker.py", "harness/orchestrator.py")
+@pytest.mark.slow(
+    "harness/progress.py", "harness/wire/board.py", "harness/worker/main.py", "harness/run/orchestrator.py"
+)
 def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Six seconds of preparation and four of an epoch: gaps between lines of stderr, and the telemetry's progress."""
     share_cache(tmp_path / "results", tmp_path_factory)

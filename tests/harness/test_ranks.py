@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from harness import results
-from harness.joint import merged_plan, summed
-from harness.orchestrator import execute
-from harness.ranks import _report
-from harness.record import PlannedBuffer, Record
-from harness.series import Series
-from systems.engine.partition import Partitioning
+from harness.records.record import PlannedBuffer, Record
+from harness.results import store as results
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from harness.wire.joint import merged_plan, summed
+from harness.worker.ranks import _report
+from systems.engine.rank.partition import Partitioning
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, share_cache, workers_of
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 
 #: What every run of several ranks goes through.
-SOURCES = ("harness/ranks.py", "harness/joint.py", "workloads/ranks.py")
+SOURCES = ("harness/worker/ranks.py", "harness/wire/joint.py", "workloads/ranks.py")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ STAGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/engine/shared_staging.py", "systems/native")
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/gnndrive/shared_staging.py", "systems/native")
 def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
     """Idle portions are lent and rows that lie there are found: both show in the counters, neither in the batches."""
     few = {"extractors": 2, "samplers": 1}
@@ -199,7 +199,7 @@ def test_plans_and_counters_of_ranks_add_up() -> None:
     }
 
 
-@pytest.mark.slow(*SOURCES, "systems/pagraph", "systems/engine/partition.py", "harness/partitions.py")
+@pytest.mark.slow(*SOURCES, "systems/pagraph", "systems/engine/rank/partition.py", "harness/run/partitions.py")
 def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
     """Each rank trains its own partition's nodes, all of them once, and every digest is the workload's."""
     settings: dict[str, Any] = {"device_memory": "1MiB", "batch_size": 100, "max_batches": 0, "options": {}}

@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness import results
 from harness.claims import Judged
-from harness.record import Record
+from harness.records.record import Record
 from harness.report import write, write_report
 from harness.report.claims import Scoreboard, claim_of
 from harness.report.gallery import gallery, read_markdown
@@ -23,6 +22,7 @@ from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, log_tail
 from harness.report.standings import settings_of, times_as_fast
 from harness.report.timelines import POINTS, SPANS, pipeline, timeline
+from harness.results import store as results
 from tests.harness.records import make_record
 from tests.harness.report_tools import EVIL, HOSTS, Page, changed, filled_root, full_telemetry, keep, stages_of
 from workloads.errors import DataIOError, InputError

@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness import results, schema
-from harness.record import DatasetConfig, EpochRecord, Record, RunConfig, spread
-from harness.verdict import judged_anew
+from harness.judge import judged_anew
+from harness.records import schema
+from harness.records.record import DatasetConfig, EpochRecord, Record, RunConfig, spread
+from harness.results import store as results
 from workloads.errors import DataIOError, InputError
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import results, results_archive
-from harness.results_archive import RUN_ID, pack
-from harness.results_import import check_table, merge
+from harness.results import archive as results_archive
+from harness.results import store as results
+from harness.results.archive import RUN_ID, pack
+from harness.results.incoming import check_table, merge
 from harness.studies.record import StudyRecord, write_study
 from tests.harness.records import make_record, save
 from workloads.errors import DataIOError, InputError
@@ -354,7 +355,7 @@ def test_the_tables_of_a_run_without_an_epoch_are_taken(tmp_path: Path) -> None:
 
 
 def test_the_ids_that_runs_get_are_the_ids_that_are_taken() -> None:
-    from harness.orchestrator import new_run_id
+    from harness.run.orchestrator import new_run_id
 
     for system in ("pyg+", "my.module:Some_System", "x" * 200):
         config = make_record(system, [1.0]).config

@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness import cli, results
-from harness.record import PlannedBuffer, Record
-from harness.results_gc import doomed
-from harness.verdict import judged_anew
+from harness import cli
+from harness.judge import judged_anew
+from harness.records.record import PlannedBuffer, Record
+from harness.results import store as results
+from harness.results.gc import doomed
 from tests.harness.records import make_record, save
 
 HOSTILE = "[red]<script>alert(1)</script>\x1b[2J"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.build import workload_of
-from harness.experiment import PlannedRun, RunSettings, check_settings, resolve
+from harness.plan.experiment import PlannedRun, RunSettings, check_settings, resolve
+from harness.worker.build import workload_of
 from tests.harness.run_tools import outcore, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset

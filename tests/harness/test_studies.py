@@ -37,7 +37,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
 
     def count(params: WorkloadParams, context: StudyContext) -> dict[str, Any]:
-        from harness.trace import trace_epochs
+        from harness.judge.trace import trace_epochs
 
         calls.append(1)
         (trace,) = trace_epochs(context.workload(params), [0])

@@ -95,7 +95,7 @@ def test_a_share_above_one_is_refused() -> None:
 
 
 def test_partitions_hold_what_they_say_and_one_is_the_whole(context: StudyContext) -> None:
-    from systems.engine.partition import partition_training_nodes
+    from systems.engine.rank.partition import partition_training_nodes
 
     found = run(context, "partition-quality", partitions=[1, 3], cached_share=0.1)
     one, three = found["partitions"]

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from harness.cli.table import headline_table, summary_lines
-from harness.context import context_of
-from harness.record import Record, class_of
+from harness.judge import rules
+from harness.judge.context import context_of
+from harness.records.record import Record, class_of
 from harness.report.headline import headline
 from harness.report.standings import settings_of
-from harness.verdict import rules
 from tests.harness.records import make_record
 
 LABEL = "storage-bound, topology outside"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.calibrate import Cache
-from harness.record import DatasetConfig, RunConfig
-from harness.trace import EpochTrace, trace_epochs
-from harness.trace_facts import _KNOWN, TraceFacts
+from harness.judge.trace import EpochTrace, trace_epochs
+from harness.judge.trace_facts import _KNOWN, TraceFacts
+from harness.records.record import DatasetConfig, RunConfig
+from harness.run.calibrate import Cache
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses
 from workloads.sampling.digest import EpochDigest, structure_digest
@@ -83,7 +83,7 @@ def test_an_epoch_is_sampled_once_whatever_asks_for_it(tmp_path: Path, monkeypat
         asked.extend(epochs)
         return trace_epochs(workload, epochs)
 
-    monkeypatch.setattr("harness.trace_facts.trace_epochs", sampled)
+    monkeypatch.setattr("harness.judge.trace_facts.trace_epochs", sampled)
     dataset = DatasetConfig(name="tiny", fingerprint="", num_nodes=1, num_edges=1, dim=1, dtype="float32")
 
     def facts(epochs: int) -> list[EpochTrace]:

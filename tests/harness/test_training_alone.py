@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import calibrate_worker
+from harness.worker import calibrate as calibrate_worker
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset
 from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.turns import VARIABLE, Turn, Turns
+from harness.run.turns import VARIABLE, Turn, Turns
 from workloads.errors import HostError
 
 pytestmark = pytest.mark.timeout(30)

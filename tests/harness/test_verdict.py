@@ -9,9 +9,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness.context import Calibration, RunContext
+from harness.drives.whatif import class_profile
 from harness.isolation.base import IoLimit
-from harness.metrics import (
+from harness.judge import judge, rules, spoilt
+from harness.judge.context import Calibration, RunContext
+from harness.judge.metrics import (
     best_rate,
     least_device_bytes,
     least_device_seconds,
@@ -19,8 +21,9 @@ from harness.metrics import (
     storage_class,
     summarise,
 )
-from harness.predict import device_seconds
-from harness.record import (
+from harness.judge.predict import device_seconds
+from harness.judge.trace import EpochTrace, trace_epochs
+from harness.records.record import (
     Code,
     DatasetConfig,
     EpochRecord,
@@ -35,9 +38,6 @@ from harness.record import (
     RunConfig,
 )
 from harness.ssd.classes import parse_disk_class
-from harness.ssd.whatif import class_profile
-from harness.trace import EpochTrace, trace_epochs
-from harness.verdict import judge, rules, spoilt
 from systems.interface import DiskPoint, DiskProfile
 from tests.support import make_tiny
 from workloads.workload import ModelSpec, SamplerSpec, Workload

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from harness.record import DatasetConfig, Record
-from harness.results import write_run
+from harness.records.record import DatasetConfig, Record
+from harness.results.store import write_run
 from harness.studies.record import StudyRecord, write_study
 from tests.harness.records import make_record, telemetry_of
 

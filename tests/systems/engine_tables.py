@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from systems.engine import RowReader
+from systems.engine.io.reader import RowReader
 
 HEADER = 4096
 

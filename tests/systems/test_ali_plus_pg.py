@@ -12,9 +12,9 @@ import pytest
 from systems.ali_plus_pg import SYSTEM
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
 from systems.ali_plus_pg.planner import reader_arguments, shares
-from systems.engine import RowReader
-from systems.engine.ranking import out_degrees
-from systems.engine.split_tuner import Candidate, Forecast, best, device_seconds, disk_class, forecast
+from systems.engine.cache.split_tuner import Candidate, Forecast, best, device_seconds, disk_class, forecast
+from systems.engine.io.reader import RowReader
+from systems.engine.rank.ranking import out_degrees
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget, Runtime, StageClock
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of

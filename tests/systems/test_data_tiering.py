@@ -7,8 +7,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from systems.engine import ranking
-from systems.engine.cached_system import RankingName
+from systems.engine.loading.cached_system import RankingName
+from systems.engine.rank import ranking
 from systems.interface import System
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.accelerators.emulated import EmulatedAccelerator

@@ -16,13 +16,13 @@ from harness.check.case import Case
 from harness.check.data import make_dataset
 from systems.diskgnn.fit import fit
 from systems.diskgnn.layout import ColdSamples, Shape, segments
+from systems.diskgnn.minhash import simulate_reads
 from systems.diskgnn.planner import Sizes
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of
 from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of
-from systems.engine.batch_store import BatchReader, BatchWriter
-from systems.engine.bounds import Bounds
-from systems.engine.minhash import simulate_reads
-from systems.engine.reader import ReadStats
+from systems.engine.io.reader import ReadStats
+from systems.engine.loading.bounds import Bounds
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.interface import Plan
 from tests.systems.support_systems import workload_of
 from tests.systems.test_diskgnn import prepared

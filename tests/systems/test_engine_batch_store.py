@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.engine.batch_store import BatchReader, BatchWriter
-from systems.engine.regions import RegionReader, RegionWriter, index_path
+from systems.engine.io.regions import RegionReader, RegionWriter, index_path
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError

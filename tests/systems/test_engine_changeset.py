@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systems import _native
-from systems.engine.changeset import NOBODY, Changeset, ChangesetPlan, copy_rows
+from systems.engine.cache.changeset import NOBODY, Changeset, ChangesetPlan, copy_rows
 from tests.systems.policy_models import belady_misses
 from workloads.errors import DataIOError
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.engine import RowReader, aligned_empty
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import RowReader
 from tests.systems.engine_tables import open_reader, random_table, run_child, same_bytes, write_table
 from workloads.errors import DataIOError
 
@@ -22,7 +23,7 @@ _READ_AND_COMPARE = """
 import sys
 import numpy as np
 from pathlib import Path
-from systems.engine import RowReader
+from systems.engine.io.reader import RowReader
 path, mode = Path(sys.argv[1]), sys.argv[2]
 table = np.fromfile(path, dtype=np.float32, offset=4096).reshape(-1, 100)
 reader = RowReader(path, data_offset=4096, num_rows=len(table), row_bytes=400, mode=mode)
@@ -165,7 +166,7 @@ def test_forbidden_io_uring_falls_back_to_the_pread_pool(table_file: tuple[Path,
 def test_io_uring_insisted_on_and_forbidden_raises(table_file: tuple[Path, np.ndarray]) -> None:
     insist = """
     import sys
-    from systems.engine import RowReader
+    from systems.engine.io.reader import RowReader
     from workloads.errors import HostError
     try:
         RowReader(sys.argv[1], data_offset=4096, num_rows=1, row_bytes=400, mode="io_uring")

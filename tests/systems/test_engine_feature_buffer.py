@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.engine import FeatureBuffer, FeatureBufferClosed, FeatureBufferTimeout, LoaderFailed
+from systems.gnndrive.feature_buffer import FeatureBuffer, FeatureBufferClosed, FeatureBufferTimeout, LoaderFailed
 from workloads.errors import BudgetError
 
 

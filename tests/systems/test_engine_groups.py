@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine import ReadStats, aligned_empty
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import ReadStats
 from tests.systems.engine_tables import open_reader, random_table, same_bytes, write_table
 from workloads.errors import InputError
 

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine import RowReader
-from systems.engine.minhash import minhash_order, pages, simulate_reads
+from systems.diskgnn.minhash import minhash_order, pages, simulate_reads
+from systems.engine.io.reader import RowReader
 from tests.systems.engine_tables import random_table, write_table
 
 LISTS = st.lists(st.lists(st.integers(0, 60), unique=True, max_size=40), max_size=8)

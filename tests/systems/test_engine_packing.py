@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from systems import _native
-from systems.engine import RowReader, aligned_empty
-from systems.engine.artefacts import prepare
-from systems.engine.packed_layout import piece_rows
-from systems.engine.packed_store import (
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import RowReader
+from systems.engine.store.artefacts import prepare
+from systems.engine.store.packed_layout import piece_rows
+from systems.engine.store.packed_store import (
     PackedReader,
     PackedWriter,
     PackStats,
@@ -32,7 +33,7 @@ from systems.engine.packed_store import (
     rows_bytes,
     slot_rows,
 )
-from systems.engine.packing import PackOptions, least_memory, plan_packing
+from systems.engine.store.packing import PackOptions, least_memory, plan_packing
 from tests.systems.engine_tables import HEADER, random_table, run_child, write_table
 from workloads.errors import BudgetError, DataIOError, InputError
 
@@ -323,8 +324,8 @@ def test_a_writer_that_was_killed_or_left_leaves_nothing_to_use(tmp_path: Path) 
     import os, sys
     import numpy as np
     from pathlib import Path
-    from systems.engine.artefacts import prepare
-    from systems.engine.packed_store import PackedWriter, RowTable
+    from systems.engine.store.artefacts import prepare
+    from systems.engine.store.packed_store import PackedWriter, RowTable
     def make(folder):
         writer = PackedWriter(folder, RowTable(Path(sys.argv[1]), 4096, 3000, 100), memory_bytes=16 << 20)
         writer.append(np.arange(500), {})

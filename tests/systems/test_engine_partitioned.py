@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from systems import _native
-from systems.engine.partition_writer import LEAST_BYTES, Moved, write_partitions
-from systems.engine.partitioned import FEATURES, TOPOLOGY, Layout, Partitions, count_buckets
 from systems.interface import Progress, silent
+from systems.mariusgnn.partition_writer import LEAST_BYTES, Moved, write_partitions
+from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout, Partitions, count_buckets
 from systems.mariusgnn.planner import HELD_BYTES, max_edges
 from tests.support import make_tiny
 from tests.systems.support_systems import reference, run, running, workload_of
@@ -275,7 +275,7 @@ from dataclasses import replace
 from pathlib import Path
 from tests.systems.support_systems import running, workload_of
 from workloads.dataset import Dataset, DatasetWriter
-import systems.engine.partition_writer as partition_writer
+import systems.mariusgnn.partition_writer as partition_writer
 append = partition_writer._append
 def slowly(*arguments):
     print("wrote", flush=True)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine import RowReader
+from systems.engine.io.reader import RowReader
 from tests.systems.engine_tables import open_reader, random_table, same_bytes, write_table
 
 ROWS = 400

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine import RowReader, aligned_empty
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import RowReader
 from workloads.errors import DataIOError
 
 SIZE = 100_003

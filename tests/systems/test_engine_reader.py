@@ -11,7 +11,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine import ReadStats, RowReader, aligned_empty
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import ReadStats, RowReader
 from tests.systems.engine_tables import open_reader, random_table, same_bytes, write_table
 from workloads.errors import InputError
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine import ReadStats, aligned_empty, stream
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import ReadStats
+from systems.engine.io.stream import stream
 from workloads.errors import DataIOError, InputError
 
 SIZE = 300_007

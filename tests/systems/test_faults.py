@@ -101,7 +101,7 @@ def test_a_preparation_killed_before_its_end_is_started_anew(tmp_path: Path, nam
     code = """
     import os, sys
     from pathlib import Path
-    from systems.engine import artefacts
+    from systems.engine.store import artefacts
     from tests.systems.test_faults import kept
     from tests.systems.support_systems import workload_of
     from workloads.dataset import Dataset
@@ -165,7 +165,7 @@ def test_what_a_thread_raises_surfaces_at_once_and_ends_them_all(
         system_class.load_libraries()
     except Exception as error:
         pytest.skip(str(error))
-    from systems.engine.pipeline import Pipeline
+    from systems.engine.loading.pipeline import Pipeline
 
     stage, failing = Pipeline.stage, threading.Event()
 

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from systems.engine import FeatureBuffer, FeatureBufferClosed
+from systems.gnndrive.feature_buffer import FeatureBuffer, FeatureBufferClosed
 
 
 def _shared(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.engine.bounds import batch_bounds
+from systems.engine.loading.bounds import batch_bounds
 from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import runtime_batch_bytes

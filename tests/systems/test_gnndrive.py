@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from systems.engine import RowReader
-from systems.engine.bounds import batch_bounds
+from systems.engine.io.reader import RowReader
+from systems.engine.loading.bounds import batch_bounds
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.interface import MemoryBudget

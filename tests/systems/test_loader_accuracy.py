@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.isolation import Cap, Limits
-from systems.engine.memory import evict
+from systems.engine.io.memory import evict
 from tests.harness.cap_tools import CAPPING, MIB, needs_cap, on_disk
 from tests.support import make_tiny
 from workloads.dataset import PARTS, Dataset

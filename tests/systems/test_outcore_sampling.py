@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.engine.batch_store import BatchReader, BatchWriter
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.outcore.sampling import Ahead, ExternalSampler, Nodes
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from systems.engine import ranking
-from systems.engine.cached_system import RankingName
+from systems.engine.loading.cached_system import RankingName
+from systems.engine.rank import ranking
 from systems.interface import Counters, DiskProfile, MemoryBudget, Runtime, StageClock, System
 from systems.registry import load
 from tests.support import make_tiny

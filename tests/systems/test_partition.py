@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine.partition import Partitioning, cross_partition_accesses, partition_training_nodes, plan_bytes
+from systems.engine.rank.partition import Partitioning, cross_partition_accesses, partition_training_nodes, plan_bytes
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset, DatasetWriter
 from workloads.errors import BudgetError, DatasetError, InputError

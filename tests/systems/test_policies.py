@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.engine.changeset import ChangesetPlan
-from systems.engine.policies import DYNAMIC, POLICIES, RowTrace, compare, simulate, simulate_static
-from systems.engine.ranking import out_degrees, top
+from systems.engine.cache.changeset import ChangesetPlan
+from systems.engine.cache.policies import DYNAMIC, POLICIES, RowTrace, compare, simulate, simulate_static
+from systems.engine.rank.ranking import out_degrees, top
 from tests.support import make_tiny
 from tests.systems.policy_models import MODELS, belady_misses
 from tests.systems.support_systems import workload_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from systems.engine import evict
-from systems.engine.bounds import batch_bounds
+from systems.engine.io.memory import evict
+from systems.engine.loading.bounds import batch_bounds
 from systems.interface import MemoryBudget
 from systems.pyg_plus.faults import FaultMeter
 from tests.support import make_tiny

@@ -12,8 +12,8 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine.pagerank import PageRankFacts, reverse_pagerank
-from systems.engine.ranking import out_degrees, scores, top
+from systems.engine.rank.pagerank import PageRankFacts, reverse_pagerank
+from systems.engine.rank.ranking import out_degrees, scores, top
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset, DatasetWriter

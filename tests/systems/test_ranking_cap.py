@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from harness.isolation import Limits
-from systems.engine import evict
-from systems.engine.pagerank import reverse_pagerank
+from systems.engine.io.memory import evict
+from systems.engine.rank.pagerank import reverse_pagerank
 from tests.harness.cap_tools import CAPPING, MIB, REPOSITORY, needs_cap, on_disk
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset, DatasetWriter
@@ -21,7 +21,7 @@ NODES, DEGREE = 500_000, 120
 BUDGET = 40 * MIB
 PROGRAM = """
 import sys, hashlib
-from systems.engine.pagerank import reverse_pagerank
+from systems.engine.rank.pagerank import reverse_pagerank
 from workloads.dataset import Dataset
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 workload = Workload(Dataset.open(sys.argv[1]), SamplerSpec(), ModelSpec())

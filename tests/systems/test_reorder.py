@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.engine.ranking import scores, top
-from systems.engine.reorder import ReorderFacts, load_order, order_by, reorder
+from systems.data_tiering.reorder import ReorderFacts, load_order, order_by, reorder
+from systems.engine.rank.ranking import scores, top
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import PARTS, Dataset

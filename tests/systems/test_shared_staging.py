@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from systems.engine import RowReader
-from systems.engine.shared_staging import SharedStaging, StagingClosed
+from systems.engine.io.reader import RowReader
 from systems.gnndrive.shared_extractor import SharedStagedExtractor
+from systems.gnndrive.shared_staging import SharedStaging, StagingClosed
 from tests.systems.test_gnndrive import LateAccelerator
 from workloads.accelerator import CpuAccelerator, Event
 

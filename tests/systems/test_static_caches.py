@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from systems.engine.neighbour_cache import NeighbourCache, choose
-from systems.engine.static_cache import StaticCache
+from systems.engine.cache.neighbour_cache import NeighbourCache, choose
+from systems.engine.cache.static_cache import StaticCache
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset

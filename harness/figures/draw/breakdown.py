@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness import results
 from harness.compare.points import NotDrawn, Point
+from harness.results import store as results
 from workloads.errors import OutcoreError
 
 Order = Sequence[tuple[str, Sequence[str]]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.points import Group, Point
-from harness.record import class_of
+from harness.records.record import class_of
 from workloads.units import format_bytes, format_count, parse_bytes
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from harness import results
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, add_caption, caption
 from harness.figures.draw import style
+from harness.results import store as results
 
 # Samples (10 Hz) of the rolling mean: half a second makes a line readable.
 SMOOTH = 5

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness import results
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plan, first_setting, grid
 from harness.compare.points import NotDrawn, Point
@@ -19,6 +18,7 @@ from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.panels import legend_above, many_panels
 from harness.figures.draw.stacks import draw_stacks
 from harness.figures.ginex.grid import systems_of
+from harness.results import store as results
 from harness.studies.base import StudyNeed
 from harness.studies.record import StudyRecord
 from workloads.errors import OutcoreError

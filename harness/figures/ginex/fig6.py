@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from harness import results
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plan, grid
 from harness.compare.points import Group, NotDrawn, Point
@@ -16,6 +15,7 @@ from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, g
 from harness.figures.draw.looks import SERIES
 from harness.figures.draw.panels import legend_above, one_panel
 from harness.figures.ginex.grid import systems_of
+from harness.results import store as results
 from workloads.errors import OutcoreError
 
 SYSTEM = "pyg+"

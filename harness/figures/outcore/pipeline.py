@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness import results
 from harness.compare.plan import Plan, first_setting, grid
 from harness.compare.points import NotDrawn, Point
 from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, only_systems, register
 from harness.figures.draw import style
 from harness.figures.draw.panels import many_panels
+from harness.results import store as results
 from workloads.errors import InputError
 
 if TYPE_CHECKING:

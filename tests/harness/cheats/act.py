@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from pydantic import Field
 
-from systems.engine.reader import RowReader
+from systems.engine.io.reader import RowReader
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan

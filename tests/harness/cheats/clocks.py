@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.epoch_report import EpochLog
+from harness.worker.epoch_report import EpochLog
 from systems.interface import Counters
 from tests.harness.cheats.act import Act, Cheating, Ids, cheat
 

@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import orchestrator, results, seal
-from harness.code import code_of
 from harness.isolation import processes
 from harness.isolation.select import select
-from harness.orchestrator import execute
-from harness.record import Record
-from harness.series import Series
+from harness.records import seal
+from harness.records.code import code_of
+from harness.records.record import Record
+from harness.results import store as results
+from harness.run import orchestrator
+from harness.run.orchestrator import execute
+from harness.run.series import Series
 from tests.harness.cheats import CHEATS
 from tests.harness.cheats.act import NAME, PreparesInLibraries
 from tests.harness.cheats.escapes import groups
@@ -320,7 +322,7 @@ def test_a_hand_that_changes_a_table_is_refused(series: Series, honest: Record, 
 
 
 def test_a_hand_that_pools_runs_of_different_code_is_not_followed(series: Series, honest: Record) -> None:
-    from harness.hosts import measured_on
+    from harness.records.hosts import measured_on
 
     def change(content: dict[str, Any]) -> None:
         content["code"]["harness"] = "0" * 16

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.isolation.docker_backend import Docker
-from harness.isolation.docker_engine import LABEL, connect
+from harness.isolation.docker.backend import Docker
+from harness.isolation.docker.engine import LABEL, connect
 
 _FOUND = Docker.available()
 needs_docker = pytest.mark.skipif(not _FOUND.ok, reason=f"no containers here: {_FOUND.reason}")

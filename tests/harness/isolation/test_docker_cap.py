@@ -17,8 +17,8 @@ import pytest
 
 from harness.isolation import IoLimit, Limits
 from harness.isolation.base import Needs
-from harness.isolation.docker_backend import Docker
-from harness.isolation.docker_options import throttles
+from harness.isolation.docker.backend import Docker
+from harness.isolation.docker.options import throttles
 from harness.isolation.probe import probe
 from harness.ssd.device import block_device
 from tests.harness.cap_tools import MIB, REPOSITORY, alive, cold_file, on_disk, python, run_in, start_in
@@ -172,7 +172,7 @@ def test_a_container_that_somebody_else_ends_says_so() -> None:
 def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it() -> None:
     code = (
         "import subprocess, time\nfrom harness.isolation import Limits\n"
-        "from harness.isolation.docker_backend import Docker\n"
+        "from harness.isolation.docker.backend import Docker\n"
         "cap = Docker().create('abandoned', Limits(64 << 20))\n"
         "child = subprocess.Popen(cap.command(['sleep', '300']))\n"
         "while not cap.pids(): time.sleep(0.01)\n"
@@ -201,7 +201,7 @@ def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it
 def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregistered(folder: Path) -> None:
     file = cold_file(folder, 4 * MIB)
     code = (
-        "import sys\nfrom pathlib import Path\nfrom systems.engine.reader import RowReader\n"
+        "import sys\nfrom pathlib import Path\nfrom systems.engine.io.reader import RowReader\n"
         "r = RowReader(Path(sys.argv[1]), data_offset=0, num_rows=8192, row_bytes=512, depth=64)\n"
         "print(r.mode)\nr.close()"
     )
@@ -228,7 +228,7 @@ def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path)
     os.chown(theirs, 65534, 65534)
     code = (
         "import json, os, subprocess, sys\nfrom pathlib import Path\nfrom harness.isolation import Limits\n"
-        "from harness.isolation.docker_backend import Docker\nfrom harness.isolation.probe import probe\n"
+        "from harness.isolation.docker.backend import Docker\nfrom harness.isolation.probe import probe\n"
         "with Docker().create('user', Limits(64 << 20)) as cap:\n"
         " said = subprocess.run(cap.command([sys.executable, '-S', '-c', 'import os; print(os.getuid())']),"
         " capture_output=True, text=True)\n"

@@ -16,12 +16,13 @@ from typing import Any
 import docker.errors
 import pytest
 
-from harness.isolation import Limits, docker_exec, select
-from harness.isolation.docker_backend import Docker, _trial
-from harness.isolation.docker_cap import DockerCap
-from harness.isolation.docker_engine import connect, socket_present
-from harness.isolation.docker_image import find
-from harness.isolation.docker_options import Wanted
+from harness.isolation import Limits, select
+from harness.isolation.docker import exec as docker_exec
+from harness.isolation.docker.backend import Docker, _trial
+from harness.isolation.docker.cap import DockerCap
+from harness.isolation.docker.engine import connect, socket_present
+from harness.isolation.docker.image import find
+from harness.isolation.docker.options import Wanted
 from harness.isolation.owner import cap_name
 from tests.harness.cap_tools import MIB, REPOSITORY, needs_root
 from tests.harness.isolation.docker_tools import needs_docker
@@ -76,7 +77,7 @@ def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 @needs_root
 def test_a_user_without_the_group_is_told_to_join_it() -> None:
     code = (
-        "from harness.isolation.docker_backend import Docker\nfound = Docker.available()\n"
+        "from harness.isolation.docker.backend import Docker\nfound = Docker.available()\n"
         "print(found.reason, found.fix)"
     )
     engine = {"DOCKER_HOST": os.environ["DOCKER_HOST"]} if "DOCKER_HOST" in os.environ else {}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.isolation.base import IoLimit
-from harness.isolation.docker_backend import _maps_users
-from harness.isolation.docker_groups import ContainerGroups
-from harness.isolation.docker_options import throttles
-from harness.isolation.docker_seccomp import CALLS, allows, engine_default, from_environment, with_io_uring
+from harness.isolation.docker.backend import _maps_users
+from harness.isolation.docker.groups import ContainerGroups
+from harness.isolation.docker.options import throttles
+from harness.isolation.docker.seccomp import CALLS, allows, engine_default, from_environment, with_io_uring
 from workloads.errors import HostError, InputError
 
 V2_FILES = {

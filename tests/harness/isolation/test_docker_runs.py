@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from harness.experiment import PlannedRun, RunSettings, resolve
-from harness.isolation import docker_seccomp
 from harness.isolation.base import Limits
-from harness.isolation.docker_backend import Docker, _trial
+from harness.isolation.docker import seccomp as docker_seccomp
+from harness.isolation.docker.backend import Docker, _trial
 from harness.isolation.select import select
-from harness.orchestrator import execute
-from harness.record import Record
-from harness.series import Series
+from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.records.record import Record
+from harness.run.orchestrator import execute
+from harness.run.series import Series
 from tests.harness.isolation.docker_tools import containers, needs_docker
 from tests.harness.run_tools import config, left_behind, share_cache
 from tests.support import make_tiny
@@ -81,7 +81,7 @@ def beside(roots: tuple[Path, Path], folder: Path) -> Path:
     return folder / "results"
 
 
-@pytest.mark.slow("harness/isolation", "harness/launch.py", "harness/worker.py", "containers")
+@pytest.mark.slow("harness/isolation", "harness/run/launch.py", "harness/worker/main.py", "containers")
 def test_digests_losses_and_counters_are_those_of_the_process_backend(
     series: Series, roots: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.record import DatasetConfig, EpochRecord, Memory, Preprocess, Record, RunConfig
+from harness.records.record import DatasetConfig, EpochRecord, Memory, Preprocess, Record, RunConfig
 from harness.regress.samples import Cell, cells_of
 
 HOST = {"cpu": {"model": "made", "usable": 2}, "memory": {"total_bytes": 8 << 30}}

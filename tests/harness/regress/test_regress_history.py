@@ -10,7 +10,7 @@ from harness.regress.folders import compare_folders, compare_history
 from harness.regress.git import Repository
 from harness.regress.history import load, record
 from harness.regress.store import BranchStore, FolderStore
-from harness.results import write_run
+from harness.results.store import write_run
 from tests.harness.regress.git_made import commit, git, repository
 from tests.harness.regress.samples_made import made, session
 from workloads.errors import InputError

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import time
 
-from harness.record import SLOWED
-from harness.regress.slowdown import VARIABLE, SlowedClock, notes, stage_clock
+from harness.records.record import SLOWED
+from harness.worker.slowdown import VARIABLE, SlowedClock, notes, stage_clock
 from systems.interface import StageClock
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.record import Record
-from harness.ssd.compare import compare
+from harness.drives.compare import compare
+from harness.drives.page import matrix, sentences, tables, write_page
+from harness.drives.prices import load_prices, price_of
+from harness.drives.sides import Comparison
+from harness.drives.whatif import Device, device_from, device_of
+from harness.records.record import Record
 from harness.ssd.drive import save_drive
-from harness.ssd.page import matrix, sentences, tables, write_page
-from harness.ssd.prices import load_prices, price_of
-from harness.ssd.sides import Comparison
-from harness.ssd.whatif import Device, device_from, device_of
 from tests.harness.records import save
 from tests.harness.ssd.drives import counted, make_drive
 from workloads.errors import InputError

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build import disk_profile
 from harness.ssd import profile as profiles
 from harness.ssd.below import SEEN, gain_of, reread_gain
 from harness.ssd.device import block_device
@@ -25,6 +24,7 @@ from harness.ssd.fio import FioJob, best_engine, fio_path, parse_fio, run_fio
 from harness.ssd.profile import better_of, quick_profile
 from harness.ssd.quiet import QUIET_CPU, Meter, busiest, is_quiet, quietly, slack
 from harness.ssd.ways import Reads, Way, first_ways, search, shared_ways
+from harness.worker.build import disk_profile
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.cap_tools import MIB, cold_file, needs_root, on_disk
 from tests.harness.ssd.loops import mounted_loop

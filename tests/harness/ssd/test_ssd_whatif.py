@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.predict import at_depth
-from harness.ssd.classes import parse_disk_class
-from harness.ssd.drive import read_drive, save_drive, saved_drives
-from harness.ssd.whatif import (
+from harness.drives.whatif import (
     behind,
     class_profile,
     counts_for,
@@ -22,6 +19,9 @@ from harness.ssd.whatif import (
     left_out,
     reads_by_device,
 )
+from harness.judge.predict import at_depth
+from harness.ssd.classes import parse_disk_class
+from harness.ssd.drive import read_drive, save_drive, saved_drives
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import save
 from tests.harness.ssd.drives import counted, make_drive

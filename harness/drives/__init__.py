@@ -1,0 +1,1 @@
+"""Drives compared by runs: pages, prices and what-if answers."""

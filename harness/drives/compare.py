@@ -1,0 +1,240 @@
+"""Comparison of drives: fio's figures, epochs (measured or predicted), device use by each system, price."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.compare.usual import Usual
+from harness.drives.prices import Price, price_of
+from harness.drives.sides import DEEP, SHALLOW, Cell, Comparison, Side, latencies
+from harness.drives.whatif import Device, counts_for, predict_record, usable, workload_key, workload_name
+from harness.records.hosts import host_fingerprint
+from harness.records.record import EpochRecord, Record, spread
+from workloads.errors import InputError
+
+_HOUR_S = 3600.0
+
+
+@dataclass
+class _Group:
+    """Runs of one workload, all systems."""
+
+    records: list[Record] = field(default_factory=list)
+
+
+def compare(
+    devices: Sequence[Device],
+    records: Sequence[Record],
+    prices: dict[str, Price] | None = None,
+    *,
+    dataset: str | None = None,
+    memory: str | None = None,
+) -> Comparison:
+    """Compare devices on the workload that was measured on the most of them.
+
+    Args:
+        records: runs; a run counts if it is neither INVALID nor SPOILT and ran under a memory cap.
+        prices: price by the name of a drive or a class.
+        dataset, memory: restrict the workloads to this dataset and this memory cap.
+
+    Raises:
+        InputError: a device is given twice, or no run has that dataset or memory.
+    """
+    names = [device.name for device in devices]
+    if len(set(names)) < len(names):
+        raise InputError(f"a drive is named twice: {', '.join(names)}", "name each once")
+    prices = prices or {}
+    sides = tuple(_side(device, price_of(prices, device.name, device.disk_class)) for device in devices)
+    group, others = _workload(devices, records, dataset, memory)
+    cells = _cells(sides, group.records)
+    from harness.figures.draw.style import ordered
+
+    systems = tuple(ordered([cell.system for cell in cells]))
+    workload = workload_name(group.records[0]) if group.records else ""
+    return Comparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, group.records, others)))
+
+
+def _side(device: Device, price: Price | None) -> Side:
+    profile = device.profile
+    sizes = {point.block_bytes for point in profile.points if point.pattern == "random"}
+
+    def rate(size: int) -> float | None:
+        # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
+        known = size if size in sizes else min((other for other in sizes if other > size), default=None)
+        rates = [p.iops for p in profile.points if p.pattern == "random" and p.block_bytes == known]
+        return max(rates, default=None)
+
+    figures: dict[str, float | None] = {
+        "randread_512_iops": rate(512),
+        "randread_4k_iops": rate(4096),
+        "randread_64k_iops": rate(65536),
+        "seqread_bytes_per_s": profile.sequential_bytes_per_s() or None,
+    }
+    wanted = {
+        "latency_1_p50_s": (SHALLOW, "50"),
+        "latency_1_p99_s": (SHALLOW, "99"),
+        "latency_64_p50_s": (DEEP, "50"),
+        "latency_64_p99_s": (DEEP, "99"),
+        "latency_64_p999_s": (DEEP, "99.9"),
+    }
+    for name, (depth, percentile) in wanted.items():
+        figures[name] = latencies(device, depth).get(percentile)
+    deep = device.drive.best(4096) if device.drive else None
+    figures["cpu_s_per_read"] = deep.cpu_s_per_request if deep else None
+    return Side(device, figures, price)
+
+
+def ran_on(record: Record, device: Device) -> bool:
+    """Return whether a run's data were on this device: the same class, or a bare drive of equal model and capacity."""
+    if device.disk_class not in ("", "none"):
+        return record.config.disk_class == device.disk_class
+    if record.config.disk_class != "none" or device.drive is None:
+        return False
+    disk, who = record.environment.get("disk") or {}, device.drive.identity
+    return disk.get("model") == who.model and disk.get("size_bytes") == who.capacity_bytes
+
+
+def _workload(
+    devices: Sequence[Device], records: Sequence[Record], dataset: str | None, memory: str | None
+) -> tuple[_Group, int]:
+    """Return the runs of the workload on most drives, then of most systems, and the number of other workloads."""
+    usual = Usual([record.to_json() for record in records])
+    groups: dict[str, _Group] = {}
+    for record in records:
+        config = record.config
+        if not usable(record) or usual.differing(record.system, config.options):
+            continue
+        if (dataset and config.dataset.name != dataset) or (memory and config.memory != memory):
+            continue
+        key = json.loads(workload_key(record))
+        del key["system"], key["options"]
+        groups.setdefault(json.dumps(key, sort_keys=True), _Group()).records.append(record)
+    if not groups:
+        if dataset or memory:
+            wanted = " and ".join(str(part) for part in (dataset, memory) if part)
+            raise InputError(f"no usable run of {wanted} is there", "leave the choice out, or see `outcore results`")
+        return _Group(), 0
+
+    def worth(group: _Group) -> tuple[int, int, int, str]:
+        pairs = {(d.name, r.system) for r in group.records for d in devices if ran_on(r, d)}
+        drives = len({name for name, _ in pairs})
+        return drives, len(pairs), len({r.system for r in group.records}), max(r.started_at for r in group.records)
+
+    best = max(groups.values(), key=worth)
+    return best, len(groups) - 1
+
+
+def _cells(sides: Sequence[Side], records: Sequence[Record]) -> list[Cell]:
+    systems: dict[str, list[Record]] = {}
+    for record in records:
+        systems.setdefault(record.system, []).append(record)
+    found = []
+    for side in sides:
+        for system, group in systems.items():
+            here = [record for record in group if ran_on(record, side.device)]
+            cell = _measured(side, system, here) if here else _predicted(side, system, group)
+            if cell is not None:
+                found.append(cell)
+    return found
+
+
+def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
+    epochs: list[EpochRecord] = [epoch for record in records for epoch in record.measured]
+    if not epochs:
+        return None
+    took = spread([epoch.seconds for epoch in epochs])
+    seconds = sum(epoch.seconds for epoch in epochs)
+    reads = sum(epoch.device_requests or 0 for epoch in epochs)
+    moved = sum(epoch.device_bytes or 0 for epoch in epochs)
+    size = moved / reads if reads else None
+    possible = 1.0 / side.device.profile.request_seconds(round(size)) if size and side.device.profile.points else None
+    amplification = [value for record in records if (value := record.summary.read_amplification) is not None]
+    return Cell(
+        device=side.device.name,
+        system=system,
+        epoch_s=took.median,
+        low=took.interval[0],
+        high=took.interval[1],
+        read_amplification=statistics.median(amplification) if amplification else None,
+        reads_per_s=reads / seconds,
+        bytes_per_s=moved / seconds,
+        request_bytes=size,
+        device_share=reads / seconds / possible if possible else None,
+        per_price=_per_price(side.price, took.median),
+        verdict="/".join(dict.fromkeys(record.verdict for record in records)),
+        runs=tuple(record.run_id for record in records),
+    )
+
+
+def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
+    counted = [record for record in records if counts_for(record, side.device)]
+    made = [entry for record in counted for entry in predict_record(record, side.device.profile)]
+    if not made:
+        return None
+    middle = statistics.median(entry.seconds for entry in made)
+    typical = min(made, key=lambda entry: abs(entry.seconds - middle))
+    return Cell(
+        device=side.device.name,
+        system=system,
+        epoch_s=middle,
+        predicted=True,
+        bound=typical.bound,
+        per_price=_per_price(side.price, middle),
+        runs=tuple(record.run_id for record in counted),
+    )
+
+
+def _per_price(price: Price | None, epoch_s: float) -> float | None:
+    return _HOUR_S / epoch_s / price.per_tb if price else None
+
+
+def _notes(sides: Sequence[Side], cells: Sequence[Cell], records: Sequence[Record], others: int) -> list[str]:
+    notes = []
+    if not records:
+        notes.append("no usable run is there, so drives are compared by fio alone: `outcore run … --disk-class NAME`")
+    predicted = [cell for cell in cells if cell.predicted]
+    if predicted:
+        where = ", ".join(dict.fromkeys(cell.device for cell in predicted))
+        counted = ", ".join(dict.fromkeys(record.config.disk_class for record in records))
+        notes.append(
+            f"PREDICTED, not measured, on {where}: from the counters of runs under {counted} and the drive's profile"
+        )
+    limits = [side.device.name for side in sides if side.device.source == "limits"]
+    if limits:
+        notes.append(f"of {', '.join(limits)} only the class's limits are known: no latency, no curve of its own")
+    if few := [side.device.name for side in sides if side.device.source == "limits, runs"]:
+        notes.append(
+            f"of {', '.join(few)} only the class's limits are known: few reads in flight are taken to be as slow as on "
+            "the device that runs were made on"
+        )
+    emulated = [side.device.name for side in sides if side.device.disk_class not in ("", "none")]
+    shown = {(cell.device, cell.system) for cell in cells}
+    systems = dict.fromkeys(cell.system for cell in cells)
+    for side in sides:
+        if absent := [name for name in systems if (side.device.name, name) not in shown]:
+            notes.append(
+                f"{side.device.name} has no epoch of {', '.join(absent)}: not run on it, and what was read elsewhere "
+                "does not say what would be read there"
+            )
+    if emulated:
+        notes.append(f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device")
+    for side in sides:
+        condition = side.device.drive.condition if side.device.drive else None
+        if condition is not None:
+            steady = "settled" if condition.steady and condition.steady.attained else "did not settle"
+            pre = "preconditioned" if condition.preconditioned else "not preconditioned"
+            notes.append(f"{side.device.name}: {pre}, file system {condition.fill:.0%} full, 4 KiB reads {steady}")
+    hosts = {host_fingerprint(record.environment) for record in records}
+    if len(hosts) > 1:
+        notes.append(f"runs of {len(hosts)} kinds of host: what processors add differs between them")
+    if any(record.config.device.startswith("emulated:") for record in records):
+        notes.append("the accelerator is EMULATED: training takes the time a named one takes")
+    priced = {side.price.source for side in sides if side.price}
+    if priced:
+        notes.append(f"prices: {'; '.join(sorted(priced))}; of a divided class, those of the whole one")
+    if others:
+        notes.append(f"{others} other workloads were run and are not shown (choose by dataset or memory)")
+    return notes

@@ -1,0 +1,276 @@
+"""Report of a drive comparison: one page as HTML and PDF, and its figures and tables as files."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.atomic import whole_file
+from harness.drives.panels import panels_of
+from harness.drives.sides import Cell, Comparison, Side, as_dict
+from workloads.units import format_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+TEMPLATES = Path(__file__).parent / "templates"
+NAME = "ssd-report"
+_A4 = (8.27, 11.69)
+_LINES = 118
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table as text: title, column heads, rows."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """Return the table of drives by fio and, where epochs exist, the table of systems on drives."""
+    found = [Table("Drives, by fio", _DRIVE_HEADS, tuple(_drive_row(side) for side in comparison.sides))]
+    if comparison.cells:
+        rows = tuple(_cell_row(cell) for cell in comparison.cells)
+        found.append(Table("Systems on drives", _CELL_HEADS, rows))
+    return found
+
+
+def matrix(comparison: Comparison) -> Table:
+    """Tabulate epoch seconds by system and drive, the slowest drive over the fastest, and read amplification."""
+    growth = {system: ratio for system, ratio, *_ in comparison.growth()}
+    rows = []
+    for system in comparison.systems:
+        cells = [comparison.cell(side.device.name, system) for side in comparison.sides]
+        shown = [f"{cell.epoch_s:.3g}{' P' if cell.predicted else ''}" if cell else "–" for cell in cells]
+        amplification = next((cell.read_amplification for cell in cells if cell and cell.read_amplification), None)
+        rows.append(
+            (system, *shown, _times(growth[system]) if system in growth else "–", _scaled(amplification, 1, ".2f"))
+        )
+    heads = ("system", *(side.device.name for side in comparison.sides), "slowest / fastest", "read ampl.")
+    return Table("Epoch seconds (P: predicted)", heads, tuple(rows))
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Return one sentence per system on how its epoch time differs between drives."""
+    said = []
+    for system, ratio, fastest, slowest in comparison.growth():
+        if ratio < 1.05:
+            said.append(f"{system}: the same on every drive ({ratio:.2f}x).")
+        else:
+            ends = (comparison.cell(fastest, system), comparison.cell(slowest, system))
+            guess = " (predicted)" if any(cell and cell.predicted for cell in ends) else ""
+            said.append(f"{system}: {_times(ratio)} as long on {slowest} as on {fastest}{guess}.")
+    return said
+
+
+def write_page(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths.
+
+    Raises:
+        DataIOError: the folder cannot be written; no file is left half-written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from harness.figures.draw import style
+
+    written, pictures = [], []
+    with plt.rc_context(style.RC):
+        for name, draw in panels_of(comparison):
+            canvas, axes = plt.subplots(figsize=(style.PAGE_INCHES / 2 + 0.6, 2.7), constrained_layout=True)
+            data = draw(comparison, axes)
+            for kind in ("png", "svg"):
+                written.append(_save(folder / f"ssd-{name}.{kind}", canvas, kind))
+            with whole_file(folder / f"ssd-{name}.csv", "the table") as partial:
+                data.to_csv(partial, index=False)
+            written.append(folder / f"ssd-{name}.csv")
+            pictures.append((name, written[-3].read_bytes()))
+            plt.close(canvas)
+        page = _pdf(comparison)
+        written.append(_save(folder / f"{NAME}.pdf", page, "pdf"))
+        plt.close(page)
+    for suffix, text in ((".html", _html(comparison, pictures)), (".json", json.dumps(as_dict(comparison), indent=1))):
+        out = folder / f"{NAME}{suffix}"
+        with whole_file(out, "the report") as partial:
+            partial.write_text(text, encoding="utf-8")
+        written.append(out)
+    return written
+
+
+_DRIVE_HEADS = (
+    "drive",
+    "model",
+    "512 B reads/s",
+    "4 KiB reads/s",
+    "64 KiB reads/s",
+    "1 MiB MB/s",
+    "p50 µs",
+    "p99 µs",
+    "p99.9 µs (64)",
+    "CPU µs/read",
+    "price of 1 TB",
+)
+_CELL_HEADS = (
+    "drive",
+    "system",
+    "epoch s",
+    "interval",
+    "how",
+    "reads/s",
+    "MB/s",
+    "mean read",
+    "of the drive",
+    "ampl.",
+    "epochs/h per price",
+)
+
+
+def _drive_row(side: Side) -> tuple[str, ...]:
+    figures, who = side.figures, side.device.drive.identity if side.device.drive else None
+    late = [_scaled(figures[name], 1e6, ",.0f") for name in ("latency_1_p50_s", "latency_1_p99_s", "latency_64_p999_s")]
+    return (
+        side.device.name,
+        " ".join(part for part in (who.model, who.link or who.bus) if part) if who else "limits of a class",
+        *(_scaled(figures[f"randread_{size}_iops"], 1, ",.0f") for size in ("512", "4k", "64k")),
+        _scaled(figures["seqread_bytes_per_s"], 1e-6, ",.0f"),
+        *late,
+        _scaled(figures["cpu_s_per_read"], 1e6, ".1f"),
+        f"{side.price.currency}{side.price.per_tb:,.0f}" if side.price else "–",
+    )
+
+
+def _cell_row(cell: Cell) -> tuple[str, ...]:
+    spread = "–"
+    if cell.low is not None and cell.high is not None:
+        spread = f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
+    return (
+        cell.device,
+        cell.system,
+        f"{cell.epoch_s:.3g}",
+        spread,
+        f"predicted ({cell.bound})" if cell.predicted else f"measured, {cell.verdict}",
+        _scaled(cell.reads_per_s, 1, ",.0f"),
+        _scaled(cell.bytes_per_s, 1e-6, ",.0f"),
+        format_bytes(cell.request_bytes) if cell.request_bytes else "–",
+        _scaled(cell.device_share, 100, ".0f", " %"),
+        _scaled(cell.read_amplification, 1, ".2f"),
+        _scaled(cell.per_price, 1, ".3g"),
+    )
+
+
+def _scaled(value: float | None, factor: float, form: str, unit: str = "") -> str:
+    return "–" if value is None else f"{value * factor:{form}}{unit}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
+
+
+def _save(out: Path, canvas: Canvas, kind: str) -> Path:
+    buffer = io.BytesIO()
+    # No date inside, so that the same comparison gives the same bytes.
+    dates: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    canvas.savefig(buffer, format=kind, metadata=dates[kind])
+    with whole_file(out, "the figure") as partial:
+        partial.write_bytes(buffer.getvalue())
+    return out
+
+
+def _html(comparison: Comparison, pictures: Sequence[tuple[str, bytes]]) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("page.html").render(
+        title=_title(comparison),
+        workload=comparison.workload,
+        sentences=sentences(comparison),
+        tables=tables(comparison),
+        pictures=[(name, base64.b64encode(data).decode()) for name, data in pictures],
+        notes=comparison.notes,
+    )
+
+
+def _title(comparison: Comparison) -> str:
+    return f"SSDs compared: {', '.join(side.device.name for side in comparison.sides)}"
+
+
+def _pdf(comparison: Comparison) -> Canvas:
+    import matplotlib.pyplot as plt
+
+    page = plt.figure(figsize=_A4)
+    top = 0.965
+    for line in textwrap.wrap(_title(comparison), 78):
+        page.text(0.06, top, line, fontsize=13, weight="bold", va="top")
+        top -= 0.022
+    words = [f"Workload: {comparison.workload}." if comparison.workload else "No epochs: compared by fio alone."]
+    top = _write(page, top - 0.002, words, size=7.5)
+    shown = [tables(comparison)[0], *([matrix(comparison)] if comparison.cells else [])]
+    for table in shown:
+        top = _table(page, top - 0.006, table)
+    notes_height = 0.012 * sum(len(textwrap.wrap(note, _LINES + 22)) for note in comparison.notes) + 0.02
+    drawings = panels_of(comparison)
+    rows = -(-len(drawings) // 2)
+    bottom = 0.035 + notes_height
+    grid = page.add_gridspec(
+        rows,
+        2,
+        left=0.09,
+        right=0.97,
+        top=max(top - 0.03, bottom + 0.2),
+        bottom=bottom + 0.075,
+        hspace=0.62,
+        wspace=0.24,
+    )
+    for index, (_, draw) in enumerate(drawings):
+        draw(comparison, page.add_subplot(grid[index // 2, index % 2]))
+    _write(page, bottom, comparison.notes, size=5.8, width=_LINES + 22)
+    return page
+
+
+def _write(page: Canvas, top: float, lines: Sequence[str], *, size: float, width: int = _LINES) -> float:
+    step = size * 0.00175
+    for line in lines:
+        for part in textwrap.wrap(line, width):
+            page.text(0.06, top, part, fontsize=size, va="top")
+            top -= step
+    return top
+
+
+def _table(page: Canvas, top: float, table: Table) -> float:
+    """Draw a table below `top`; return its lower edge as a share of the page's height."""
+    from matplotlib.transforms import Bbox
+
+    height = 0.0135 * (len(table.rows) + 1)
+    page.text(0.06, top, table.title, fontsize=8.5, weight="bold", va="top")
+    axes = page.add_axes((0.06, top - 0.018 - height, 0.9, height))
+    axes.axis("off")
+    drawn = axes.table(
+        cellText=[list(row) for row in table.rows],
+        colLabels=list(table.heads),
+        bbox=Bbox.unit(),
+        cellLoc="right",
+        edges="horizontal",
+    )
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(5.6)
+    drawn.auto_set_column_width(list(range(len(table.heads))))
+    for (row, column), cell in drawn.get_celld().items():
+        cell.set_linewidth(0.4)
+        cell.PAD = 0.03
+        if column < 2:
+            cell.get_text().set_horizontalalignment("left")
+        if row == 0:
+            cell.get_text().set_fontweight("bold")
+    return top - 0.018 - height - 0.008

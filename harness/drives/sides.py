@@ -1,0 +1,116 @@
+"""Parts of a drive comparison: one side per drive, one cell per system on a drive, and notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.drives.prices import Price
+from harness.drives.whatif import Device
+
+SHALLOW, DEEP = 1, 64
+
+
+@dataclass(frozen=True)
+class Side:
+    """One drive: price, and figures by fio (None where not measured): `randread_512_iops`, `randread_4k_iops`,
+    `randread_64k_iops`, `seqread_bytes_per_s`, and for 4 KiB reads `latency_1_p50_s`, `latency_1_p99_s` (one in
+    flight), `latency_64_p50_s`, `latency_64_p99_s`, `latency_64_p999_s` (64 in flight), `cpu_s_per_read`."""
+
+    device: Device
+    figures: dict[str, float | None]
+    price: Price | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system on one drive.
+
+    Attributes:
+        predicted: whether the epoch is predicted by the model, not measured.
+        reads_per_s, bytes_per_s: device rates over the epoch, counted by the kernel; None where predicted.
+        request_bytes: mean size of a device read.
+        device_share: used share of the device's own rate at the mean read size.
+        per_price: epochs per hour, divided by the price of 1 TB of the drive.
+    """
+
+    device: str
+    system: str
+    epoch_s: float
+    low: float | None = None
+    high: float | None = None
+    predicted: bool = False
+    bound: str = ""
+    read_amplification: float | None = None
+    reads_per_s: float | None = None
+    bytes_per_s: float | None = None
+    request_bytes: float | None = None
+    device_share: float | None = None
+    per_price: float | None = None
+    verdict: str = ""
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of drives on one `workload` (in words; empty without a usable run); `systems` are in drawing order."""
+
+    sides: tuple[Side, ...]
+    cells: tuple[Cell, ...]
+    workload: str
+    systems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def cell(self, device: str, system: str) -> Cell | None:
+        """Return the cell of a drive and a system; None without one."""
+        return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
+
+    def growth(self) -> list[tuple[str, float, str, str]]:
+        """Return each system's (name, slowest / fastest epoch, fastest drive, slowest drive), smallest ratio first."""
+        found = []
+        for system in self.systems:
+            mine = sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.epoch_s)
+            if len(mine) > 1:
+                found.append((system, mine[-1].epoch_s / mine[0].epoch_s, mine[0].device, mine[-1].device))
+        return sorted(found, key=lambda entry: entry[1])
+
+
+def latencies(device: Device, depth: int) -> dict[str, float]:
+    """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight; empty where not measured. The
+    deepest point up to `depth` is used: on a class with few IOPS a deeper queue would only wait for the limiter."""
+    if device.drive is None:
+        return {}
+    points = [
+        p
+        for p in device.drive.points
+        if (p.block_bytes, p.pattern, p.engine, p.threads) == (4096, "random", "async", 1)
+        and p.direct
+        and not p.write_percent
+        and p.depth <= depth
+    ]
+    return max(points, key=lambda p: p.depth).latency_s if points else {}
+
+
+def as_dict(comparison: Comparison) -> dict[str, Any]:
+    """Return plain data for `--json` and files."""
+    return {
+        "workload": comparison.workload,
+        "drives": [
+            {
+                "name": side.device.name,
+                "source": side.device.source,
+                "disk_class": side.device.disk_class,
+                "figures": side.figures,
+                "price_per_tb": side.price.per_tb if side.price else None,
+                "currency": side.price.currency if side.price else None,
+                "identity": side.device.drive.identity.model_dump(mode="json") if side.device.drive else None,
+            }
+            for side in comparison.sides
+        ],
+        "epochs": [{**vars(cell), "runs": list(cell.runs)} for cell in comparison.cells],
+        "growth": [
+            {"system": system, "ratio": ratio, "fastest": fastest, "slowest": slowest}
+            for system, ratio, fastest, slowest in comparison.growth()
+        ],
+        "notes": list(comparison.notes),
+    }

@@ -1,0 +1,274 @@
+"""Prediction of epochs on any drive from the counters of runs made elsewhere and the drive's profile."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.judge.metrics import usable_processors
+from harness.judge.predict import Prediction, at_depth, predict
+from harness.records.hosts import host_fingerprint
+from harness.records.record import COUNTED, LABELS, Record
+from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
+from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
+from harness.ssd.profile import better_of
+from systems.readings import DiskPoint, DiskProfile
+from workloads.errors import InputError, OutcoreError
+
+# A class known by its limits alone is a device that reaches them at any depth.
+_CLASS_DEPTH = 256
+_CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
+# Settings that do not change a system's reads, such as the device and the enforcement of its limits.
+_ELSEWHERE = (*LABELS, "disk_class", "isolation", "epochs", "warmup", "timeout_s", "verify", "test_nodes")
+
+
+@dataclass(frozen=True)
+class Device:
+    """Drive as predictions use it.
+
+    Attributes:
+        source: origin of the rates: `profile` (fio), `limits` (of a class, so without latency), `limits, runs` (of a
+            class; few reads in flight as on the device of the runs, see `behind`).
+        drive: saved profile of the drive, None for limits.
+    """
+
+    name: str
+    profile: DiskProfile
+    source: Literal["profile", "limits", "limits, runs"]
+    drive: Drive | None = None
+    disk_class: str = ""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Predicted epoch of one system on a device.
+
+    Attributes:
+        seconds: predicted epoch time, the median over the epochs with counters.
+        device_s, train_s: seconds of the device and of training alone, in the epoch nearest to the median.
+        bound: resource that the epoch waits for.
+        runs, counted_on: ids and disk classes of the runs whose counters were used.
+        measured_s: median epoch time of runs on this very class, None without any.
+    """
+
+    system: str
+    workload: str
+    device: str
+    seconds: float
+    device_s: float
+    train_s: float
+    bound: str
+    runs: tuple[str, ...]
+    counted_on: tuple[str, ...]
+    measured_s: float | None = None
+    options: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Share by which the prediction is off, None where nothing was measured."""
+        return None if self.measured_s is None else self.seconds / self.measured_s - 1.0
+
+
+def device_of(text: str, results_root: Path) -> Device:
+    """Return a device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`.
+
+    Raises:
+        InputError: `text` is none of these.
+    """
+    path = Path(text)
+    if path.suffix == ".json" and path.is_file():
+        return device_from(read_drive(path))
+    saved, _ = saved_drives(results_root)
+    for drive in saved:
+        if text in (drive.name, drive_path(results_root, drive.name).stem):
+            return device_from(drive)
+    if text.partition("/")[0] in load_classes():
+        found = parse_disk_class(text)
+        assert found is not None
+        return Device(found.name, class_profile(found), "limits", None, found.name)
+    if path.suffix == ".json":
+        raise InputError(f"{text} does not exist", "give the file of a profile, made by `outcore ssd profile`")
+    known = [drive.name for drive in saved] + list(load_classes())
+    raise InputError(f"there is no drive {text!r}", f"known: {', '.join(known)}, or the file of a profile")
+
+
+def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> DiskProfile:
+    """Return a class as a profile: the rates that its limits allow at each block size. `bare`, the device that is
+    limited to the class, bounds the rates with few reads in flight where it is known."""
+    bandwidth, points = disk_class.read_bytes_per_s, []
+
+    def limits(size: int) -> list[float]:
+        return [float(rate) for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
+
+    for size in _CLASS_SIZES:
+        if rates := limits(size):
+            points.append(DiskPoint(size, _CLASS_DEPTH, min(rates), min(rates) * size))
+    for point in bare.points if bare is not None else ():
+        if point.pattern == "random" and point.depth < _CLASS_DEPTH:
+            iops = min([point.iops, *limits(point.block_bytes)])
+            points.append(DiskPoint(point.block_bytes, point.depth, iops, iops * point.block_bytes))
+    if bandwidth:
+        points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
+    limited = (float(disk_class.read_iops or 0), float(bandwidth or 0))
+    return DiskProfile(tuple(points), 512, "limits of the class", limited, write_cost=disk_class.write_cost)
+
+
+def bare_of(records: Iterable[Record]) -> DiskProfile | None:
+    """Return the device without limits, each point at its best rate over the records' profiles; None without any. A
+    virtual device has slow moments, and a run's profile may have been taken in one."""
+    found = None
+    for record in records:
+        if points := (record.disk.get("bare") or {}).get("points", []):
+            profile = DiskProfile(tuple(DiskPoint(**point) for point in points))
+            found = profile if found is None else better_of(found, profile)
+    return found
+
+
+def behind(device: Device, records: Iterable[Record]) -> Device:
+    """Return a class known by its limits alone, with few reads in flight as slow as on the device of the runs. A class
+    is emulated by limiting that device, so its latency stays. Runs of the most frequent kind of host count. A device
+    with a profile of its own, or without such runs, is returned unchanged."""
+    if device.source != "limits":
+        return device
+    hosts: dict[str, list[Record]] = {}
+    for record in records:
+        if usable(record) and any(
+            (point["pattern"], point["depth"]) == ("random", 1)
+            for point in (record.disk.get("bare") or {}).get("points", [])
+        ):
+            hosts.setdefault(host_fingerprint(record.environment), []).append(record)
+    most = max(hosts, key=lambda host: len(hosts[host]), default=None)
+    bare = None if most is None else bare_of(hosts[most])
+    limits = parse_disk_class(device.disk_class)
+    if bare is None or limits is None:
+        return device
+    return replace(device, profile=class_profile(limits, bare), source="limits, runs")
+
+
+def workload_key(record: Record) -> str:
+    """Return a key that is equal for runs with the same reads: the configuration without the settings of the device."""
+    content = record.config.model_dump(mode="json", exclude=set(_ELSEWHERE))
+    return json.dumps(content, sort_keys=True)
+
+
+def workload_name(record: Record) -> str:
+    """Return a workload in words, without the system."""
+    config = record.config
+    batches = f" x {config.max_batches}" if config.max_batches else ""
+    return (
+        f"{config.dataset.name}, {config.model}, {config.sampler}, batch {config.batch_size}{batches}, "
+        f"memory {config.memory}, {config.device}"
+    )
+
+
+def usable(record: Record) -> bool:
+    """Return whether a run ended and counts, was made under a cap, and had its I/O counted by the kernel."""
+    return (
+        record.status == "ok"
+        and record.verdict in COUNTED
+        and record.config.memory != "none"
+        and record.config.stages == "all"
+        and any(epoch.device_bytes is not None for epoch in record.measured)
+    )
+
+
+def reads_by_device(system: str) -> bool:
+    """Return whether the system's counters hold only for the device that it ran on (`SystemInfo.reads_by_device`)."""
+    from systems.registry import load
+
+    try:
+        return load(system).info.reads_by_device
+    except OutcoreError:
+        return False  # a user's own system that is not installed
+
+
+def counts_for(record: Record, device: Device) -> bool:
+    """Return whether the run's counters hold for the system's reads on that device."""
+    return not reads_by_device(record.system) or (
+        device.disk_class not in ("", "none") and record.config.disk_class == device.disk_class
+    )
+
+
+def left_out(records: Iterable[Record], device: Device) -> list[str]:
+    """Return the systems that `forecasts` omits although they were run: none of their counters hold for the device."""
+    runs = [record for record in records if usable(record)]
+    found = {record.system for record in runs if counts_for(record, device)}
+    return sorted({record.system for record in runs} - found)
+
+
+def train_seconds(record: Record, epoch: int) -> float | None:
+    """Return the recorded seconds of an epoch's training steps alone; None without a record."""
+    value = (record.compute.get("train_s") or {}).get(str(epoch))
+    return float(value) if value is not None else None
+
+
+def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
+    """Predict each measured epoch of a run on a device with that profile."""
+    found: list[Prediction] = []
+    first = record.notes.get("reads_in") == "data_prep"
+    faults = usable_processors(record)
+    pages = at_depth(profile, faults) if faults else None
+    for epoch in record.measured:
+        depth = int(epoch.counters.get("queue_depth") or 0)
+        seen = at_depth(profile, depth) if depth else profile
+        made = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
+        if made is not None:
+            found.append(made)
+    return found
+
+
+def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
+    """Return one forecast per system and workload with usable runs, fastest first within a workload."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if usable(record) and counts_for(record, device):
+            groups.setdefault(workload_key(record), []).append(record)
+    found = []
+    for group in groups.values():
+        made = [(record, entry) for record in group for entry in predict_record(record, device.profile)]
+        if not made:
+            continue
+        middle = statistics.median(entry.seconds for _, entry in made)
+        typical = min((entry for _, entry in made), key=lambda entry: abs(entry.seconds - middle))
+        measured = [
+            epoch.seconds
+            for record in group
+            if device.disk_class and record.config.disk_class == device.disk_class
+            for epoch in record.measured
+        ]
+        found.append(
+            Forecast(
+                system=group[0].system,
+                workload=workload_name(group[0]),
+                device=device.name,
+                seconds=middle,
+                device_s=typical.own_s + typical.page_cache_s,
+                train_s=typical.train_s,
+                bound=typical.bound,
+                runs=tuple(dict.fromkeys(record.run_id for record, _ in made)),
+                counted_on=tuple(dict.fromkeys(record.config.disk_class for record, _ in made)),
+                measured_s=statistics.median(measured) if measured else None,
+                options=", ".join(f"{key}={value}" for key, value in sorted(group[0].config.options.items())),
+            )
+        )
+    return sorted(found, key=lambda entry: (entry.workload, entry.seconds))
+
+
+def device_from(drive: Drive) -> Device:
+    """Return a measured drive as a device."""
+    return Device(drive.name, drive.disk_profile(), "profile", drive, drive.disk_class or "none")
+
+
+def read_records(roots: Sequence[Path]) -> list[Record]:
+    """Read the run records of some results roots that were made by one code (`harness.records.code.of_one_code`)."""
+    from harness.records.code import Made, of_one_code
+    from harness.results.store import scan
+
+    bad: list[Any] = []
+    found = [record for root in roots for _, record in scan(root, bad)]
+    made = [Made(host_fingerprint(one.environment), one.system, one.code, one.run_id) for one in found]
+    return [record for record, current in zip(found, of_one_code(made), strict=True) if current]

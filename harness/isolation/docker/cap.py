@@ -1,0 +1,227 @@
+"""Cap that is a container: started with the first command, ended as a whole, and read from the host. The container's
+first process waits for input from this process: however the orchestrator dies, the kernel closes the stream, and the
+first process ends with everything in the container. `docker exec` puts a command beside it, inside the container's
+cgroups before the command begins."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness.isolation.base import Cap, IoStats, Limits, MemoryStats, Needs
+from harness.isolation.docker.engine import asking
+from harness.isolation.docker.groups import ContainerGroups
+from harness.isolation.docker.image import find
+from harness.isolation.docker.options import Wanted
+from harness.isolation.files import read_text
+from workloads.errors import HostError
+
+_WATCH_SECONDS = 0.1
+_END_SECONDS = 20.0
+_WAIT = ["/bin/sh", "-c", "read line"]
+
+
+class DockerCap(Cap):
+    """Cap that is a container; `bring` and `set_memory` change its options `wanted`."""
+
+    named_pipes = True
+
+    def __init__(self, client: Any, wanted: Wanted, caveats: Sequence[str] = ()) -> None:
+        self.caveats = list(caveats)
+        self._client, self._wanted = client, wanted
+        self._container: Any = None
+        self._input: Any = None
+        self._groups: ContainerGroups | None = None
+        self._state: dict[str, Any] = {}
+        self._asked_to_end = False
+        self._over = threading.Event()
+        self._lock = threading.RLock()
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def container_id(self) -> str:
+        """Engine's id of the container, empty before the start."""
+        return str(self._container.id) if self._container is not None else ""
+
+    @property
+    def first_pid(self) -> int:
+        """Host pid of the process that waits in the container."""
+        return int(self._container.attrs["State"]["Pid"])
+
+    def bring(self, needs: Needs) -> None:
+        """Declare the parts of the host that the work needs, before the first command.
+
+        Raises:
+            HostError: the image that contains the work is missing.
+        """
+        self._wanted.needs = needs
+        if needs.image:
+            self._wanted.image = find(self._client, needs.image)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """Return `argv` behind a local process that runs it in the container; start the container if it is not up.
+
+        Raises:
+            HostError: the engine refuses.
+            InputError: a folder that the work needs is missing.
+        """
+        self._start()
+        folder = Path.cwd()
+        carried = [
+            self.container_id,
+            str(folder) if self._wanted.shows(folder) else "/",
+            *self._wanted.image.argv(argv),
+        ]
+        return [sys.executable, "-m", "harness.isolation.docker.exec", *carried]
+
+    def memory(self) -> MemoryStats:
+        """Return the memory of the container now; the last reading once it is gone, only the limit before its start."""
+        return MemoryStats(limit=self._wanted.limits.memory_bytes) if self._groups is None else self._groups.memory()
+
+    def io(self) -> IoStats | None:
+        """Return device I/O charged to the container; the last reading once it is gone."""
+        return None if self._groups is None else self._groups.io()
+
+    def pressure(self) -> tuple[int | None, int | None]:
+        """Return microseconds stalled on (I/O, memory), where the kernel counts them by group (v2)."""
+        return (None, None) if self._groups is None else self._groups.pressure()
+
+    def pids(self) -> list[int]:
+        """Return the host pids of the work's processes, without the one that waits."""
+        return [] if self._groups is None else [pid for pid in self._groups.pids() if pid != self.first_pid]
+
+    def set_memory(self, limit_bytes: int | None) -> None:
+        """Change the limit of memory, and of memory with swap.
+
+        Raises:
+            HostError: the engine refuses.
+        """
+        self._wanted.limits = Limits(limit_bytes, self._wanted.limits.io)
+        if self._container is not None:
+            with asking(f"limit memory to {limit_bytes} bytes"):
+                self._container.update(**self._wanted.memory_options())
+
+    def reset_peak(self) -> None:
+        """Restart the peak from the present usage; needs root."""
+        if self._groups is not None:
+            self._groups.reset_peak()
+
+    def kill(self) -> None:
+        """Kill everything inside and wait; the readings of the last moment stay."""
+        with self._lock:
+            self._asked_to_end = self._asked_to_end or not self._ended()
+            self._end()
+
+    def ending(self) -> str:
+        """Return why the container ended without a request of this process; empty while it runs."""
+        if self._container is None or self._asked_to_end or not self._ended():
+            return ""
+        code = self._state.get("ExitCode", "unknown")
+        return f"its container was ended from outside (exit code {code})"
+
+    def close(self) -> None:
+        """End and remove the container; the last readings stay readable.
+
+        Raises:
+            HostError: the engine cannot remove it.
+        """
+        with self._lock:
+            if self._container is None:
+                return
+            self.kill()
+            self._over.set()
+            if self._input is not None:
+                self._input.close()
+                self._input = None
+            with asking("remove a container"):
+                _removed(self._container)
+        if self._watcher is not None and self._watcher is not threading.current_thread():
+            self._watcher.join()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._container is not None:
+                if self._ended():
+                    raise HostError("the run's container has ended already", "start the run again")
+                return
+            options = self._wanted.options()
+            with asking("make a container"):
+                self._container = self._client.containers.create(self._wanted.image.name, _WAIT, **options)
+            try:
+                with asking("start a container"):
+                    self._input = self._container.attach_socket(params={"stdin": 1, "stream": 1})
+                    self._container.start()
+                    self._container.reload()
+                self._groups = ContainerGroups(self.first_pid)
+            except BaseException:
+                with suppress(HostError):
+                    self.close()
+                self._container = None
+                raise
+            self._watcher = threading.Thread(
+                target=self._watch, name=f"oom-watch {self._wanted.name[-6:]}", daemon=True
+            )
+            self._watcher.start()
+
+    def _watch(self) -> None:
+        """Kill the whole container on OOM: the kernel may have killed one process that others wait for."""
+        assert self._groups is not None
+        while not self._over.wait(_WATCH_SECONDS):
+            if self._groups.memory().oom_kills and not self._over.is_set():
+                self.kill()
+                return
+
+    def _ended(self) -> bool:
+        """Return whether the container has ended; keep the engine's final state in that case."""
+        if self._container is None or self._state:
+            return bool(self._state)
+        if read_text(Path(f"/proc/{self.first_pid}/cgroup")).find(self._container.id) >= 0:
+            return False
+        self._keep_state()
+        return True
+
+    def _end(self) -> None:
+        import docker.errors
+
+        if self._container is None or self._groups is None or self._state:
+            return
+        self._groups.memory()
+        self._groups.io()
+        self._groups.drop_cache()
+        try:
+            self._container.kill()
+        except docker.errors.APIError:
+            pass  # it has ended by itself
+        self._keep_state()
+
+    def _keep_state(self) -> None:
+        """Wait for the engine's final state and keep it: it reports an OOM that the removed cgroup no longer can."""
+        deadline = time.monotonic() + _END_SECONDS
+        while True:
+            try:
+                with asking("look at a container"):
+                    self._container.reload()
+            except HostError:
+                self._state = {"ExitCode": 137}  # removed by another process
+                break
+            state = self._container.attrs["State"]
+            if not state["Running"] or time.monotonic() > deadline:
+                self._state = dict(state)
+                break
+            time.sleep(0.01)
+        if self._groups is not None:
+            self._groups.freeze_last(int(bool(self._state.get("OOMKilled"))))
+
+
+def _removed(container: Any) -> None:
+    import docker.errors
+
+    try:
+        container.remove(force=True, v=True)
+    except docker.errors.NotFound:
+        pass

@@ -1,0 +1,181 @@
+"""Options for the container of a cap: limits, mounts, user, security, devices."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.isolation import mounts
+from harness.isolation.base import IoLimit, Limits, Needs
+from harness.isolation.blocks import disks
+from harness.isolation.cgroup1 import SWAP_SLACK
+from harness.isolation.docker.engine import LABEL
+from harness.isolation.docker.image import Image
+from workloads.errors import HostError, InputError
+
+Lock = Literal["ipc_lock", "ulimit"] | int
+
+# The engine cannot remove a limit; the kernel shows this one as none.
+_NO_LIMIT = 1 << 62
+_FORWARDED = tuple(
+    """
+    OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ CUDA_VISIBLE NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED LANG LC_ TZ
+    """.split()
+)
+_THROTTLES = (
+    ("device_read_iops", "read_iops"),
+    ("device_read_bps", "read_bytes_per_s"),
+    ("device_write_iops", "write_iops"),
+    ("device_write_bps", "write_bytes_per_s"),
+)
+_GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+
+@dataclass
+class Wanted:
+    """One container to be made.
+
+    Attributes:
+        name: name of the container, which encodes its owner (`owner.cap_name`).
+        seccomp: profile as JSON text, None for the engine's own.
+        lock: method by which the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability that
+            only root inside has), `ulimit` (no limit, which the engine must be allowed to raise), or a limit in bytes.
+    """
+
+    name: str
+    limits: Limits
+    image: Image
+    needs: Needs = field(default_factory=Needs)
+    seccomp: str | None = None
+    lock: Lock = "ipc_lock"
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of docker-py's `containers.create`.
+
+        Raises:
+            InputError: a path to be mounted, or the GPU, is missing.
+            HostError: a device to be limited is missing.
+        """
+        from docker.types import Mount, Ulimit
+
+        binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
+        v1 = mounts.v1("memory") is not None
+        security = ["no-new-privileges"]
+        if self.seccomp is not None:
+            security.append(f"seccomp={self.seccomp}")
+        options: dict[str, Any] = {
+            "name": self.name,
+            "labels": {f"{LABEL}.cap": self.name},
+            "entrypoint": [],
+            "stdin_open": True,
+            "user": f"{os.geteuid()}:{os.getegid()}",
+            "group_add": sorted(str(group) for group in os.getgroups()),
+            "environment": self._environment(),
+            "mounts": binds,
+            "working_dir": "/",
+            "read_only": True,
+            # Files in /tmp are charged to the container.
+            "tmpfs": {"/tmp": "mode=1777,exec"},
+            "shm_size": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
+            "network_mode": "none",
+            "cap_drop": ["ALL"],
+            "security_opt": security,
+            "cap_add": ["IPC_LOCK"] if self.lock == "ipc_lock" else [],
+            "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+            "cpuset_cpus": ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0))),
+            "log_config": {"Type": "none"},
+            **({} if self.limits.memory_bytes is None else self.memory_options()),
+            **throttles(self.limits.io, count=v1),
+        }
+        if self.lock != "ipc_lock":
+            lock = -1 if self.lock == "ulimit" else self.lock
+            options["ulimits"].append(Ulimit(name="memlock", soft=lock, hard=lock))
+        if v1:
+            options["mem_swappiness"] = 0
+        if self.needs.gpu:
+            options |= _gpu_options(self.image.layout)
+        return options
+
+    def _environment(self) -> dict[str, str]:
+        """Return the environment variables that change measurements; none that names a person or a place."""
+        kept = {key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)}
+        fixed = {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
+        if self.image.layout == "host":
+            fixed["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+            if "PYTHONPATH" in os.environ:
+                fixed["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        return kept | fixed
+
+    def memory_options(self) -> dict[str, int]:
+        """Return the limits of memory, and of memory with swap, for a new or a running container."""
+        limit = self.limits.memory_bytes
+        if limit is None:
+            return {"mem_limit": _NO_LIMIT, "memswap_limit": _NO_LIMIT}
+        return {"mem_limit": limit, "memswap_limit": limit + (SWAP_SLACK if mounts.v1("memory") is not None else 0)}
+
+    def shows(self, path: Path) -> bool:
+        """Return whether a path of the host is visible inside."""
+        return any(path.is_relative_to(shown) for shown, _ in self.mounts())
+
+    def mounts(self) -> list[tuple[Path, bool]]:
+        """Return (path, read-only) of every mount, at the same path inside; writable wins.
+
+        Raises:
+            InputError: a path is missing.
+        """
+        found: dict[Path, bool] = dict.fromkeys(self.image.mounts(), True)
+        found |= dict.fromkeys((path.absolute() for path in self.needs.read_only), True)
+        # The targets of the dataset's links are needed as well.
+        found |= dict.fromkeys((path.resolve() for path in self.needs.read_only), True)
+        found |= dict.fromkeys((path.absolute() for path in self.needs.writable), False)
+        for path in found:
+            if not path.exists():
+                raise InputError(f"the container needs {path}, which is not there", "make it, or name another")
+        return sorted(found.items(), key=lambda item: len(item[0].parts))
+
+
+def throttles(
+    limits: Sequence[IoLimit], *, count: bool, sys_: Path = Path("/sys"), dev: Path = Path("/dev")
+) -> dict[str, Any]:
+    """Return device limits as the engine takes them: by path, a list for each kind.
+
+    Args:
+        count: whether to name disks without a limit, with 0, which means none to v1: it counts a disk only once a limit
+            was written for it. v2 counts all disks, and refuses 0.
+
+    Raises:
+        HostError: a device is missing.
+    """
+    wanted: dict[str, IoLimit | None] = {}
+    for disk in disks(sys_) if count else ():
+        if (dev / disk.name).exists():
+            wanted[str(dev / disk.name)] = None
+    for limit in limits:
+        name = (sys_ / "dev" / "block" / limit.device).resolve().name
+        if not (dev / name).exists() or ":" in name:
+            raise HostError(f"there is no device {limit.device} under /dev to limit", "name a whole disk")
+        wanted[str(dev / name)] = limit
+    options: dict[str, Any] = {}
+    for key, name in _THROTTLES:
+        rates = [(path, (getattr(limit, name) or 0) if limit else 0) for path, limit in wanted.items()]
+        # One kind of limit is enough to make the kernel count an unlimited disk.
+        asked = [(path, rate) for path, rate in rates if rate or (count and key == "device_read_iops")]
+        if asked:
+            options[key] = [{"Path": path, "Rate": rate} for path, rate in asked]
+    return options
+
+
+def _gpu_options(layout: str) -> dict[str, Any]:
+    """Return the options for a GPU: with the host's /usr its device nodes, else the engine's NVIDIA runtime."""
+    from docker.types import DeviceRequest
+
+    if layout != "host":
+        return {"device_requests": [DeviceRequest(count=-1, capabilities=[["gpu", "compute", "utility"]])]}
+    nodes = [*_GPU_NODES, *(str(node) for node in sorted(Path("/dev").glob("nvidia[0-9]*")))]
+    if not any(Path(node).exists() for node in nodes):
+        raise InputError("the run wants a GPU, and there is none under /dev", "use device cpu or emulated:NAME")
+    return {"devices": [f"{node}:{node}:rw" for node in nodes if Path(node).exists()]}

@@ -1,0 +1,264 @@
+"""Rules 9 to 11: reads came from the device, no faster than it can, and no fewer than any system needs."""
+
+from __future__ import annotations
+
+from harness.judge.context import RunContext
+from harness.judge.metrics import engine_efficiency, least_device_seconds
+from harness.judge.predict import predict, written_bytes
+from harness.judge.registry import Finding, rule, unknown
+from harness.records.record import EpochRecord, Record
+from harness.ssd.below import SEEN, gain_of
+from harness.ssd.quiet import busiest, is_quiet, slack
+from workloads.units import format_bytes
+
+RATE_TOLERANCE = 1.10
+# Idle time that the kernel's limiter saves up and lets pass as a burst: one slice of blk-throttle.
+SLICE_S = 0.1
+# Reads allowed between epochs: those in flight when the last mini-batch is trained, and pages of code.
+BETWEEN_SHARE, BETWEEN_BYTES = 0.02, 1 << 20
+# Rules that a run faster than the device profile breaks: the profile is measured again before they give the verdict.
+BEATEN = frozenset({"no_faster_than_the_device", "distance_is_below_one"})
+
+
+def _device_bytes(epoch: EpochRecord) -> int | None:
+    return epoch.device_bytes if epoch.device_bytes is not None else epoch.diskstats_bytes
+
+
+@rule("9", "device_reads_cover_own_count")
+def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding | None:
+    """A system that counts more read bytes than the device delivered used a cache that was charged to no cap.
+
+    Compares each epoch's device bytes (the cap's counters, else the disk's) with the system's own `bytes_read`.
+    """
+    if record.status != "ok":
+        return None
+    counted = [(epoch, own) for epoch in record.epochs if (own := int(epoch.counters.get("bytes_read") or 0))]
+    for epoch, own in counted:
+        device = _device_bytes(epoch)
+        if device is None:
+            return unknown("the device's reads were not counted")
+        if device < own:
+            return Finding(
+                False, f"epoch {epoch.epoch}: {format_bytes(own)} counted, {format_bytes(device)} from the device"
+            )
+    return Finding(True, "every epoch") if counted else None
+
+
+@rule("9", "device_reads_cover_working_set")
+def device_reads_cover_working_set(record: Record, context: RunContext) -> Finding | None:
+    """Rows that are neither in memory nor read from the device came from a cache that was charged to no cap.
+
+    Compares each epoch's device bytes, regardless of the system's counters, with the bytes that even the best choice of
+    resident rows leaves to read (docs/frontier.md). Applies to runs under a cap on the workload's own mini-batches.
+    """
+    evidence = record.evidence
+    if record.status != "ok" or record.config.stages == "sample" or evidence is None or not context.faithful:
+        return None
+    if record.memory.cap_bytes is None or not context.proves_memory:
+        return None
+    if not evidence.least_bytes:
+        return unknown(evidence.unknown or "the mini-batches were not sampled again")
+    for epoch in record.epochs:
+        least, device = evidence.least_bytes.get(epoch.epoch), _device_bytes(epoch)
+        if device is None or least is None:
+            return unknown("the device's reads were not counted")
+        if device < least:
+            return Finding(
+                False,
+                f"epoch {epoch.epoch}: {format_bytes(device)} from the device, {format_bytes(least)} at the least",
+            )
+    return Finding(True, f"{format_bytes(max(evidence.least_bytes.values()))} at the least")
+
+
+@rule("9", "nothing_was_read_between_epochs")
+def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Finding | None:
+    """Data that is read while no clock runs is missing from the epoch that uses it.
+
+    Counts the cap's device bytes from the gate before a measured epoch (the end of the previous epoch or of the
+    preparation) to its first gate: at most a fiftieth of the epoch's device bytes or 1 MiB, whichever is more.
+    """
+    evidence = record.evidence
+    if record.status != "ok" or evidence is None or record.memory.cap_bytes is None or not context.proves_memory:
+        return None
+    gates = {gate.at: gate for gate in evidence.gates}
+    worst: tuple[float, int, int] | None = None
+    for epoch in record.measured:
+        start = gates.get(f"epoch {epoch.epoch} start")
+        before = gates.get(f"epoch {epoch.epoch - 1} end") if epoch.epoch else gates.get("prepared")
+        if start is None or before is None or start.io_bytes is None or before.io_bytes is None:
+            return unknown("the device's reads were not counted between epochs")
+        between = start.io_bytes - before.io_bytes
+        allowed = max(BETWEEN_BYTES, int(BETWEEN_SHARE * (epoch.device_bytes or 0)))
+        if worst is None or between / allowed > worst[0]:
+            worst = (between / allowed, between, epoch.epoch)
+    return None if worst is None else Finding(worst[0] <= 1, f"{format_bytes(worst[1])} before epoch {worst[2]}")
+
+
+@rule("9", "no_faster_than_the_device")
+def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | None:
+    """A rate above fio's on the same files comes from a cache below the kernel.
+
+    The time that fio needs for the run's requests may exceed the time taken by at most 10 %. Under an SSD class the
+    kernel's limiter saves up idle time and lets it pass as a burst, so the limits of the class apply to the whole epoch
+    plus the slice saved up before it, and the bare device's rates to the extract time. A beaten profile is measured
+    again, three times with pauses, before this rule gives the verdict, since virtual disks have slow moments. If other
+    programs still took a share of the disk or of the processors, the device may be faster by that share.
+    """
+    efficiency = record.summary.engine_efficiency
+    if record.status != "ok" or not any(epoch.device_bytes for epoch in record.measured):
+        return None
+    if efficiency is None:
+        return unknown(str(record.summary.extra.get("engine_efficiency_from", "no request was counted")))
+    allowed = RATE_TOLERANCE * max(slack(profile) for profile in (context.profile, context.bare_profile) if profile)
+    beside = f", {allowed:.2f} allowed for what others took of it" if allowed > RATE_TOLERANCE else ""
+    if efficiency <= RATE_TOLERANCE or not (context.io_limited and context.limits):
+        return Finding(efficiency <= allowed, f"{efficiency:.2f} x the device's measured rate{beside}")
+    over_epoch, _ = engine_efficiency(record, context, whole_epoch=True)
+    if over_epoch is not None:
+        seconds = [epoch.wall_s for epoch in record.measured]
+        over_epoch *= sum(seconds) / (sum(seconds) + SLICE_S * len(seconds))
+    of_bare, _ = engine_efficiency(record, context, context.bare_profile) if context.bare_profile else (None, "")
+    held = [ratio for ratio in (over_epoch, of_bare) if ratio is not None]
+    bare = "unknown" if of_bare is None else f"{of_bare:.2f}"
+    return Finding(
+        bool(held) and (over_epoch or 0) <= RATE_TOLERANCE and (of_bare or 0) <= allowed,
+        f"{over_epoch or 0:.2f} x the class over the epoch and a slice, {bare} x the bare device while extracting"
+        f"{beside}",
+    )
+
+
+@rule("9", "within_the_class_at_every_moment", "CAVEATS")
+def within_the_class_at_every_moment(record: Record, context: RunContext) -> Finding | None:
+    """Bursts that the limiter lets pass make extraction look faster than the class if epochs are short.
+
+    Checks that engine efficiency under an SSD class is at most 1.1.
+    """
+    efficiency = record.summary.engine_efficiency
+    if record.status != "ok" or efficiency is None or not (context.io_limited and context.limits):
+        return None
+    return Finding(efficiency <= RATE_TOLERANCE, f"{efficiency:.2f} x the class while extracting")
+
+
+@rule("10", "device_profile_by_fio", "CAVEATS")
+def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None:
+    """The roofline needs a device profile of the series, measured by fio: other tools give a weaker one."""
+    if record.status not in ("ok", "oom"):
+        return None
+    if context.profile is None or not context.profile.points:
+        return Finding(False, "no device profile")
+    return Finding(context.profile.tool.startswith("fio"), f"measured with {context.profile.tool}")
+
+
+@rule("10", "device_profile_was_quiet", "CAVEATS")
+def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | None:
+    """A profile measured beside other programs is slower than the device, so systems look better in comparison.
+
+    Checks other programs' shares of the disk's traffic (at most a twentieth) and of the processors (at most a fifth) at
+    each point of the bare device's profile. Such a profile was measured again after pauses, and is kept for minutes.
+    """
+    profile = context.bare_profile or context.profile
+    if profile is None or all(point.others_cpu is None for point in profile.points):
+        return None
+    disk, processors = busiest(profile)
+    return Finding(
+        all(is_quiet(point) for point in profile.points),
+        f"others took up to {100 * disk:.0f} % of the disk and {100 * processors:.0f} % of the processors",
+    )
+
+
+@rule("10", "no_cache_below_the_kernel", "CAVEATS")
+def no_cache_below_the_kernel(record: Record, context: RunContext) -> Finding | None:
+    """A hypervisor's or an array's cache serves blocks that were read before, at rates that are not the drive's.
+
+    Compares reads of blocks that were read before with reads of the same file's blocks not read for long: at most 1.3
+    times as fast. Behind such a cache the profile is of blocks read before, like those of a measured epoch.
+    """
+    profile = context.bare_profile or context.profile
+    if profile is None or not profile.first_read:
+        return None
+    gain, first, again = gain_of(profile)
+    if first is None or again is None:
+        return None
+    return Finding(
+        gain <= SEEN,
+        f"{first.block_bytes} B reads, {first.depth} in flight: {first.iops:,.0f}/s the first time, "
+        f"{again.iops:,.0f}/s again",
+    )
+
+
+@rule("9", "disk_is_behind_no_page_cache")
+def disk_is_behind_no_page_cache(record: Record, context: RunContext) -> Finding | None:
+    """A loop device that reads its file through the host's page cache serves direct reads from memory outside the cap.
+
+    Checks every layer between the dataset's file system and its disk; `losetup --direct-io=on` fixes it.
+    """
+    cached = ((record.environment or {}).get("disk") or {}).get("page_cached")
+    if cached is None:
+        return None
+    how = f"{', '.join(cached)} read through the page cache: attach with `losetup --direct-io=on`"
+    return Finding(not cached, how if cached else "")
+
+
+@rule("10", "disk_class_was_enforced", "CAVEATS")
+def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | None:
+    """A run labelled with an SSD class that the host did not enforce shows the bare device."""
+    if record.config.disk_class in ("", "none"):
+        return None
+    return Finding(context.io_limited, f"{record.config.disk_class} by {context.isolation}")
+
+
+@rule("10", "within_the_shared_budget", "CAVEATS")
+def within_the_shared_budget(record: Record, context: RunContext) -> Finding | None:
+    """If a drive has one budget for reads and writes, an emulation with a limit for each is too fast.
+
+    Compares the time of an epoch's reads and writes under the one budget of its SSD class with the epoch plus the
+    limiter's slice: at most 1.1 times. Does not apply without writes, or if the class has separate budgets.
+    """
+    profile = context.profile
+    if record.status != "ok" or not (context.io_limited and context.limits) or profile is None:
+        return None
+    if not profile.limited or not profile.write_cost:
+        return None
+    made = [(epoch, predict(epoch, profile, None)) for epoch in record.measured if written_bytes(epoch)]
+    shares = [(found.own_s + found.page_cache_s) / (epoch.wall_s + SLICE_S) for epoch, found in made if found]
+    if not shares:
+        return None
+    return Finding(
+        max(shares) <= RATE_TOLERANCE, f"reads and writes together are {max(shares):.2f} x the budget of the class"
+    )
+
+
+@rule("10", "reads_are_asynchronous", "CAVEATS")
+def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | None:
+    """A reader that fell back from io_uring, or to buffered reads, is not the system that its paper describes.
+
+    Checks the system's note on its reader, unless the option `io_mode` asked for `pread`.
+    """
+    mode = record.notes.get("io")
+    if mode is None:
+        return None
+    wanted = str(record.config.options.get("io_mode", "auto")) != "pread"
+    fell_back = mode.startswith("pread") and wanted
+    return Finding(not fell_back, mode)
+
+
+@rule("11", "distance_is_below_one")
+def distance_is_below_one(record: Record, context: RunContext) -> Finding | None:
+    """No system can be faster than the least time of its mini-batches' reads; a faster one got rows from elsewhere.
+
+    Divides the least time of an epoch by the epoch's seconds: at most 1.1, as in rule 9. The least time reads the bytes
+    that even the best choice of resident rows leaves (proven in docs/frontier.md) at the best rate that fio measured on
+    the device in the series. Under an SSD class the slice that the limiter saved up is added to the epoch.
+    """
+    if record.status != "ok" or not record.epochs or record.config.stages == "sample" or not context.faithful:
+        return None
+    if record.memory.cap_bytes is None or not context.proves_memory:
+        return None
+    saved = SLICE_S if context.io_limited and context.limits else 0.0
+    shares = []
+    for epoch in record.epochs:
+        least = least_device_seconds(record, context, epoch.epoch)
+        if least is None:
+            return unknown("there is no device profile, or the mini-batches were not sampled again")
+        shares.append(least / max(epoch.wall_s + saved, 1e-9))
+    return Finding(max(shares) <= RATE_TOLERANCE, f"the least time is {max(shares):.2f} x the epoch")

@@ -1,0 +1,207 @@
+"""Rules 1 to 7 and 27: the kernel enforces the cap, the start is cold, and memory stays within the plan."""
+
+from __future__ import annotations
+
+from harness.judge.context import RunContext
+from harness.judge.registry import Finding, rule, unknown
+from harness.records.record import Record
+from workloads.units import format_bytes
+
+RESIDENT_SHARE = 0.01
+# Allowed share of the features and least bytes: pages at a file's end, or read while the counters were read.
+WARM_SHARE, WARM_BYTES = 0.005, 1 << 20
+SLACK_SHARE = 0.10
+SLACK_BYTES = 16 * 2**20
+# cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
+SWAP_BYTES = 2 << 20
+
+
+@rule("1", "cap_is_a_kernel_cap", "CAVEATS")
+def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
+    """Only a memory cgroup charges page cache and anonymous memory together; without one the cap is not enforced.
+
+    Checks whether the isolation backend proves memory. Does not apply to runs without a cap.
+    """
+    if record.memory.cap_bytes is None:
+        return None
+    return Finding(context.proves_memory, f"isolation {context.isolation}")
+
+
+@rule("1", "peak_within_cap")
+def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
+    """A peak above the cap means that the kernel did not enforce it.
+
+    Compares the kernel's own peak with the cap plus 1 MiB, since the kernel charges pages in batches per core.
+    """
+    cap = record.memory.cap_bytes
+    if cap is None or not context.proves_memory:
+        return None
+    if record.status == "ok" and record.memory.peak_bytes == 0:
+        return unknown("the kernel told no peak")
+    tolerance = 2**20
+    return Finding(
+        record.memory.peak_bytes <= cap + tolerance,
+        f"peak {format_bytes(record.memory.peak_bytes)} of {format_bytes(cap)}",
+    )
+
+
+@rule("1", "nothing_was_swapped")
+def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
+    """Swapped pages are memory beyond the cap; on a disk in memory (zram) they are as fast, too.
+
+    Checks the swapped bytes of the cap at every gate: at most 2 MiB.
+    """
+    if record.memory.cap_bytes is None or not context.proves_memory or record.evidence is None:
+        return None
+    most = max((gate.swap_bytes for gate in record.evidence.gates), default=0)
+    return Finding(most <= SWAP_BYTES, f"{format_bytes(most)} swapped out")
+
+
+@rule("2", "started_cold")
+def started_cold(record: Record, context: RunContext) -> Finding | None:
+    """Pages cached by another program are read without being charged, so a warm start is free memory.
+
+    Checks the resident share of the run's files after each eviction (before the run, after preparing): below 1 %.
+    """
+    if record.evidence is None or record.status not in ("ok", "oom", "timeout"):
+        return None
+    evictions = record.evidence.evictions
+    if not evictions:
+        return unknown("nothing was evicted")
+    worst = max(evictions, key=lambda eviction: eviction.share)
+    return Finding(
+        worst.share < RESIDENT_SHARE,
+        f"{format_bytes(worst.resident_bytes)} of {format_bytes(worst.total_bytes)} resident {worst.when}",
+    )
+
+
+@rule("2", "files_stayed_cold")
+def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
+    """Pages that another program reads during a run are as free as those of a warm start.
+
+    Compares, at each gate, the resident pages of the dataset's files, the system's files and all files open in the
+    worker with the page cache charged to the cap: the excess was read by other programs. At most 0.5 % of the features
+    or 1 MiB, whichever is more.
+    """
+    if record.evidence is None or record.status != "ok" or not context.proves_memory:
+        return None
+    features = record.config.dataset.feature_bytes
+    gates = [gate for gate in record.evidence.gates if gate.resident_bytes is not None]
+    if not gates:
+        return unknown("the page cache was not looked at")
+    warm, at = max(((gate.resident_bytes or 0) - gate.page_cache_bytes, gate.at) for gate in gates)
+    allowed = max(WARM_BYTES, int(WARM_SHARE * features))
+    return Finding(warm <= allowed, f"{format_bytes(max(0, warm))} cached for others at {at}, {len(gates)} gates")
+
+
+@rule("4", "memory_as_asked")
+def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
+    """A system that holds more memory than it planned competes unfairly, even within the cap.
+
+    Compares the peak of anonymous, shared and kernel memory with floor + training working set + plan (host buffers),
+    with slack of a tenth, at least 16 MiB.
+    """
+    memory = record.memory
+    if memory.cap_bytes is None or record.status != "ok":
+        return None
+    if memory.demand_peak_bytes == 0:
+        return unknown("no memory was read")
+    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
+    allowed = memory.floor_bytes + memory.training_bytes + planned
+    allowed += max(int(allowed * SLACK_SHARE), SLACK_BYTES)
+    return Finding(
+        memory.demand_peak_bytes <= allowed,
+        f"held {format_bytes(memory.demand_peak_bytes)}, {format_bytes(allowed)} asked for (slack included)",
+    )
+
+
+@rule("4", "plan_was_kept")
+def plan_was_kept(record: Record, context: RunContext) -> Finding | None:
+    """A system that runs out of memory although its plan fits the budget is at fault, and nothing was measured.
+
+    Checks the end of runs whose plan fits the budget. A plan that refuses the budget is a result.
+    """
+    if not record.memory.plan or record.memory.budget_bytes is None:
+        return None
+    planned = sum(item.bytes for item in record.memory.plan if item.tier == "host")
+    detail = f"{format_bytes(planned)} planned of a budget of {format_bytes(record.memory.budget_bytes)}"
+    if record.broke_its_plan:
+        detail = f"out of memory with {detail}: a fault of the system's code, not a measurement"
+    return Finding(not record.broke_its_plan, detail)
+
+
+@rule("6", "cap_was_proven", "CAVEATS")
+def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
+    """Kernels and hypervisors charge different memory, so a cap counts only if a probe was charged and stopped by it.
+
+    Checks the probe of the series and names the kinds of memory that escaped.
+    """
+    if record.memory.cap_bytes is None:
+        return None
+    probe = context.probe
+    if probe is None:
+        return Finding(False, "no probe ran")
+    escapes = list(probe.get("escapes", []))
+    proven = bool(probe.get("page_cache_charged")) and bool(probe.get("allocation_stopped"))
+    return Finding(proven and not escapes, "escaped: " + ", ".join(escapes) if escapes else "charged and stopped")
+
+
+@rule("7", "class_is_known", "CAVEATS")
+def class_is_known(record: Record, context: RunContext) -> Finding | None:
+    """Without the size of the working set it is unknown whether storage or memory was measured."""
+    if record.status not in ("ok", "oom"):
+        return None
+    ratio = record.summary.working_set_over_budget
+    shown = "" if ratio is None else f", working set {ratio:.2f} x memory"
+    return Finding(record.class_ is not None, f"{record.class_}{shown}")
+
+
+@rule("27", "worker_is_in_its_cap")
+def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
+    """A worker that moves itself, a thread or a helper to another cgroup is neither capped nor counted.
+
+    Checks the worker, its threads, all its descendants and orphans at every gate and ten times a second.
+    """
+    evidence = record.evidence
+    if record.memory.cap_bytes is None or not context.proves_memory or record.status != "ok" or evidence is None:
+        return None
+    outside = [*evidence.outside, *(name for gate in evidence.gates for name in gate.outside)]
+    if outside:
+        return Finding(False, "outside the cap: " + ", ".join(dict.fromkeys(outside)))
+    if not evidence.gates or not evidence.samples:
+        return unknown("nobody looked")
+    return Finding(True, f"seen {evidence.samples} times, at {len(evidence.gates)} gates")
+
+
+@rule("27", "limit_is_what_was_asked_for")
+def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
+    """A cap that was raised during the run limited nothing.
+
+    Checks the limit in force at every gate and ten times a second: not above the cap, at most 64 KiB (a page) below.
+    """
+    cap, evidence = record.memory.cap_bytes, record.evidence
+    if cap is None or not context.proves_memory or record.status != "ok" or evidence is None:
+        return None
+    seen = {*evidence.limits, *(gate.limit_bytes or 0 for gate in evidence.gates)}
+    if not seen:
+        return unknown("nobody looked")
+    page = 1 << 16
+    wrong = [limit for limit in seen if not cap - page <= limit <= cap]
+    said = ", ".join(format_bytes(limit) if limit else "none" for limit in sorted(wrong))
+    return Finding(not wrong, f"limit {said} of {format_bytes(cap)}" if wrong else format_bytes(cap))
+
+
+@rule("7", "topology_is_told", "CAVEATS")
+def topology_is_told(record: Record, context: RunContext) -> Finding | None:
+    """The papers' settings hold the topology, not the features, in memory; a budget for neither is another experiment.
+
+    Both are valid: the rule names the setting, here and beside the class in every table. It is broken only if the size
+    of the graph relative to the budget is unknown.
+    """
+    if record.status not in ("ok", "oom") or not record.memory.budget_bytes:
+        return None
+    ratio = record.summary.topology_over_budget
+    if ratio is None:
+        return unknown("the graph's size is not known")
+    fits = "fits: the papers' setting" if ratio <= 1 else "does not fit: not the papers' setting"
+    return Finding(True, f"the graph is {ratio:.2f} x the host budget and {fits}")

@@ -1,0 +1,50 @@
+"""The page of rules, generated from their docstrings: `python -m harness.judge.page > docs/methodology.md`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+from harness.judge.registry import Rule, rules
+
+_HEAD = """# The rules of the verdict
+
+Every run gets a verdict. `INVALID`: a rule that invalidates is broken; the run is kept and never drawn. `SPOILT`: other
+programs took so much of the machine that the run's times say nothing; it is never drawn either, and the bench makes it
+again. `CAVEATS`: another rule is broken, or one that applies could not be judged. Else `VALID`. Rules look at nothing
+but the run's own record, so a record is judged anew whenever it is read.
+
+What a run is judged by is read from outside its memory cap: counters of the cap and of the disk at every gate (after
+the preparation, at both ends of each epoch), what the page cache holds of its files, where its processes and threads
+stand (at gates and ten times a second), the orchestrator's own clock, and rows of features that are drawn when an
+epoch begins. A system is code in the worker's own process: one that rewrites the harness there can tell it anything,
+and what then gives it away is what was read from outside. As root, a worker sees cgroups read-only and cannot mount
+or enter another process.
+
+A record is sealed by digests over its parts and tables. A seal is not a signature: it finds a number that was changed,
+and a hand that computes the seal again is held to the parts that must agree (gates, epochs, counters, rows); one that
+changes all of them alike is not found. Who doubts a record runs its configuration again.
+
+`tests/harness/cheats/` holds systems and hands that break these rules on purpose; `make test` shows that each is
+caught. This page is made from the rules (`harness/judge/`): `python -m harness.judge.page > docs/methodology.md`.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown: the rules by number, each with its name, severity, reason and method."""
+    parts = [_HEAD]
+    number = ""
+    for entry in rules():
+        if entry.number != number:
+            number = entry.number
+            parts.append(f"## Rule {number}\n")
+        parts.append(_told(entry))
+    return "\n".join(parts)
+
+
+def _told(entry: Rule) -> str:
+    return f"**`{entry.name}`** ({entry.severity})\n\n{inspect.cleandoc(entry.why)}\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,127 @@
+"""The registry of verdict rules, and the verdict that follows from their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.judge.context import RunContext, context_of
+from harness.records.record import COUNTED, Record, RuleOutcome, Verdict
+
+Severity = Literal["INVALID", "SPOILT", "CAVEATS"]
+# In ascending order: the worst severity of a broken rule gives the verdict.
+_WEIGHT: tuple[Verdict, ...] = ("VALID", "CAVEATS", "SPOILT", "INVALID")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of a rule: whether it held, one phrase with the numbers, and (`known`) whether it could be judged."""
+
+    ok: bool
+    detail: str = ""
+    known: bool = True
+
+
+def unknown(why: str) -> Finding:
+    """Return the finding of a rule that applies but cannot be judged: a caveat, whatever the severity (rule 30)."""
+    return Finding(False, f"could not be judged: {why}", known=False)
+
+
+Check = Callable[[Record, RunContext], Finding | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: its number in the methodology, its name, the severity of breaking it, and the check.
+
+    A check returns None if it does not apply to the run, and `unknown` if its evidence is missing. It uses the record
+    alone, so that every reading of the record has the same result. Its docstring gives the rule's reason and method.
+    """
+
+    number: str
+    name: str
+    severity: Severity
+    check: Check
+
+    @property
+    def why(self) -> str:
+        """The check's docstring."""
+        return (self.check.__doc__ or "").strip()
+
+
+_RULES: list[Rule] = []
+# Rules that other activity on the host can break: the same run may keep them when it is repeated.
+OF_THE_MOMENT = frozenset(
+    {
+        "started_cold",
+        "files_stayed_cold",
+        "no_faster_than_the_device",
+        "disk_was_not_shared",
+        "clock_agrees_with_the_gates",
+        "distance_is_below_one",
+    }
+)
+
+
+def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Check], Check]:
+    """Register a check as rule `number` of the methodology."""
+
+    def register(check: Check) -> Check:
+        _RULES.append(Rule(number, name, severity, check))
+        return check
+
+    return register
+
+
+def rules() -> list[Rule]:
+    """Return every rule, in the methodology's order."""
+    return sorted(_RULES, key=lambda entry: (int("".join(filter(str.isdigit, entry.number))), entry.name))
+
+
+def spoilt(record: Record) -> bool:
+    """Return whether a finished run is excluded only by rules in `OF_THE_MOMENT`, so that repeating it may help."""
+    broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok and outcome.known}
+    weighty = {entry.name for entry in _RULES if entry.severity not in COUNTED}
+    return record.status == "ok" and record.verdict not in COUNTED and broken & weighty <= OF_THE_MOMENT
+
+
+def judged_anew(record: Record, unsealed: str) -> Record:
+    """Judge a record again by its own evidence; `unsealed` is the reason why its seal is broken, empty if intact.
+
+    A record of an older version has no evidence: its verdict stays, and is CAVEATS at best.
+    """
+    if record.evidence is not None:
+        context = context_of(record)
+        context.unsealed = unsealed
+        record.verdict, record.verdict_rules = judge(record, context)
+        return record
+    kept = next(entry for entry in _RULES if entry.name == "evidence_is_kept")
+    finding = kept.check(record, context_of(record))
+    if finding is not None:
+        outcome = RuleOutcome(rule=kept.number, name=kept.name, ok=finding.ok, detail=finding.detail)
+        record.verdict_rules = [*(one for one in record.verdict_rules if one.name != kept.name), outcome]
+    record.verdict = "CAVEATS" if record.verdict == "VALID" else record.verdict
+    return record
+
+
+def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, list[RuleOutcome]]:
+    """Return the verdict and the outcome of each rule that applies, from the record's own evidence.
+
+    `INVALID` if an invalidating rule is broken or the run failed; else `SPOILT` if other programs took so much of the
+    machine that the times are meaningless; else `CAVEATS` if another rule is broken or cannot be judged; else `VALID`.
+    """
+    context = context or context_of(record)
+    outcomes: list[RuleOutcome] = []
+    verdict: Verdict = "VALID"
+    for entry in rules():
+        finding = entry.check(record, context)
+        if finding is None:
+            continue
+        outcomes.append(
+            RuleOutcome(rule=entry.number, name=entry.name, ok=finding.ok, detail=finding.detail, known=finding.known)
+        )
+        if not finding.ok:
+            found: Verdict = entry.severity if finding.known else "CAVEATS"
+            verdict = max(verdict, found, key=_WEIGHT.index)
+    return verdict, outcomes

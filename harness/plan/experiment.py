@@ -1,0 +1,207 @@
+"""Declarative experiments: strict models, YAML with grids, and the resolved configuration of every run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from harness.records.record import DatasetConfig, RunConfig
+from harness.settings import (
+    RunSettings,
+    SharedSettings,
+    Strict,
+    check_options,
+    check_settings,
+    parse_seconds,
+    strict,
+    unknown_name,
+)
+from workloads.errors import InputError
+from workloads.units import parse_bytes
+
+__all__ = [
+    "PROFILES",
+    "Experiment",
+    "PlannedRun",
+    "RunSettings",
+    "SystemEntry",
+    "cells",
+    "check_options",
+    "check_settings",
+    "load_experiment",
+    "parse_experiment",
+    "resolve",
+    "strict",
+    "unknown_name",
+]
+
+PROFILES = Path(__file__).resolve().parent / "profiles"
+
+
+class SystemEntry(Strict):
+    """One entry of `systems:`: the system's name, its options, overrides of `run:` and its own grid."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    run: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
+
+
+class Experiment(Strict):
+    """A sweep: base settings, a grid over them, systems, datasets made on demand.
+
+    `gallery` shortens the experiment for figures beyond the headline (`harness/figures/grids.py`) by `run`, `rounds`,
+    `grid` and `datasets`; it does not change the experiment's own runs.
+    """
+
+    name: str
+    description: str = ""
+    datasets: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    run: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    systems: list[str | dict[str, Any]]
+    rounds: int = Field(default=1, ge=1)
+    order_seed: int = 0
+    figures: list[str] = Field(default_factory=list)
+    gallery: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One cell of the grid before its dataset is opened."""
+
+    system: str
+    settings: RunSettings
+    round: int = 0
+    rounds: int = 1
+    experiment: str = ""
+    figure_tags: tuple[str, ...] = field(default=())
+
+
+def load_experiment(source: Path | str) -> Experiment:
+    """Read an experiment from a YAML file, or a bench profile by name (`quick`).
+
+    Raises:
+        InputError: the file is missing, is not YAML, or has an invalid key, which the message names.
+    """
+    path = Path(source)
+    if path.suffix not in (".yaml", ".yml"):
+        path = PROFILES / f"{source}.yaml"
+        if not path.is_file():
+            known = sorted(file.stem for file in PROFILES.glob("*.yaml"))
+            raise unknown_name("bench profile", f"profile {str(source)!r}", str(source), known)
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"experiment {path} cannot be read: {error.strerror}", "check the path") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"experiment {path} is not YAML: {' '.join(str(error).split())}", "mend the file") from error
+    if not isinstance(content, dict):
+        raise InputError(f"experiment {path} is not a mapping", "start it with `name:` and `systems:`")
+    return parse_experiment(content)
+
+
+def parse_experiment(content: Mapping[str, Any]) -> Experiment:
+    """Return an experiment from plain data; check every cell of its grid.
+
+    Raises:
+        InputError: a key is invalid; the message gives its path.
+    """
+    experiment = strict(Experiment, {"systems": [], **content}, "")
+    if not experiment.systems:
+        raise InputError("systems: the list is empty", "name at least one system")
+    for _ in cells(experiment):
+        pass
+    return experiment
+
+
+def cells(experiment: Experiment) -> Iterator[PlannedRun]:
+    """Yield every cell of the grid once, system by system."""
+    for index, raw in enumerate(experiment.systems):
+        where = f"systems[{index}]"
+        if isinstance(raw, str):
+            entry = SystemEntry(name=raw)
+        else:
+            known = {key: value for key, value in raw.items() if key in SystemEntry.model_fields}
+            short = {key: value for key, value in raw.items() if key not in SystemEntry.model_fields}
+            _check_keys(short, where)
+            entry = strict(SystemEntry, known, where)
+            entry = entry.model_copy(update={"run": {**entry.run, **short}})
+        _check_keys(experiment.run, "run")
+        _check_keys(entry.run, f"{where}.run")
+        for choice in itertools.product(_axis(experiment.grid, "grid"), _axis(entry.grid, f"{where}.grid")):
+            merged: dict[str, Any] = {**experiment.run, **entry.run}
+            merged["options"] = {**experiment.run.get("options", {}), **entry.run.get("options", {}), **entry.options}
+            for part in choice:
+                for key, value in part.items():
+                    if key.startswith("options."):
+                        merged["options"] = {**merged["options"], key.removeprefix("options."): value}
+                    else:
+                        merged[key] = value
+            yield PlannedRun(
+                entry.name,
+                strict(RunSettings, merged, "run"),
+                rounds=experiment.rounds,
+                experiment=experiment.name,
+                figure_tags=tuple(experiment.figures),
+            )
+
+
+def _axis(grid: Mapping[str, list[Any]], where: str) -> list[dict[str, Any]]:
+    for key, values in grid.items():
+        if not key.startswith("options.") and key not in RunSettings.model_fields:
+            raise unknown_name("setting", f"{where}.{key}", key, list(RunSettings.model_fields))
+        if not values:
+            raise InputError(f"{where}.{key}: the list is empty", "give it at least one value")
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def _check_keys(content: Mapping[str, Any], where: str) -> None:
+    for key in content:
+        if key not in RunSettings.model_fields:
+            raise unknown_name("setting", f"{where}.{key}", key, list(RunSettings.model_fields))
+
+
+def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
+    """Return a run's configuration with all defaults filled in, and `isolation` for `auto`; opens the dataset.
+
+    Raises:
+        InputError, DatasetError: the run is impossible; the message gives the reason.
+    """
+    from workloads.dataset import find_dataset
+
+    settings = run.settings
+    check_settings(settings)
+    options = check_options(run.system, settings.options)
+    if settings.dataset is None:
+        raise InputError("no dataset is named", "set dataset, see `outcore data list`")
+    dataset = find_dataset(settings.dataset, data_root)
+    return RunConfig(
+        system=run.system,
+        dataset=DatasetConfig(
+            name=dataset.name,
+            fingerprint=dataset.fingerprint,
+            num_nodes=dataset.num_nodes,
+            num_edges=dataset.num_edges,
+            dim=dataset.dim,
+            dtype=str(dataset.feature_dtype),
+            num_classes=dataset.num_classes,
+            train_nodes=len(dataset.memmap("train")),
+        ),
+        layers=settings.layers or len(settings.fanout),
+        device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
+        isolation=isolation,
+        timeout_s=parse_seconds(settings.timeout),
+        options=options,
+        experiment=run.experiment,
+        figure_tags=list(run.figure_tags),
+        round=run.round,
+        **settings.model_dump(include=set(SharedSettings.model_fields) - {"options"}),
+    )

@@ -1,0 +1,203 @@
+"""Fingerprints of the sources of systems and harness: the code that a number belongs to (methodology rule 28).
+
+A module is hashed by its syntax tree without docstrings, so comments, layout and words change nothing. Its imports, at
+any depth and inside functions, are hashed too; native code by its sources if present, else by the built module.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.records.record import Code
+
+_ROOT = Path(__file__).resolve().parents[2]
+_OURS = ("harness", "systems", "workloads")
+# Modules that measure, calibrate and judge; drawing and reporting are left out.
+_MEASURES = (
+    "harness.worker.main",
+    "harness.worker.calibrate",
+    "harness.worker.ranks",
+    "harness.run.orchestrator",
+    "harness.judge",
+)
+_TELLS = (
+    "harness.cli",
+    "harness.figures",
+    "harness.report",
+    "harness.claims",
+    "harness.regress",
+    "harness.advise",
+    "harness.studies",
+    "harness.hosts",
+)
+_NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
+
+
+class Made(NamedTuple):
+    """Host, system, code and id of a run; ids begin with the time."""
+
+    host: str
+    system: str
+    code: Code
+    run_id: str
+
+
+@functools.cache
+def code_of(system: str) -> Code:
+    """Return the fingerprints of `system` and harness for the present code, 16 hex digits each."""
+    return Code(system=system_fingerprint(system), harness=harness_fingerprint())
+
+
+@functools.cache
+def harness_fingerprint() -> str:
+    """Return the fingerprint of all code that measures and judges runs, whatever their system."""
+    return _digest(_closure(_MEASURES))
+
+
+@functools.cache
+def system_fingerprint(system: str) -> str:
+    """Return the fingerprint of a system's sources, including engine and workloads; an image's identity hashed."""
+    from harness.isolation.docker.foreign import identity, image_of
+
+    if image_of(system) is not None:
+        return hashlib.sha256(identity(system).encode()).hexdigest()[:16]
+    from systems.registry import load
+
+    return _digest(_closure([load(system).__module__]))
+
+
+def of_one_code(made: Sequence[Made]) -> list[bool]:
+    """Mark the comparable runs: on each host those of the newest harness, among these each system's newest code.
+
+    No average or figure spans a change of the measured code.
+    """
+    harness: dict[str, Made] = {}
+    for run in made:
+        if run.host not in harness or run.run_id > harness[run.host].run_id:
+            harness[run.host] = run
+    system: dict[tuple[str, str], Made] = {}
+    for run in made:
+        key = (run.host, run.system)
+        current = run.code.harness == harness[run.host].code.harness
+        if current and (key not in system or run.run_id > system[key].run_id):
+            system[key] = run
+    return [
+        run.code.harness == harness[run.host].code.harness
+        and (newest := system.get((run.host, run.system))) is not None
+        and run.code.system == newest.code.system
+        for run in made
+    ]
+
+
+def is_current(code: Code, system: str) -> bool:
+    """Return whether a run of a system was made by the present code."""
+    from workloads.errors import OutcoreError
+
+    try:
+        return code == code_of(system)
+    except (OutcoreError, ImportError):
+        return False  # the system is not installed here
+
+
+def _closure(start: Iterable[str]) -> dict[str, Path]:
+    """Return modules imported from `start` at any depth, by name: ours, and those of the packages of `start`."""
+    tops = {*_OURS, *(name.partition(".")[0] for name in start)}
+    found: dict[str, Path] = {}
+    todo = list(start)
+    while todo:
+        name = todo.pop()
+        if name.partition(".")[0] == "outcore":
+            # The public package imports by name; systems import their interface through it.
+            todo += ["systems.interface"]
+            continue
+        if name in found or name.partition(".")[0] not in tops or name.startswith(_TELLS):
+            continue
+        file = _file_of(name)
+        if file is None:
+            continue
+        found[name] = file
+        if file.suffix == ".py":
+            # A package's own `__init__` runs before the module.
+            todo += [name.rpartition(".")[0], *_facts(name, file)[1]]
+    return found
+
+
+def _file_of(name: str) -> Path | None:
+    """Return the source or built file of a module, without importing ours; None where there is no such module."""
+    if name.partition(".")[0] in _OURS:
+        base = _ROOT.joinpath(*name.split("."))
+        for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+        if not name.endswith("_native"):
+            return None
+    try:
+        spec = importlib.util.find_spec(name) if name else None
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+
+
+@functools.cache
+def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
+    """Return a module's digest and its imports; the cache does not hold the syntax tree."""
+    tree = _tree(file)
+    return hashlib.sha256(ast.dump(tree).encode()).digest(), _imports(name, file, tree)
+
+
+def _tree(file: Path) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _imports(name: str, file: Path, tree: ast.Module) -> list[str]:
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def _digest(modules: dict[str, Path]) -> str:
+    digest = hashlib.sha256()
+    for name, file in sorted(modules.items()):
+        digest.update(name.encode())
+        digest.update(_native(name, file) if file.suffix != ".py" else _facts(name, file)[0])
+    return digest.hexdigest()[:16]
+
+
+def _native(name: str, file: Path) -> bytes:
+    """Return the digest of a built module's sources in a checkout, else of the module itself."""
+    sources = _ROOT / name.partition(".")[0] / "native"
+    digest = hashlib.sha256()
+    files = (
+        sorted(path for path in sources.rglob("*") if path.suffix in _NATIVE_SOURCES) if sources.is_dir() else [file]
+    )
+    for path in files:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.digest()

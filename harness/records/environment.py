@@ -1,0 +1,182 @@
+"""Environment of a run for its record (methodology rule 23): code, versions, processor, memory, kernel, disk, cgroup.
+
+It identifies no person and no machine: no host name, user, home folder, serial number or address.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from harness.isolation import mounts
+from harness.isolation.files import read_text
+from harness.records.hosts import host_fingerprint, profile_digests
+from harness.ssd.device import block_device
+from harness.ssd.fio import fio_path
+from workloads.errors import OutcoreError
+
+HOST_LABEL = "OUTCORE_HOST_LABEL"
+_PACKAGES = ("outcore", "torch", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "torch_geometric", "dgl")
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, Any]:
+    """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`, None without it."""
+    found = {
+        "code": code(),
+        "versions": versions(),
+        "cpu": cpu(proc),
+        "memory": memory(proc),
+        "kernel": {
+            "release": platform.release(),
+            "machine": platform.machine(),
+            "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+            "transparent_hugepages": _chosen(read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))),
+            "swappiness": read_text(proc / "sys/vm/swappiness").strip(),
+            "psi": (proc / "pressure/io").exists(),
+            "virtual_machine": "hypervisor" in read_text(proc / "cpuinfo"),
+        },
+        "cgroup": mounts.version(proc),
+        "memlock_bytes": memlock_bytes(),
+        "gpu": gpus(),
+        "disk": disk(data),
+        "accelerators": profile_digests(),
+        **_label(),
+    }
+    return found | {"host_fingerprint": host_fingerprint(found)}
+
+
+def this_host(data: Path) -> str:
+    """Return the `host_fingerprint` of this host with the device under `data`."""
+    return host_fingerprint({"cpu": cpu(), "memory": memory(), "gpu": gpus(), "disk": disk(data), **_label()})
+
+
+def _label() -> dict[str, str]:
+    """Return the label of this host in its fleet (`harness/hosts`); empty for a host outside a fleet."""
+    label = os.environ.get(HOST_LABEL)
+    return {"host_label": label} if label else {}
+
+
+@functools.cache
+def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
+    """Return the git commit, and whether tracked files differ from it; None outside a checkout.
+
+    An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit, with the suffix `-dirty`.
+    """
+    commit = _run(["git", "-C", str(repository), "rev-parse", "HEAD"])
+    if not commit:
+        told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
+        return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
+    return {
+        "commit": commit,
+        "dirty": bool(_run(["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=no"])),
+    }
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of all packages that may influence a number, if installed."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if fio_path():
+        found["fio"] = _run(["fio", "--version"]).removeprefix("fio-")
+    found["libc"] = " ".join(platform.libc_ver())
+    return found
+
+
+def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
+    """Return the processor's model, all and usable processors, sockets and frequency governor."""
+    text = read_text(proc / "cpuinfo")
+    model = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
+    governor = read_text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
+    return {
+        "model": model.group(1).strip() if model else platform.machine(),
+        "processors": os.cpu_count() or 1,
+        "usable": len(os.sched_getaffinity(0)),
+        "sockets": len(set(re.findall(r"^physical id\s*:\s*(\d+)$", text, re.MULTILINE))) or 1,
+        "governor": governor or None,
+    }
+
+
+def memory(proc: Path = Path("/proc")) -> dict[str, int]:
+    """Return the host's bytes of memory and of swap."""
+    text = read_text(proc / "meminfo")
+    values = {key: int(value) * 1024 for key, value in re.findall(r"^(MemTotal|SwapTotal):\s+(\d+) kB", text, re.M)}
+    return {"total_bytes": values.get("MemTotal", 0), "swap_bytes": values.get("SwapTotal", 0)}
+
+
+def memlock_bytes() -> int | None:
+    """Return the bytes that this process may lock, as io_uring's registered buffers need; None: no limit."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def disk(data: Path | None) -> dict[str, Any] | None:
+    """Return the device under `data`: model, file system, mount options, read-ahead, scheduler; None without one."""
+    if data is None:
+        return None
+    try:
+        found = block_device(data).as_dict()
+    except (OutcoreError, OSError):
+        return None
+    # Mount options may hold folder names (overlays) or user ids.
+    found["mount_options"] = ",".join(
+        option
+        for option in found["mount_options"].split(",")
+        if not re.match(r"(\w*dir|\w*uid|\w*gid|\w*user\w*|\w*name|\w*addr)=", option)
+    )
+    return found
+
+
+@functools.cache
+def gpus() -> list[dict[str, Any]]:
+    """Return model, memory and driver of each GPU; empty without one."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        return []
+    try:
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            name = pynvml.nvmlDeviceGetName(handle)
+            found.append(
+                {
+                    "model": name.decode() if isinstance(name, bytes) else str(name),
+                    "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                    "driver": driver.decode() if isinstance(driver, bytes) else str(driver),
+                }
+            )
+        return found
+    except pynvml.NVMLError:
+        return []
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _chosen(text: str) -> str:
+    """`always [madvise] never` as `madvise`."""
+    return text[text.find("[") + 1 : text.find("]")] if "[" in text else text.strip()

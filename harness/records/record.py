@@ -1,0 +1,409 @@
+"""The run record: content of a run's `record.json`, readable years later without its code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.settings import SharedSettings
+from workloads.units import row_bytes
+
+SCHEMA = 2
+Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
+Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
+#: Verdicts whose runs count in figures, claims, standings and predictions.
+COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
+StorageClass = Literal["storage-bound", "mixed", "cached"]
+
+# Note of a worker with the added wait in extract that tests the regression gate.
+SLOWED = "test_extract_wait_s"
+
+# Settings outside a run's identity: its purpose and its repetition.
+LABELS = ("experiment", "figure_tags", "round")
+
+
+class _Part(BaseModel):
+    """A part of the record; it refuses unknown keys, so that no misspelt key becomes a column."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=())
+
+
+class DatasetConfig(_Part):
+    """The dataset as the run used it."""
+
+    name: str
+    fingerprint: str
+    num_nodes: int
+    num_edges: int
+    dim: int
+    dtype: str
+    num_classes: int = 0
+    train_nodes: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a feature row."""
+        return row_bytes(self.dim, self.dtype)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of the feature table."""
+        return self.num_nodes * self.row_bytes
+
+
+class RunConfig(_Part, SharedSettings):
+    """One run, resolved: every default filled in, sizes in bytes, `options` complete."""
+
+    system: str
+    dataset: DatasetConfig
+    layers: int = 3
+    device_memory_bytes: int | None = None
+    isolation: str = "auto"
+    timeout_s: float = 3600.0
+    experiment: str = ""
+    figure_tags: list[str] = Field(default_factory=list)
+    round: int = 0
+
+    @property
+    def config_hash(self) -> str:
+        """Identity of the run: 16 hex digits over all settings but its labels and its round."""
+        content = self.model_dump(mode="json", exclude=set(LABELS))
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class RuleOutcome(_Part):
+    """Outcome of one verdict rule; not `known`: the rule applied and could not be judged."""
+
+    rule: str
+    name: str
+    ok: bool
+    detail: str = ""
+    known: bool = True
+
+
+class PlannedBuffer(_Part):
+    """One buffer of the system's plan."""
+
+    name: str
+    bytes: int
+    tier: Literal["host", "device", "disk"] = "host"
+
+
+class Memory(_Part):
+    """Memory of the cap, as requested and as the kernel reports it (methodology rules 1, 2, 4). Bytes.
+
+    `resident_before_bytes`: cached bytes of the run's files after the last eviction; `evictable_bytes`: sizes of these
+    files. `page_cache_at_peak_bytes` and `anon_at_peak_bytes` are from the telemetry sample nearest to the peak.
+    """
+
+    cap_bytes: int | None = None
+    floor_bytes: int = 0
+    training_bytes: int = 0
+    budget_bytes: int | None = None
+    peak_bytes: int = 0
+    page_cache_at_peak_bytes: int = 0
+    anon_at_peak_bytes: int = 0
+    demand_peak_bytes: int = 0
+    resident_before_bytes: int = 0
+    evictable_bytes: int = 0
+    oom_kills: int = 0
+    reclaims: int = 0
+    plan: list[PlannedBuffer] = Field(default_factory=list)
+
+
+class Preprocess(_Part):
+    """Cost of the preparation. `planning_s`: the part of `seconds` before the plan was reported.
+
+    `gate_s`: seconds from the plan to the gate `prepared`, on the orchestrator's own clock.
+    `made_s`: seconds that an earlier run spent on artefacts that this run reused.
+    """
+
+    seconds: float = 0.0
+    planning_s: float = 0.0
+    gate_s: float | None = None
+    made_s: float = 0.0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    reused: bool = False
+
+
+class EpochRecord(_Part):
+    """One epoch. `device_*`: counters of the cap, else of the device; `diskstats_*`: counters of the whole device."""
+
+    epoch: int
+    warmup: bool
+    seconds: float
+    start_s: float = 0.0
+    stages_s: dict[str, float] = Field(default_factory=dict)
+    batches: int = 0
+    digest: str = ""
+    feature_digest: str | None = None
+    loss: float | None = None
+    # Share of training nodes classified correctly in training, and of test nodes after the epoch.
+    accuracy: float | None = None
+    test_accuracy: float | None = None
+    device_bytes: int | None = None
+    device_requests: int | None = None
+    # Bytes written by the cap, as the kernel charged them, without writeback by other processes.
+    device_written_bytes: int | None = None
+    diskstats_bytes: int | None = None
+    diskstats_requests: int | None = None
+    # Seconds from the opening of the epoch's first gate to the arrival at its last, on the orchestrator's own clock,
+    # and the part of them spent on feature digests, which `seconds` excludes.
+    gate_s: float | None = None
+    checking_s: float = 0.0
+    # Seconds with reads in progress: those of the stage in which the system reads, else of sampling or extraction.
+    reading_s: float | None = None
+    # Processor seconds in user mode, of the worker and of the whole host.
+    user_s: float | None = None
+    host_user_s: float | None = None
+    counters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of the epoch for the device and other processes, digests off the epoch's clock included."""
+        return self.seconds + self.checking_s
+
+
+class EvictionReading(_Part):
+    """One eviction of the run's files, in bytes; `when` is `before` (the run) or `after_prepare`."""
+
+    when: str
+    files: int
+    total_bytes: int
+    resident_bytes: int
+
+    @property
+    def share(self) -> float:
+        """Ratio of resident bytes to file bytes; below 0.01 is cold (methodology rule 2)."""
+        return self.resident_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+class GateReading(_Part):
+    """Readings of the orchestrator while the worker waited at a gate (`prepared`, `epoch 0 start`, `epoch 0 end`, …).
+
+    Attributes:
+        reached_s, opened_s: seconds of the gate's event and of its opening, on the orchestrator's own clock from the
+            begin of the first epoch.
+        io_bytes, io_requests: bytes and requests read from devices by the cap so far; None: unknown to the backend.
+        io_written_bytes: bytes written to devices by the cap so far; None: unknown to the backend.
+        disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
+        page_cache_bytes: bytes of file pages charged to the cap.
+        resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
+        swap_bytes: swapped-out bytes of the cap.
+        limit_bytes: memory limit in force.
+        outside: processes and threads of the run outside its cap.
+        host_user_s: processor seconds of the host in user mode since boot.
+    """
+
+    at: str
+    reached_s: float
+    opened_s: float
+    io_bytes: int | None = None
+    io_requests: int | None = None
+    io_written_bytes: int | None = None
+    disk_bytes: int | None = None
+    disk_requests: int | None = None
+    page_cache_bytes: int = 0
+    resident_bytes: int | None = None
+    swap_bytes: int = 0
+    limit_bytes: int | None = None
+    outside: list[str] = Field(default_factory=list)
+    host_user_s: float = 0.0
+
+
+class FeatureCheck(_Part):
+    """Comparison of one mini-batch's feature rows in training with the dataset's (methodology rule 26).
+
+    `rows`: number of rows compared. `whole`: whether a digest over all rows of the epoch's mini-batches was compared.
+    """
+
+    epoch: int
+    batch: int = -1
+    rows: int = 0
+    whole: bool = False
+    ok: bool
+    detail: str = ""
+
+
+class Evidence(_Part):
+    """Raw readings beside the epochs, from which the verdict is judged now and at every later reading (rule 29).
+
+    Attributes:
+        isolation: name of the isolation backend.
+        proves_memory, io_limited: whether the backend enforces the memory cap and the I/O limits on this host.
+        faithful: whether the system's mini-batches have to equal the workload's under the run's options.
+        deterministic_counters: unused, always True.
+        evictions: readings of the evictions, in order.
+        gates: readings at the gates, in order.
+        samples: number of samples of the cap, at gates and between them.
+        outside, limits: processes of the run seen outside the cap, and memory limits seen in force (0: none).
+        batches: number of mini-batches of an epoch by the seed plan, over all ranks.
+        digests: structure digest of the workload's own mini-batches, by epoch.
+        least_bytes: lower bound of the bytes that a system with this memory reads (docs/frontier.md), by epoch.
+        unknown: reason why `batches`, `digests` or `least_bytes` are missing.
+        in_turns: whether the run waited between epochs for the turns of other sweeps of this machine.
+        free_device_memory: whether feature rows may stay on the device although copies to it take no time.
+        features, unchecked: checks of the feature rows, and the reason why some are missing.
+    """
+
+    isolation: str = ""
+    proves_memory: bool = False
+    io_limited: bool = False
+    faithful: bool = True
+    deterministic_counters: bool = True
+    evictions: list[EvictionReading] = Field(default_factory=list)
+    gates: list[GateReading] = Field(default_factory=list)
+    samples: int = 0
+    outside: list[str] = Field(default_factory=list)
+    limits: list[int] = Field(default_factory=list)
+    batches: int | None = None
+    digests: dict[int, str] = Field(default_factory=dict)
+    least_bytes: dict[int, int] = Field(default_factory=dict)
+    unknown: str = ""
+    features: list[FeatureCheck] = Field(default_factory=list)
+    unchecked: str = ""
+    in_turns: bool = False
+    free_device_memory: bool = False
+
+
+class Code(_Part):
+    """Fingerprints of the code behind a run's numbers (rule 28): the system's sources and the measuring harness."""
+
+    system: str = ""
+    harness: str = ""
+
+
+class Spread(_Part):
+    """A median with its interval."""
+
+    median: float
+    interval: tuple[float, float]
+    interval_kind: Literal["bootstrap95", "range"]
+
+
+class Summary(_Part):
+    """Derived numbers of a run; None: unknown."""
+
+    epoch_s: Spread | None = None
+    stages_s: dict[str, float] = Field(default_factory=dict)
+    read_amplification: float | None = None
+    accelerator_utilisation: float | None = None
+    storage_efficiency: float | None = None
+    engine_efficiency: float | None = None
+    distance_to_limit: float | None = None
+    # Predicted seconds of an epoch by the system's counters and the device's profile (`harness/judge/predict.py`).
+    predicted_s: float | None = None
+    # Start-up: the preparation, by whatever run, and the first epoch's surplus over the median epoch. The seconds are a
+    # lower bound: a warm-up's digests are left out, and the system's threads continue during them.
+    start_up_s: float | None = None
+    start_up_bytes: int | None = None
+    working_set_bytes: int | None = None
+    working_set_over_budget: float | None = None
+    # Ratio of the graph, `indptr` and `indices`, to the host budget (rule 7).
+    topology_over_budget: float | None = None
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+
+def class_label(storage_class: str | None, topology_over_budget: float | None) -> str:
+    """Return the class as tables name it; a suffix marks a topology that, unlike in the papers, exceeds the budget."""
+    outside = topology_over_budget is not None and topology_over_budget > 1.0
+    return f"{storage_class or 'unknown'}{', topology outside' if outside else ''}"
+
+
+def class_of(record: Mapping[str, Any]) -> str:
+    """Return the class as tables name it, from a record in plain data."""
+    return class_label(record.get("class"), (record.get("summary") or {}).get("topology_over_budget"))
+
+
+class Record(_Part):
+    """One run, complete. Immutable once written."""
+
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    run_id: str
+    config_hash: str
+    system: str
+    status: Status
+    reason: str = ""
+    verdict: Verdict = "CAVEATS"
+    verdict_rules: list[RuleOutcome] = Field(default_factory=list)
+    class_: StorageClass | None = Field(default=None, alias="class")
+    caveats: list[str] = Field(default_factory=list)
+    started_at: str = ""
+    duration_s: float = 0.0
+    config: RunConfig
+    environment: dict[str, Any] = Field(default_factory=dict)
+    memory: Memory = Field(default_factory=Memory)
+    preprocess: Preprocess = Field(default_factory=Preprocess)
+    epochs: list[EpochRecord] = Field(default_factory=list)
+    summary: Summary = Field(default_factory=Summary)
+    # Device profiles (rule 10): {"bare": {...}, "limited": {...}, "limits": [...]}, points as in DiskProfile.
+    disk: dict[str, Any] = Field(default_factory=dict)
+    # Calibration (rules 12, 20): {"train_s": …, "null_s": …} seconds by epoch, memory, and the source of the times.
+    compute: dict[str, Any] = Field(default_factory=dict)
+    # Seconds of the harness: `calibrate_s`, `evict_s`, `gates_s` without evictions, `judging_s` after the run; and
+    # `first_batch_s` from the worker's start to the first mini-batch's release, without evictions.
+    overhead: dict[str, float] = Field(default_factory=dict)
+    # Notes of the system (`io: io_uring registered`).
+    notes: dict[str, str] = Field(default_factory=dict)
+    code: Code = Field(default_factory=Code)
+    evidence: Evidence | None = None
+    # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.
+    seal: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def measured(self) -> list[EpochRecord]:
+        """Epochs after the warm-up, which alone count."""
+        return [epoch for epoch in self.epochs if not epoch.warmup]
+
+    @property
+    def class_label(self) -> str:
+        """Class of the run as tables name it."""
+        return class_label(self.class_, self.summary.topology_over_budget)
+
+    @property
+    def broke_its_plan(self) -> bool:
+        """Whether the run ran out of memory after a plan that fitted the budget: a bug of the system, not a result."""
+        budget = self.memory.budget_bytes
+        planned = sum(item.bytes for item in self.memory.plan if item.tier == "host")
+        return self.status == "oom" and bool(self.memory.plan) and budget is not None and planned <= budget
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data with the keys of `record.json`."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def spread(samples: list[float], *, seed: int = 0) -> Spread:
+    """Return the median with a bootstrap 95 % interval, or with the range below five samples (methodology rule 15)."""
+    import numpy as np
+
+    values = np.asarray(samples, dtype=np.float64)
+    median = float(np.median(values))
+    if len(values) < 5:
+        return Spread(median=median, interval=(float(values.min()), float(values.max())), interval_kind="range")
+    rng = np.random.default_rng(seed)
+    draws = np.median(values[rng.integers(0, len(values), size=(2000, len(values)))], axis=1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return Spread(median=median, interval=(float(low), float(high)), interval_kind="bootstrap95")
+
+
+def spread_of_ratio(above: list[float], below: list[float], *, seed: int = 0) -> Spread:
+    """Return the ratio of two medians with a bootstrap 95 % interval, both sides resampled, or, below five samples of
+    either, with the range over all pairs (methodology rule 15)."""
+    import numpy as np
+
+    a, b = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
+    ratio = float(np.median(a) / np.median(b))
+    if min(len(a), len(b)) < 5:
+        interval = (float(a.min() / b.max()), float(a.max() / b.min()))
+        return Spread(median=ratio, interval=interval, interval_kind="range")
+    rng = np.random.default_rng(seed)
+    over = np.median(a[rng.integers(0, len(a), size=(2000, len(a)))], axis=1)
+    under = np.median(b[rng.integers(0, len(b), size=(2000, len(b)))], axis=1)
+    low, high = np.percentile(over / under, [2.5, 97.5])
+    return Spread(median=ratio, interval=(float(low), float(high)), interval_kind="bootstrap95")

@@ -1,0 +1,1 @@
+"""Results roots: records on disk, archives, imports, removal, and views of one run."""

@@ -1,0 +1,272 @@
+"""Archives of run folders and studies for another host: packed from a results root, unpacked without trust.
+
+An archive holds `runs/<run id>/<file>` and `studies/<study>-<key>.json`. Other files (figures, caches) are ignored; a
+link, a device, a path out of the archive or a member over its limit makes the whole archive invalid.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from harness.atomic import whole_file
+from harness.results import store as results
+from harness.studies.record import STUDIES
+from workloads.errors import InputError
+from workloads.units import format_bytes
+
+MIB = 2**20
+# Files of a run folder, with the largest valid size.
+RUN_FILES = {
+    results.RECORD: 16 * MIB,
+    "telemetry.parquet": 512 * MIB,
+    "stages.parquet": 1024 * MIB,
+    "batches.parquet": 1024 * MIB,
+    results.WORKER_LOG: 64 * MIB,
+}
+STUDY_BYTES = 64 * MIB
+MAX_TOTAL_BYTES = 64 * 1024 * MIB
+MAX_MEMBERS = 100_000
+# Python's tarfile reads a header of any length into memory at once; valid ones are shorter than this.
+_MAX_READ = 4 * MIB
+_CHUNK = MIB
+
+RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9+][A-Za-z0-9+-]{0,119}")
+STUDY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}-[0-9a-f]{16}\.json")
+SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file's name has the suffix of an archive."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One entry of an archive or folder; `kind` is `file`, `folder`, `link` or a kind of device."""
+
+    name: str
+    kind: str
+    size: int
+    handle: Any
+
+
+def place_of(member: Member, source: str) -> tuple[Path, int] | None:
+    """Return a member's path under a results root and its size limit; None for an ignored member.
+
+    Raises:
+        InputError: the member is a link or a device, leads out of the archive, has no valid id or exceeds its limit.
+    """
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    shown = ascii(member.name)
+    if member.name.startswith("/") or ".." in parts or "\\" in member.name:
+        raise InputError(f"{source} holds {shown}, which leads out of it", "take it from whom you trust")
+    if member.kind not in ("file", "folder"):
+        raise InputError(f"{source} holds {shown}, which is a {member.kind}", "pack it with `outcore results export`")
+    if member.kind == "folder" or not parts:
+        return None
+    if len(parts) >= 2 and parts[-2] == STUDIES and parts[-1].endswith(".json") and not parts[-1].startswith("."):
+        if not STUDY_NAME.fullmatch(parts[-1]):
+            raise InputError(f"{source} holds {shown}, whose name is no study's", "see `outcore results export --runs`")
+        return _limited(member, Path(STUDIES, parts[-1]), STUDY_BYTES, source)
+    if len(parts) < 2 or parts[-1] not in RUN_FILES or parts[-2].startswith("."):
+        return None
+    if not RUN_ID.fullmatch(parts[-2]):
+        raise InputError(f"{source} holds {shown}, whose folder has no run's id", "see `outcore results list`")
+    return _limited(member, Path(results.RUNS, parts[-2], parts[-1]), RUN_FILES[parts[-1]], source)
+
+
+def _limited(member: Member, place: Path, limit: int, source: str) -> tuple[Path, int]:
+    if member.size > limit:
+        raise InputError(
+            f"{source} holds {member.name!a} of {format_bytes(member.size)}, {format_bytes(limit)} is the limit",
+            "take that run out",
+        )
+    return place, limit
+
+
+def unpack(source: Path, into: Path) -> None:
+    """Copy the runs and studies of an archive or folder into the empty folder `into`, laid out as a results root.
+
+    Raises:
+        InputError: the archive is damaged or has an invalid member; `into` may then hold a part of it.
+        OSError: `into` cannot be written.
+    """
+    shown = str(source)
+    members = _walk(source) if source.is_dir() else _open(source)
+    total = 0
+    try:
+        for number, (member, stream) in enumerate(members, start=1):
+            total += member.size
+            if number > MAX_MEMBERS or total > MAX_TOTAL_BYTES:
+                raise InputError(
+                    f"{shown} holds more than {MAX_MEMBERS} files or {format_bytes(MAX_TOTAL_BYTES)}",
+                    "import it in parts",
+                )
+            found = place_of(member, shown)
+            if found is not None:
+                place, limit = found
+                if (into / place).exists():
+                    raise InputError(f"{shown} holds {place} twice", "pack it again")
+                _copy(stream(), into / place, limit, shown)
+    except _DAMAGED as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{shown} is cut off or is no archive of runs: {said}", "copy it again") from error
+
+
+_DAMAGED = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+)
+
+
+def _copy(stream: IO[bytes], out: Path, limit: int, source: str) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    left = limit
+    with stream, out.open("xb") as file:
+        while chunk := stream.read(_CHUNK):
+            left -= len(chunk)
+            if left < 0:
+                raise InputError(f"{source} holds {out.name} of over {format_bytes(limit)}", "take that run out")
+            file.write(chunk)
+
+
+def _walk(root: Path) -> Iterator[tuple[Member, Any]]:
+    """Yield the entries of a results root, a run folder or a folder of run folders; links are not followed."""
+    base = root.parent if (root / results.RECORD).is_file() else root
+    begin = [root] if base != root else [root / results.RUNS, root / STUDIES]
+    if not any(path.is_dir() for path in begin):
+        begin = [root]
+    for path in begin:
+        if path.is_symlink() and path != root:
+            yield Member(path.relative_to(base).as_posix(), "link", 0, None), None
+    waiting = [path for path in begin if path.is_dir()]
+    while waiting:
+        folder = waiting.pop()
+        for path in sorted(folder.iterdir()):
+            mode = path.lstat().st_mode
+            kind = _kind(mode)
+            hidden = path.name.startswith(".")
+            if kind == "folder" and not hidden and len(path.relative_to(base).parts) < 3:
+                waiting.append(path)
+            name = path.relative_to(base).as_posix()
+            yield (
+                Member(name, kind, path.lstat().st_size if kind == "file" else 0, None),
+                lambda path=path: _plain(path),
+            )
+
+
+def _plain(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "device or pipe"
+
+
+def _open(source: Path) -> Iterator[tuple[Member, Any]]:
+    try:
+        with source.open("rb") as file:
+            begin = file.read(4)
+    except OSError as error:
+        raise InputError(f"{source} cannot be read: {error.strerror}", "name a folder, .tar.gz or .zip") from error
+    if begin[:2] == b"PK":
+        yield from _of_zip(source)
+    elif begin[:2] == b"\x1f\x8b":
+        with gzip.open(source) as plain:
+            yield from _of_tar(cast("IO[bytes]", _Bounded(plain)))
+    else:
+        with source.open("rb") as plain:
+            yield from _of_tar(cast("IO[bytes]", _Bounded(plain)))
+
+
+class _Bounded:
+    """A stream that refuses reads of more than a few MiB."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self.seek, self.tell = raw.seek, raw.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > _MAX_READ:
+            raise ValueError(f"a header of {size} bytes")
+        return bytes(self._raw.read(size))
+
+
+def _of_tar(stream: IO[bytes]) -> Iterator[tuple[Member, Any]]:
+    with tarfile.open(fileobj=stream, mode="r:") as archive:
+        for info in archive:
+            plain = info.isreg() and not info.issparse()
+            kind = (
+                "file" if plain else "folder" if info.isdir() else "link" if info.islnk() or info.issym() else "device"
+            )
+            yield Member(info.name, kind, info.size, info), lambda info=info: archive.extractfile(info)
+        stream.seek(archive.offset)
+        if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            # tarfile takes an archive cut off between two members or within a header for complete.
+            raise EOFError("it has no end mark")
+
+
+def _of_zip(source: Path) -> Iterator[tuple[Member, Any]]:
+    with zipfile.ZipFile(source) as archive:
+        for info in archive.infolist():
+            mode = info.external_attr >> 16
+            kind = "folder" if info.is_dir() else _kind(mode) if stat.S_IFMT(mode) else "file"
+            if info.flag_bits & 1:
+                raise InputError(f"{source} is encrypted", "pack it without a password")
+            yield Member(info.filename, kind, info.file_size, info), lambda info=info: archive.open(info)
+
+
+def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path) -> None:
+    """Write run folders and studies into an archive, whole or not at all, without owners and users.
+
+    Args:
+        root: results root, to which the paths in the archive are relative.
+        folders, studies: run folders, and files of studies.
+        out: path of the archive, with one of `SUFFIXES`.
+
+    Raises:
+        InputError: `out` has another suffix.
+        DataIOError: `out` cannot be written.
+    """
+    if not is_archive(out):
+        raise InputError(f"--out is {out}, and its kind is not known", f"end it in {', '.join(SUFFIXES)}")
+    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.name in RUN_FILES]
+    with whole_file(out, "the archive") as partial:
+        if out.suffix == ".zip":
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as packed:
+                for path in [*files, *studies]:
+                    packed.write(path, path.relative_to(root).as_posix())
+            return
+        compressed = out.suffix != ".tar"
+        with (
+            partial.open("wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else raw as stream,
+            tarfile.open(fileobj=cast("IO[bytes]", stream), mode="w") as archive,
+        ):
+            for path in [*files, *studies]:
+                _add(archive, path, path.relative_to(root).as_posix())
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    status = path.stat()
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime, info.mode = status.st_size, int(status.st_mtime), 0o644
+    with path.open("rb") as file:
+        archive.addfile(info, file)

@@ -1,0 +1,208 @@
+"""Import of results of several hosts into one root: checked as untrusted files, then imported all or not at all."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import filecmp
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.results import store as results
+from harness.results.archive import RUN_FILES, unpack
+from harness.studies.record import STUDIES, read_study
+from workloads.errors import DataIOError, InputError
+from workloads.tempfolder import temporary_prefix, try_lock
+
+if TYPE_CHECKING:
+    from harness.studies.record import StudyRecord
+
+MAX_ROWS = 50_000_000
+_NUMBERS = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
+_TEXTS = ("stage", "thread", "digest")
+_COLUMNS = {"stages": results.STAGE_COLUMNS, "batches": results.BATCH_COLUMNS, "telemetry": ("t", "epoch")}
+_TAKE_OUT = "take that run out, or make it again"
+
+
+@dataclass
+class Merged:
+    """Outcome of an import.
+
+    Attributes:
+        runs, studies: names of the imported runs and studies.
+        skipped: names of runs and studies already present with the same content.
+        kept: names of studies already present with another result, which stays.
+    """
+
+    runs: list[str] = field(default_factory=list)
+    studies: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+
+def merge(sources: Sequence[Path], root: Path) -> Merged:
+    """Import the runs and studies of results roots, run folders or archives into `root`, all or none.
+
+    A run already present with the same content is skipped. A study is computed, not measured, and may exist on every
+    host: the one present in `root` is kept.
+
+    Raises:
+        InputError: a source is invalid, or holds a run with a known id and other content.
+        DataIOError: `root` cannot be written (disk full); nothing was imported.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=temporary_prefix("import"), dir=root))
+    except OSError as error:
+        raise _unwritable(root, error) from error
+    # Locked while in use, so that `results gc` of another process does not remove it.
+    handle = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try_lock(handle)
+        merged, moves = _staged(sources, stage, root)
+        os.sync()
+        _move(moves)
+        return merged
+    except OSError as error:
+        raise _unwritable(root, error) from error
+    finally:
+        os.close(handle)
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, list[tuple[Path, Path]]]:
+    """Copy and check all sources beneath `stage`; return the outcome and the renames that would import them."""
+    merged = Merged()
+    moves: dict[Path, Path] = {}
+    for number, source in enumerate(sources):
+        own = stage / str(number)
+        own.mkdir()
+        unpack(source, own)
+        found = [*sorted((own / results.RUNS).glob("*")), *sorted((own / STUDIES).glob("*"))]
+        if not found:
+            raise InputError(f"{source} holds no run and no study", "name a results root, a run's folder or an archive")
+        for path in found:
+            run = path.parent.name == results.RUNS
+            check_run(path, str(source)) if run else _check_study(path, str(source))
+            target = root / path.relative_to(own)
+            known = moves.get(target, target)
+            if not known.exists():
+                moves[target] = path
+                (merged.runs if run else merged.studies).append(path.name)
+            elif _same_run(known, path) if run else _same_study(known, path):
+                merged.skipped.append(path.name)
+            elif run:
+                raise InputError(
+                    f"run {path.name} of {source} has another content than the run of that id in {known.parent}",
+                    "remove one of them; nothing was taken",
+                )
+            else:
+                merged.kept.append(path.name)
+    return merged, [(path, target) for target, path in moves.items()]
+
+
+def _move(moves: Sequence[tuple[Path, Path]]) -> None:
+    """Rename all into place; undo the renames if one fails."""
+    done: list[tuple[Path, Path]] = []
+    try:
+        for path, target in moves:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(target)
+            done.append((path, target))
+    except OSError:
+        for path, target in done:
+            target.rename(path)
+        raise
+
+
+def check_run(folder: Path, source: str) -> None:
+    """Check that a run folder's record and tables are valid output of a run.
+
+    Raises:
+        InputError: the folder is invalid; names the run and the fault.
+    """
+    try:
+        record = results.read_record(folder)
+    except InputError as error:
+        said = error.message.replace(str(folder), folder.name)
+        raise InputError(f"{source} cannot be imported: {said}", _TAKE_OUT) from error
+    if record.run_id != folder.name:
+        raise InputError(f"{source} holds the run {record.run_id!a} under the name {folder.name}", _TAKE_OUT)
+    for path in sorted(folder.glob("*.parquet")):
+        check_table(path, source)
+
+
+def check_table(path: Path, source: str) -> None:
+    """Check that a table has flat columns of numbers and text only; nothing in it is unpickled or executed.
+
+    pyarrow reads only the file's footer, whose Arrow schema is searched for extension types before any is built.
+
+    Raises:
+        InputError: the table is invalid; names the table and the column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    shown = f"{path.stem} of run {path.parent.name} in {source}"
+    try:
+        found = pq.read_metadata(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{shown} is no parquet file, or is cut off", _TAKE_OUT) from error
+    try:
+        schema = base64.b64decode((found.metadata or {}).get(b"ARROW:schema", b""), validate=True)
+    except binascii.Error as error:
+        raise InputError(f"{shown} has a damaged schema", _TAKE_OUT) from error
+    if b"ARROW:extension" in schema or b"arrow.py_extension_type" in schema:
+        raise InputError(f"{shown} has columns of a type that would have to be loaded by code", _TAKE_OUT)
+    if found.num_rows > MAX_ROWS:
+        raise InputError(f"{shown} has {found.num_rows} rows, {MAX_ROWS} is the limit", _TAKE_OUT)
+    columns = [found.schema.column(index) for index in range(found.num_columns)]
+    for column in columns:
+        if not _is_plain(column, text=column.name in _TEXTS, empty=found.num_rows == 0):
+            raise InputError(f"{shown} has a column {column.path!a} that is neither numbers nor text", _TAKE_OUT)
+    names = [column.name for column in columns]
+    wanted = _COLUMNS[path.stem]
+    if not set(wanted) <= set(names) or (path.stem != "telemetry" and len(names) != len(wanted)):
+        raise InputError(f"{shown} has other columns than {', '.join(wanted)}", _TAKE_OUT)
+
+
+def _is_plain(column: Any, *, text: bool, empty: bool) -> bool:
+    """Return whether a parquet column is flat and holds numbers, or text if `text`."""
+    if column.max_repetition_level != 0 or column.path != column.name:
+        return False
+    logical = column.logical_type.type
+    if column.physical_type == "BYTE_ARRAY":
+        return bool(text and logical == "STRING")
+    numbers = column.physical_type in _NUMBERS and logical in ("NONE", "INT", "UNKNOWN")
+    # The columns of a table without rows, and columns of unknown values only, have no type of their own.
+    return bool(numbers and (not text or empty or logical == "UNKNOWN"))
+
+
+def _check_study(path: Path, source: str) -> None:
+    record = read_study(path)
+    if record is None or f"{record.study}-{record.key}.json" != path.name:
+        raise InputError(f"study {path.name} of {source} is damaged or of another version", "take it out")
+
+
+def _same_run(one: Path, other: Path) -> bool:
+    names = [{path.name for path in folder.iterdir() if path.name in RUN_FILES} for folder in (one, other)]
+    return names[0] == names[1] and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names[0])
+
+
+def _same_study(one: Path, other: Path) -> bool:
+    found: list[StudyRecord | None] = [read_study(one), read_study(other)]
+    return found[0] is not None and found[1] is not None and found[0].result == found[1].result
+
+
+def _unwritable(root: Path, error: OSError) -> DataIOError:
+    return DataIOError(
+        f"runs could not be imported into {root}: {error.strerror or error}",
+        path=str(root),
+        errno=error.errno or 0,
+        fix="free some space and import again; nothing was taken",
+    )

@@ -1,0 +1,300 @@
+"""Trace of one run in the Trace Event format of Perfetto's UI and chrome://tracing.
+
+Processes are the epochs, the system's threads, the lanes of an emulated device, and the host (counters). Flow arrows
+follow a mini-batch through its stages. Timestamps are microseconds from the run's first event.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.atomic import whole_file
+from harness.results import store as results
+from workloads.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.records.record import Record
+
+Event = dict[str, Any]
+
+EPOCHS, STAGES, LANES, HOST = 1, 2, 3, 4
+_LANE = "lane:"
+# Column of telemetry.parquet, counter track, unit, and whether a value covers the interval before its sample.
+COUNTERS = (
+    ("cpu_percent", "CPU", "%", True),
+    ("gpu_percent", "GPU", "%", True),
+    ("iowait_percent", "I/O wait", "%", True),
+    ("mem_usage", "memory of the cap", "bytes", False),
+    ("mem_anon", "anonymous memory", "bytes", False),
+    ("mem_page_cache", "page cache", "bytes", False),
+    ("gpu_memory_bytes", "device memory", "bytes", False),
+    ("disk_read_bytes", "disk read", "bytes/s", True),
+    ("disk_read_requests", "disk requests", "1/s", True),
+    ("disk_queue", "disk queue", "requests", True),
+)
+_PER_SECOND = ("bytes/s", "1/s")
+
+
+def write_trace(folder: Path, out: Path) -> dict[str, int]:
+    """Write the trace of the run in `folder` to `out`, compressed if its name ends in `.gz`; whole or not at all.
+
+    Returns:
+        Number of events by phase (`X` spans, `C` counter values, `s` flows begun, …).
+
+    Raises:
+        InputError: the run has no record or no stages.
+        DataIOError: `out` cannot be written.
+    """
+    record = results.read_record(folder)
+    trace = build_trace(
+        record, results.stages(folder), _where_known(results.batches, folder), _where_known(results.telemetry, folder)
+    )
+    text = json.dumps(trace, allow_nan=False, separators=(",", ":")).encode()
+    # Without name and time in the header, the same run yields the same bytes.
+    data = gzip.compress(text, mtime=0) if out.name.endswith(".gz") else text
+    with whole_file(out, "the trace") as partial:
+        partial.write_bytes(data)
+    phases: dict[str, int] = {}
+    for event in trace["traceEvents"]:
+        phases[event["ph"]] = phases.get(event["ph"], 0) + 1
+    return phases
+
+
+def _where_known(read: Callable[[Path], pd.DataFrame], folder: Path) -> pd.DataFrame | None:
+    try:
+        return read(folder)
+    except InputError:
+        return None
+
+
+def build_trace(
+    record: Record, stages: pd.DataFrame, batches: pd.DataFrame | None = None, telemetry: pd.DataFrame | None = None
+) -> Event:
+    """Return the trace as plain data: `traceEvents` (names first, then by time), `displayTimeUnit`, `otherData`.
+
+    Args:
+        record: record of the run.
+        stages: table with columns `results.STAGE_COLUMNS`, in seconds from the first epoch's begin.
+        batches: table with columns `results.BATCH_COLUMNS`.
+        telemetry: table of `harness.telemetry.frame`.
+    """
+    names = _Names(f"{record.system} ({record.run_id})")
+    events = [*_epochs(record, names), *_spans(stages, _sizes(batches), names)]
+    if batches is not None:
+        events += _released(batches, names)
+    if telemetry is not None and len(telemetry) > 1:
+        events += _counters(telemetry, names)
+    begin = min((event["ts"] for event in events), default=0.0)
+    for event in events:
+        event["ts"] = round(event["ts"] - begin, 3)
+    # Of events at one moment, a span comes before the arrows that bind to it.
+    events.sort(key=lambda event: (event["ts"], "bXiCste".find(event["ph"]), event["pid"], event["tid"]))
+    config = record.config
+    return {
+        "traceEvents": [*names.events, *events],
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "run": record.run_id,
+            "system": record.system,
+            "dataset": config.dataset.name,
+            "model": config.model,
+            "device": config.device,
+            "memory": config.memory,
+            "disk_class": config.disk_class,
+            "status": record.status,
+            "verdict": record.verdict,
+            "first_epoch_begins_us": str(round(-begin, 3)),
+        },
+    }
+
+
+class _Names:
+    """Numbers of threads in the order of their first use, and the metadata events that name them."""
+
+    def __init__(self, title: str) -> None:
+        titles = {EPOCHS: "epochs", STAGES: title, LANES: "device lanes", HOST: "host and cap"}
+        self.events: list[Event] = []
+        self._titles = titles
+        self._known: dict[tuple[int, str], int] = {}
+        self._processes: set[int] = set()
+
+    def thread(self, pid: int, name: str) -> int:
+        if pid not in self._processes:
+            self._processes.add(pid)
+            self._say("process_name", pid, 0, {"name": self._titles[pid]})
+            self._say("process_sort_index", pid, 0, {"sort_index": pid})
+        if (pid, name) not in self._known:
+            tid = self._known[pid, name] = 1 + sum(1 for known, _ in self._known if known == pid)
+            self._say("thread_name", pid, tid, {"name": name})
+            self._say("thread_sort_index", pid, tid, {"sort_index": tid})
+        return self._known[pid, name]
+
+    def _say(self, what: str, pid: int, tid: int, args: dict[str, Any]) -> None:
+        self.events.append({"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args})
+
+
+def _epochs(record: Record, names: _Names) -> Iterator[Event]:
+    for epoch in record.epochs:
+        tid = names.thread(EPOCHS, "epochs")
+        name = f"epoch {epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
+        shared: Event = {"name": name, "cat": "epoch", "pid": EPOCHS, "tid": tid}
+        args = {
+            "seconds": epoch.seconds,
+            "batches": epoch.batches,
+            "loss": _number(epoch.loss),
+            "accuracy": _number(epoch.accuracy),
+            "device_bytes": epoch.device_bytes,
+            "stages_s": epoch.stages_s,
+        }
+        begin, number = _us(epoch.start_s), f"epoch-{epoch.epoch}"
+        yield {**shared, "ph": "b", "id": number, "ts": begin, "args": args}
+        yield {**shared, "ph": "e", "id": number, "ts": begin + _us(epoch.seconds)}
+        yield {**shared, "ph": "i", "s": "g", "ts": begin}
+
+
+def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Names) -> Iterator[Event]:
+    """Yield every stage and lane span, and the arrows that join the stages of one mini-batch."""
+    of_batch: dict[tuple[int, int], list[Event]] = {}
+    columns = [stages[name].tolist() for name in results.STAGE_COLUMNS]
+    rows = sorted(zip(*columns, strict=True), key=lambda row: (row[4], -row[5]))
+    tracks = _Tracks()
+    for thread in _in_order((row[3], row[4]) for row in rows if not row[2].startswith(_LANE)):
+        names.thread(STAGES, thread)
+    for epoch, batch, stage, thread, start, end in rows:
+        lane = stage.startswith(_LANE)
+        pid = LANES if lane else STAGES
+        name = stage.removeprefix(_LANE)
+        # A run of several ranks has as many devices; the thread distinguishes them.
+        own = name if thread == "lane" else f"{thread} {name}"
+        track = tracks.place(pid, own if lane else thread, start, end)
+        args = {"batch": batch, "epoch": epoch, **sizes.get((epoch, batch), {})}
+        event = {
+            "name": name,
+            "cat": "lane" if lane else "stage",
+            "ph": "X",
+            "pid": pid,
+            "tid": names.thread(pid, track),
+            "ts": _us(start),
+            "dur": round(max(0.0, _us(end) - _us(start)), 3),
+            "args": args,
+        }
+        if batch >= 0 and not lane:
+            of_batch.setdefault((epoch, batch), []).append(event)
+        yield event
+    for (epoch, batch), path in of_batch.items():
+        if len(path) > 1:
+            yield from _flow(f"{epoch}.{batch}", path)
+
+
+def _in_order(seen: Iterable[tuple[str, float]]) -> list[str]:
+    """Sort threads by the first begin of their kind (the name without its number), then by number."""
+    kinds: dict[str, float] = {}
+    found: dict[str, tuple[float, str, int]] = {}
+    for thread, start in seen:
+        kind = thread.rstrip("0123456789")
+        first = kinds.setdefault(kind, start)
+        found.setdefault(thread, (first, kind, int(thread[len(kind) :] or 0)))
+    return sorted(found, key=lambda thread: found[thread])
+
+
+def _flow(number: str, path: list[Event]) -> Iterator[Event]:
+    for at, span in enumerate(path):
+        phase = "s" if at == 0 else "f" if at == len(path) - 1 else "t"
+        event = {
+            "name": "batch",
+            "cat": "batch",
+            "ph": phase,
+            "id": number,
+            "pid": span["pid"],
+            "tid": span["tid"],
+            "ts": span["ts"],
+        }
+        # Bind to the enclosing span, not to the next one.
+        yield event | {"bp": "e"} if phase == "f" else event
+
+
+class _Tracks:
+    """Additional tracks of a thread for spans that overlap without nesting, which one track cannot show."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, str], list[list[float]]] = {}
+
+    def place(self, pid: int, name: str, start: float, end: float) -> str:
+        """Return the track for a span; call it by ascending begin, longer spans first."""
+        rows = self._open.setdefault((pid, name), [])
+        for number, ends in enumerate(rows):
+            while ends and ends[-1] <= start:
+                ends.pop()
+            if not ends or end <= ends[-1]:
+                ends.append(end)
+                return name if number == 0 else f"{name} ({number + 1})"
+        rows.append([end])
+        return name if len(rows) == 1 else f"{name} ({len(rows)})"
+
+
+def _sizes(batches: pd.DataFrame | None) -> dict[tuple[int, int], Event]:
+    if batches is None:
+        return {}
+    rows = zip(*(batches[name].tolist() for name in ("epoch", "batch", "nodes", "edges", "seeds")), strict=True)
+    return {
+        (epoch, batch): {"nodes": nodes, "edges": edges, "seeds": seeds} for epoch, batch, nodes, edges, seeds in rows
+    }
+
+
+def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
+    columns = (batches[name].tolist() for name in ("epoch", "batch", "loss", "released_at"))
+    for epoch, batch, loss, moment in zip(*columns, strict=True):
+        if moment == moment:  # not NaN
+            yield {
+                "name": f"batch {batch} released",
+                "cat": "batch",
+                "ph": "i",
+                "s": "t",
+                "pid": STAGES,
+                "tid": names.thread(STAGES, "released"),
+                "ts": _us(moment),
+                "args": {"batch": batch, "epoch": epoch, "loss": _number(loss)},
+            }
+
+
+def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:
+    """Yield counter values. A track holds a value until the next, so one for an interval is put at its begin."""
+    tid = names.thread(HOST, "telemetry")
+    when = telemetry["t"].tolist()
+    for column, track, unit, before in COUNTERS:
+        if column not in telemetry:
+            continue
+        values: Iterable[float] = telemetry[column].tolist()
+        for at, value in enumerate(values):
+            if value is None or not math.isfinite(value) or (before and at == 0):
+                continue
+            step = when[at] - when[at - 1] if before else 0.0
+            if unit in _PER_SECOND:
+                if step <= 0:
+                    continue
+                value = value / step
+            moment = when[at - 1] if before else when[at]
+            yield {
+                "name": f"{track} ({unit})",
+                "cat": "telemetry",
+                "ph": "C",
+                "pid": HOST,
+                "tid": tid,
+                "ts": _us(moment),
+                "args": {unit: round(float(value), 3)},
+            }
+
+
+def _us(seconds: float) -> float:
+    return round(float(seconds) * 1e6, 3)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

@@ -1,0 +1,257 @@
+"""Run records on disk: written once and whole, read back as one table."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from harness.records import seal
+from harness.records.record import Record
+from harness.records.schema import SchemaError, upgraded
+from workloads.errors import DataIOError, InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RUNS = "runs"
+RECORD = "record.json"
+WORKER_LOG = "worker.log"
+# Prefix of a run being written; the orchestrator's start removes remains of killed ones.
+PARTIAL = ".partial-"
+
+STAGE_COLUMNS = ("epoch", "batch", "stage", "thread", "start", "end")
+BATCH_COLUMNS = ("epoch", "batch", "nodes", "edges", "seeds", "loss", "correct", "digest", "released_at")
+
+
+def runs_folder(root: Path) -> Path:
+    """Return `<results root>/runs`."""
+    return Path(root) / RUNS
+
+
+def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *, log: Path | None = None) -> Path:
+    """Write one run folder, whole or not at all.
+
+    Args:
+        root, record: results root, and content of `record.json`, whose `seal` is set.
+        tables: tables `telemetry`, `stages`, `batches` by name, written as parquet.
+        log: log of the worker, copied to `worker.log`.
+
+    Returns:
+        `<root>/runs/<run_id>`.
+
+    Raises:
+        DataIOError: the disk is full or cannot be written; nothing is left behind.
+    """
+    folder = runs_folder(root) / record.run_id
+    partial = folder.with_name(f"{PARTIAL}{record.run_id}")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name, table in tables.items():
+            table.to_parquet(partial / f"{name}.parquet", index=False)
+        if log is not None and log.exists():
+            shutil.copyfile(log, partial / WORKER_LOG)
+        plain = json.loads(json.dumps(record.to_json(), allow_nan=False, default=str))
+        content = seal.sealed(plain, partial)
+        record.seal = content["seal"]
+        text = json.dumps(content, indent=1)
+        (partial / RECORD).write_text(text + "\n", encoding="utf-8")
+        _sync(partial)
+        partial.rename(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise DataIOError(
+            f"run {record.run_id} could not be recorded under {folder.parent}: {error.strerror or error}",
+            path=str(folder),
+            errno=error.errno or 0,
+            fix="free some space and run it again; nothing half-written is left",
+        ) from error
+    return folder
+
+
+def _sync(folder: Path) -> None:
+    for path in [*folder.iterdir(), folder]:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def sweep_partial(root: Path) -> list[str]:
+    """Remove half-written runs of a killed orchestrator; return their names."""
+    folder = runs_folder(root)
+    left = sorted(folder.glob(f"{PARTIAL}*")) if folder.is_dir() else []
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return [path.name for path in left]
+
+
+class BadRecord(NamedTuple):
+    """A folder under `runs/` whose record cannot be read, with the reason as one sentence.
+
+    `other_schema`: whether the record has the schema of another version of Outcore and may be whole.
+    """
+
+    path: str
+    reason: str
+    other_schema: bool = False
+
+
+def read_record(path: Path) -> Record:
+    """Read a record from its folder or its `record.json`, upgrade its schema and judge it anew (rule 29).
+
+    Raises:
+        InputError: the record is missing, damaged, or of a schema unknown to this version.
+    """
+    path = Path(path)
+    file = path / RECORD if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise InputError(f"{file} is not a run record", "remove the run's folder")
+        record = Record.model_validate(upgraded(content, str(file)))
+    except FileNotFoundError as error:
+        raise InputError(f"there is no run record at {file}", "see `outcore results list`") from error
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}", "see to its permissions") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{file} is damaged at {place}: {first['msg']}", "remove the run's folder") from error
+    except (ValueError, RecursionError) as error:
+        said = str(error).splitlines()[0]
+        raise InputError(f"{file} is cut off or damaged: {said}", "remove the run's folder") from error
+    from harness.judge import judged_anew
+
+    return judged_anew(record, seal.broken(content) if record.evidence else "")
+
+
+def run_folders(root: Path) -> list[Path]:
+    """Return the folders of complete runs, oldest first (run ids begin with the time)."""
+    return [path for path in _folders(root) if (path / RECORD).is_file()]
+
+
+def _folders(root: Path) -> list[Path]:
+    folder = runs_folder(root)
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path, Record]]:
+    """Yield every readable run with its folder, oldest first; add unreadable ones to `bad`, never raise."""
+    for folder in _folders(root):
+        try:
+            record = read_record(folder)
+            if record.run_id != folder.name:
+                # A copy under another name would count one run twice.
+                raise InputError(f"{folder / RECORD} is of the run {record.run_id}, whose folder has another name")
+        except InputError as error:
+            if bad is not None:
+                bad.append(BadRecord(str(folder), error.message, isinstance(error, SchemaError)))
+            continue
+        yield folder, record
+
+
+def records(root: Path, bad: list[BadRecord] | None = None) -> Iterator[Record]:
+    """Yield every readable record, oldest first; add unreadable ones to `bad`."""
+    for _, record in scan(root, bad):
+        yield record
+
+
+def find(root: Path, run: str) -> Path:
+    """Return the folder of the run whose id is, or uniquely begins or ends with, `run`; `latest` is the newest.
+
+    Raises:
+        InputError: no run or several runs match.
+    """
+    folders = run_folders(root)
+    if run == "latest" and folders:
+        return folders[-1]
+    exact = [path for path in folders if path.name == run]
+    if exact:
+        return exact[0]
+    near = [path for path in folders if path.name.startswith(run) or path.name.endswith(run)]
+    if len(near) == 1:
+        return near[0]
+    if near:
+        raise InputError(f"{len(near)} runs match {run!r}", "give more of the run id")
+    raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
+
+
+def load(root: Path, *, bad: list[BadRecord] | None = None) -> pd.DataFrame:
+    """Return one row a run: the record flattened with dots, and columns `record` (dict) and `path`.
+
+    Unreadable records (damaged, cut off, of another schema) are listed in `frame.attrs["bad"]` and added to `bad`.
+    """
+    import pandas as pd
+
+    unread: list[BadRecord] = []
+    rows: list[dict[str, Any]] = []
+    for folder, record in scan(root, unread):
+        content = record.to_json()
+        rows.append({**_flatten(content), "record": content, "path": str(folder)})
+    frame = pd.DataFrame(rows)
+    frame.attrs["bad"] = unread
+    if bad is not None:
+        bad += unread
+    return frame
+
+
+def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def telemetry(path: Path) -> pd.DataFrame:
+    """Read `telemetry.parquet` of a run folder.
+
+    Raises:
+        InputError: the table is missing, damaged or not as sealed.
+    """
+    return _table(path, "telemetry")
+
+
+def stages(path: Path) -> pd.DataFrame:
+    """Read `stages.parquet` of a run folder (`STAGE_COLUMNS`, times in s).
+
+    Raises:
+        InputError: the table is missing, damaged or not as sealed.
+    """
+    return _table(path, "stages")
+
+
+def batches(path: Path) -> pd.DataFrame:
+    """Read `batches.parquet` of a run folder (`BATCH_COLUMNS`, times in s).
+
+    Raises:
+        InputError: the table is missing, damaged or not as sealed.
+    """
+    return _table(path, "batches")
+
+
+def _table(path: Path, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    file = Path(path) / f"{name}.parquet"
+    if not file.is_file():
+        raise InputError(f"the run at {path} has no {name}", "it ended before any was written")
+    try:
+        kept = json.loads((Path(path) / RECORD).read_text(encoding="utf-8")).get("seal") or {}
+        if file.name in kept and kept[file.name] != seal.file_digest(file):
+            raise InputError(f"{file} was changed after it was written", "remove the run's folder")
+        return pd.read_parquet(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} is cut off or damaged", "remove the run's folder") from error

@@ -1,0 +1,230 @@
+"""Calibration from outside the cap: floor, training working set and training time, measured once and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.isolation.base import Cap, Isolation, Limits
+from harness.isolation.docker.foreign import identity
+from harness.judge.context import Calibration
+from harness.records.record import RunConfig
+from harness.run.launch import Ending, Worker
+from harness.settings import deciding, parse_memory
+from harness.wire.protocol import Calibrated, Event, Gate, WorkerSpec
+from workloads.errors import HostError, InputError
+from workloads.units import format_bytes
+
+if TYPE_CHECKING:
+    from workloads.dataset import Dataset
+    from workloads.workload import Workload
+
+CALIBRATION_TIMEOUT_S = 600.0
+# Settings that decide the bounds over all mini-batches; memory of an empty run; time of a step.
+_BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
+_KEYS = ("system", "dataset", "layers", "device_memory_bytes", "isolation", *deciding("batches", "step"))
+# Training alone does not depend on the system: measured once, so that AU and SE of all systems share their numerator.
+_TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
+
+
+class Cache:
+    """Small JSON files under `<results root>/cache`, by fingerprint; a damaged file counts as missing."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "cache"
+
+    def get(self, kind: str, key: str) -> dict[str, Any] | None:
+        """Return the content of an entry; None where it is missing or damaged."""
+        try:
+            content = json.loads((self._folder / f"{kind}-{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def put(self, kind: str, key: str, content: dict[str, Any]) -> None:
+        """Write an entry atomically; on a full disk the next run measures again."""
+        file = self._folder / f"{kind}-{key}.json"
+        partial = file.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(content), encoding="utf-8")
+            partial.rename(file)
+        except OSError:
+            partial.unlink(missing_ok=True)
+
+
+def fingerprint(config: RunConfig, keys: tuple[str, ...]) -> str:
+    """Return 16 hex digits over some fields of a configuration, the versions of Python and torch, and the code."""
+    import torch
+
+    content = {
+        **config.model_dump(mode="json", include=set(keys)),
+        "python": sys.version,
+        "torch": torch.__version__,
+        "code": _code_fingerprint(),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _code_fingerprint() -> str:
+    """Return a digest that changes with any source of the lower layers, so that other code is measured again."""
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for layer in ("workloads", "systems"):
+        for file in sorted((root / layer).rglob("*")):
+            if file.suffix in (".py", ".so", ".toml"):
+                stat = file.stat()
+                digest.update(f"{file.relative_to(root)}:{stat.st_size}:{stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
+    """Return the cached mini-batch bounds of each rank (`workloads.sampling.make.BatchBounds` as plain data)."""
+    from workloads.sampling.make import largest_batch
+
+    key = fingerprint(config, _BATCH_KEYS)
+    kept = cache.get("bounds", key)
+    if kept is None:
+        ranks = (replace(workload, rank=rank, world=config.ranks) for rank in range(config.ranks))
+        kept = {"ranks": [_plain(asdict(largest_batch(one, epochs=config.epochs))) for one in ranks]}
+        cache.put("bounds", key, kept)
+    return list(kept["ranks"])
+
+
+def _plain(content: Any) -> Any:
+    """Convert arrays and tuples to lists, numpy's numbers to Python's."""
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    return content.tolist() if hasattr(content, "tolist") else content
+
+
+def calibrate(
+    config: RunConfig,
+    spec: WorkerSpec,
+    isolation: Isolation,
+    folder: Path,
+    cache: Cache,
+    on_measure: Callable[[str], None] = lambda text: None,
+) -> Calibration:
+    """Return floor, training working set and times of `config`, from an empty run in a measured, unlimited cap.
+
+    Args:
+        config: configuration of the run; its budget and options do not matter here.
+        spec: worker spec of the run with bounds and largest mini-batch; its `mode` is replaced.
+        isolation: backend whose cap measures the memory.
+        folder: scratch folder for spec and log.
+        cache: cache of calibrations by fingerprint.
+        on_measure: called with a text before a measurement, not before a cached result.
+
+    Raises:
+        HostError: the empty run failed; names the reason.
+        OutcoreError: an error that the run itself would meet (no such device, a damaged dataset).
+    """
+    # A foreign image has its own training step, and any image has its own libraries.
+    theirs = identity(config.system)
+    key = fingerprint(config, _KEYS) + _short(theirs or str(isolation.describe().get("image_id", "")))
+    times_key = fingerprint(config, _TIME_KEYS) + _short(theirs)
+    memory, times = cache.get("held", key), cache.get("training", times_key)
+    if memory is None or times is None:
+        on_measure("measuring floor and training alone")
+        wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
+        with isolation.create(f"calibrate-{key}", Limits()) as cap:
+            reading = Readings(cap)
+            with Worker(cap, spec.model_copy(update=wanted), folder, folder / "calibrate.log") as worker:
+                ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
+        if ending.status != "ok":
+            raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")
+        # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
+        training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
+        memory = {"floor_bytes": reading.floor, "training_bytes": training}
+        cache.put("held", key, memory)
+        if times is None:
+            times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
+            if times:
+                cache.put("training", times_key, times)
+    return Calibration(
+        **memory,
+        train_s=_by_epoch(times.get("train_s", {})),
+        null_s=_by_epoch(times.get("null_s", {})),
+        max_nodes=max((int(rank["max_nodes"]) for rank in spec.bounds or []), default=0),
+        max_edges=max((int(rank["max_edges"]) for rank in spec.bounds or []), default=0),
+        how=times.get("how", ""),
+    )
+
+
+def _short(image: str) -> str:
+    """Return the suffix of an image's calibrations; empty for runs on the host's own files."""
+    return f"-{hashlib.sha256(image.encode()).hexdigest()[:8]}" if image else ""
+
+
+def _by_epoch(times: dict[Any, float]) -> dict[int, float]:
+    return {int(epoch): seconds for epoch, seconds in times.items()}
+
+
+def _why(ending: Ending, folder: Path) -> str:
+    log = folder / "calibrate.log"
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
+    return "; ".join([ending.reason, *last])
+
+
+class Readings:
+    """Memory charged to the cap at the calibration's gates, file pages excluded.
+
+    Which pages of libraries and of the dataset are charged depends on their first reader, and they can be reclaimed;
+    counted, they differed by some MiB between calibrations and gave runs as much additional page cache.
+    """
+
+    def __init__(self, cap: Cap) -> None:
+        self._cap = cap
+        self.floor = self.before = self.after = 0
+        self.times: Calibrated | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Read the cap at a gate; keep the times of a `Calibrated` event."""
+        if isinstance(event, Calibrated):
+            self.times = event
+        if not isinstance(event, Gate):
+            return
+        memory = self._cap.memory()
+        held = memory.usage - memory.page_cache
+        if event.at == "floor":
+            self.floor = held
+        elif event.at == "before step":
+            self.before = held
+            self._cap.reset_peak()
+        elif event.at == "step again":
+            self._cap.reset_peak()
+        elif event.at == "after step":
+            # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
+            self.after = max(memory.peak - memory.page_cache, held)
+
+
+def memory_of(config: RunConfig, dataset: Dataset, calibration: Calibration) -> tuple[int | None, int | None]:
+    """Return (cap, budget) of a run in bytes: cap = floor + training working set + budget (methodology rule 4).
+
+    Raises:
+        InputError: the requested cap does not exceed floor + training working set.
+    """
+    wanted = parse_memory(config.memory, dataset.feature_bytes)
+    least = calibration.floor_bytes + calibration.training_bytes
+    if wanted.cap_bytes is not None:
+        budget = wanted.cap_bytes - least
+        if budget <= 0:
+            raise InputError(
+                f"memory is {format_bytes(wanted.cap_bytes)}, and an empty run takes {format_bytes(least)} already "
+                f"(floor {format_bytes(calibration.floor_bytes)}, training {format_bytes(calibration.training_bytes)})",
+                f"raise memory above {format_bytes(least)}, or give a budget on top of it, like +64MiB or 0.25x",
+            )
+        return wanted.cap_bytes, budget
+    if wanted.budget_bytes is not None:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return -(-(least + wanted.budget_bytes) // page) * page, wanted.budget_bytes
+    return None, None

@@ -1,0 +1,171 @@
+"""Events and gate readings of one run, kept by the orchestrator until the record is written."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.isolation.base import Cap, IoStats, MemoryStats
+from harness.records.record import EvictionReading, GateReading, PlannedBuffer
+from harness.run import cold
+from harness.run.guard import Guard
+from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
+from harness.wire.spots import NONCE_BYTES, Spot
+from systems.interface import StageSpan
+
+if TYPE_CHECKING:
+    from workloads.accelerators.pool import DevicePool
+    from workloads.dataset import Dataset
+
+_EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
+
+
+def host_user_seconds() -> float:
+    """Return the seconds that all processors have spent in user mode since boot, at any priority."""
+    import psutil
+
+    times = psutil.cpu_times()
+    return float(times.user + getattr(times, "nice", 0.0))
+
+
+@dataclass
+class Gathered:
+    """Collector of a run's events and of readings at its gates, while the worker waits.
+
+    Attributes:
+        dataset: dataset whose files are evicted.
+        folders: folders that the system writes to; all files in them are evicted and measured, listed or not.
+        disk_io, progress: reader of the whole device's counters, and a function called with a text for each epoch.
+        zero: monotonic seconds of the first epoch's begin; None before.
+        memory: reading of the cap after the worker's end.
+        nonces: number drawn for the spot checks of each epoch, by epoch.
+        guard, planned: watcher of the cap, and monotonic seconds of the plan's arrival; None before.
+        forgetful: memory of emulated devices that keep no rows; overwritten before each epoch.
+    """
+
+    dataset: Dataset
+    folders: list[Path]
+    disk_io: Callable[[], IoStats | None]
+    progress: Callable[[str], None]
+    plan: list[PlannedBuffer] = field(default_factory=list)
+    prepared: Prepared | None = None
+    epochs: list[EpochDone] = field(default_factory=list)
+    batches: list[tuple[Any, ...]] = field(default_factory=list)
+    spans: list[tuple[int, StageSpan]] = field(default_factory=list)
+    lanes: list[tuple[int, StageSpan]] = field(default_factory=list)
+    spots: list[Spot] = field(default_factory=list)
+    nonces: dict[int, bytes] = field(default_factory=dict)
+    evictions: list[EvictionReading] = field(default_factory=list)
+    gates: list[GateReading] = field(default_factory=list)
+    held: list[MemoryStats] = field(default_factory=list)
+    zero: float | None = None
+    memory: MemoryStats = field(default_factory=MemoryStats)
+    guard: Guard | None = None
+    spawned: float = 0.0
+    planned: float | None = None
+    calibrate_s: float = 0.0
+    challenge: bool = False
+    forgetful: list[DevicePool] = field(default_factory=list)
+    _evict_s: list[float] = field(default_factory=list)
+
+    def take(self, event: Event, cap: Cap) -> bytes:
+        """Store an event; at a gate, read counters and evict, and return the bytes to send after `go`.
+
+        Raises:
+            ProtocolError: the gate is unknown.
+        """
+        if isinstance(event, Planned):
+            self.plan, self.planned = event.items, time.monotonic()
+        elif isinstance(event, Prepared):
+            self.prepared = event
+        elif isinstance(event, Batches):
+            self.batches += [(event.epoch, *row) for row in event.rows]
+        elif isinstance(event, Spans):
+            target = self.lanes if event.kind == "lane" else self.spans
+            target += [(event.epoch, StageSpan(*row)) for row in event.rows]
+        elif isinstance(event, Checks):
+            self.spots += [
+                Spot(event.epoch, batch, tuple(nodes), digest, tuple(map(tuple, values)))
+                for batch, nodes, digest, values in event.rows
+            ]
+        elif isinstance(event, EpochDone):
+            self.epochs.append(event)
+            self.progress(f"epoch {event.epoch}: {event.end - event.start - event.checking_s:.2f} s")
+        elif isinstance(event, Gate):
+            return self._at_gate(event.at, cap, time.monotonic())
+        return b""
+
+    def evict(self, when: str, own: list[Path]) -> None:
+        """Evict the files of the dataset and the system (`own`) and store the reading."""
+        began = time.monotonic()
+        self.evictions.append(cold.evict_files([*cold.dataset_files(self.dataset), *self.folders, *own], when))
+        self._evict_s.append(time.monotonic() - began)
+
+    def _at_gate(self, at: str, cap: Cap, reached: float) -> bytes:
+        match = _EPOCH_GATE.match(at)
+        if at != "prepared" and not match:
+            raise ProtocolError(f"the worker stands at a gate that does not exist: {at!r}")
+        own = [Path(file) for file in self.prepared.files] if self.prepared else []
+        if at == "prepared":
+            self.evict("after_prepare", [*own, *cold.open_files(cap.pids())])
+        io, disk, memory = cap.io(), self.disk_io(), cap.memory()
+        outside = self.guard.look(memory.limit) if self.guard else []
+        looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *cold.open_files(cap.pids())]
+        self.held.append(memory)
+        starts = match is not None and match.group(2) == "start"
+        reading = GateReading(
+            at=at,
+            reached_s=reached,
+            opened_s=0.0,
+            io_bytes=io.read_bytes if io else None,
+            io_requests=io.read_requests if io else None,
+            io_written_bytes=io.write_bytes if io else None,
+            disk_bytes=disk.read_bytes if disk else None,
+            disk_requests=disk.read_requests if disk else None,
+            page_cache_bytes=memory.page_cache,
+            resident_bytes=cold.resident(looked_at),
+            swap_bytes=memory.swap,
+            limit_bytes=memory.limit,
+            outside=outside,
+            host_user_s=host_user_seconds(),
+        )
+        self.gates.append(reading)
+        behind = b""
+        if starts and match:
+            for pool in self.forgetful:
+                pool.overwrite()
+            if self.challenge:
+                behind = self.nonces[int(match.group(1))] = os.urandom(NONCE_BYTES)
+            if self.zero is None:
+                self.zero = time.monotonic()
+        reading.opened_s = time.monotonic()
+        return behind
+
+    def preparing_s(self) -> float | None:
+        """Return the seconds from the plan to the gate `prepared`; None if the run did not reach it."""
+        reached = self.gate("prepared")
+        return reached.reached_s - self.planned if reached and self.planned is not None else None
+
+    def gate(self, at: str) -> GateReading | None:
+        """Return the reading at a gate; None if the run did not reach it."""
+        return next((gate for gate in self.gates if gate.at == at), None)
+
+    def overhead(self) -> dict[str, float]:
+        """Return the harness's own seconds by part (`Record.overhead`)."""
+        found = {"calibrate_s": self.calibrate_s, "evict_s": sum(self._evict_s)}
+        # The eviction after the preparation happens at a gate.
+        found["gates_s"] = sum(gate.opened_s - gate.reached_s for gate in self.gates) - sum(self._evict_s[1:])
+        if self.batches:
+            # The worker starts after the first eviction and waits during the one after `prepare()`.
+            first = min(row[-1] for row in self.batches)
+            found["first_batch_s"] = first - self.spawned - sum(self._evict_s[1:])
+        return found
+
+    def demand(self) -> MemoryStats:
+        """Return the reading with the most anonymous, shared and kernel memory, among gates and the run's end."""
+        return max([*self.held, self.memory], key=lambda stats: stats.anon + stats.shmem + stats.kernel)

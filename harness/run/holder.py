@@ -1,0 +1,110 @@
+"""Holder of the interpreter's and torch's library pages outside the cap, so that no run is charged for them.
+
+`python -m harness.run.holder SYSTEM…` does a worker's imports and one small training step, for libraries that torch
+loads late, reads all library pages, prints `ready` and sleeps until standard input closes, as on the orchestrator's
+death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.isolation.base import Cap
+
+_MADV_POPULATE_READ = 22  # Linux 5.14; an older kernel returns EINVAL, and only touched pages are held
+_HELD: list[mmap.mmap] = []
+
+
+class Holder:
+    """The orchestrator's handle on the holder process of a series.
+
+    Args:
+        systems: names of the systems whose imports are held too.
+        cap: unlimited cap for the holder if runs see other files than this process; closed with the holder.
+    """
+
+    def __init__(self, systems: Sequence[str], cap: Cap | None = None) -> None:
+        self._cap = cap
+        argv = [sys.executable, "-m", "harness.run.holder", *sorted(set(systems))]
+        self._process = subprocess.Popen(
+            cap.command(argv) if cap else argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def wait_ready(self) -> bool:
+        """Wait until the libraries are held; return False if that failed (runs are then charged for their pages)."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip() == b"ready"
+
+    def close(self) -> None:
+        """End the holder and close its cap."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._cap is not None:
+            self._cap.close()
+
+
+def _touch() -> None:
+    """Take one small training step, so that the code pages of torch's kernels become resident here."""
+    import numpy as np
+    import torch
+
+    from workloads.accelerator import make_accelerator
+    from workloads.sampling.batch import Block, SampledBatch
+    from workloads.training import Trainer
+    from workloads.workload import ModelSpec
+
+    size, seeds = 512, 64
+    block = Block(np.arange(0, 8 * seeds + 1, 8), np.arange(8 * seeds, dtype=np.int32) % size, size, seeds)
+    batch = SampledBatch(0, 0, np.arange(size), seeds, (block,), np.zeros(seeds, dtype=np.int64))
+    trainer = Trainer(ModelSpec(layers=1), 32, 8, make_accelerator("cpu"), 0)
+    trainer.step(batch, torch.randn(size, 32), torch.arange(size))
+
+
+def populate_libraries() -> None:
+    """Read every page of the mapped libraries, since the first reader of a page is charged for it."""
+    seen = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line}
+    for name in seen:
+        with contextlib.suppress(OSError), open(name.strip(), "rb") as file:
+            library = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            library.madvise(_MADV_POPULATE_READ)
+            _HELD.append(library)
+
+
+def main(names: Sequence[str]) -> None:
+    """Hold the libraries of the systems `names`: print `ready`, then sleep until standard input closes."""
+    import workloads.sampling.make
+    import workloads.training  # noqa: F401  (what a worker imports)
+    from harness.worker.main import die_with_parent
+    from systems.registry import load
+    from workloads.errors import HostError
+
+    die_with_parent(os.getppid())
+    for name in names:
+        with contextlib.suppress(HostError):  # the system's runs report a library that is not installed
+            load(name).load_libraries()
+    _touch()
+    populate_libraries()
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

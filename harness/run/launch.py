@@ -1,0 +1,207 @@
+"""One worker process inside a cap: spawn it, answer its gates, classify its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.isolation.base import Cap, Needs
+from harness.isolation.docker.foreign import image_of
+from harness.records.record import Status
+from harness.wire.pipes import Pipes, PoolServer
+from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
+from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
+
+PLAN_REFUSED = "the plan does not fit"
+_POLL_SECONDS = 0.2
+# Seconds until a worker has to exit after `done` or `error`.
+_LEAVE_SECONDS = 10.0
+_ERRORS: dict[str, type[OutcoreError]] = {
+    error.kind: error for error in (InputError, DatasetError, BudgetError, HostError, DataIOError)
+}
+
+
+@dataclass
+class Ending:
+    """End of a worker.
+
+    `error` is set if a user can fix the cause; `test_accuracy` is by epoch; `seconds` are from spawn to end.
+    """
+
+    status: Status
+    reason: str = ""
+    error: OutcoreError | None = None
+    notes: dict[str, str] = field(default_factory=dict)
+    test_accuracy: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Worker:
+    """A running worker. Use as a context manager: leaving it kills all processes in the cap.
+
+    Args:
+        cap, spec: cap and spec of the worker.
+        folder: folder for the spec and pipes.
+        log: file to which the worker's output is appended.
+        board: name of the worker's progress board; None: without one.
+    """
+
+    def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, board: str | None = None) -> None:
+        self._cap = cap
+        self._pools: PoolServer | None = None
+        self._pipes = Pipes(folder, named=cap.named_pipes)
+        try:
+            boards = [board] if board and image_of(spec.config.system) is None else []
+            if spec.pools or boards:
+                # A worker in a cap cannot open them through this process's /proc folder.
+                self._pools = PoolServer(folder, [*spec.pools, *boards])
+                served = self._pools.paths
+                spec = spec.model_copy(update={"pools": served[: len(spec.pools)]})
+                boards = served[-len(boards) :] if boards else []
+            spec_file = folder / "spec.json"
+            spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
+            # A process in a container cannot see its parent.
+            parent = 0 if cap.named_pipes else os.getpid()
+            arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
+            ranks = spec.config.ranks
+            module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
+            cap.bring(_needs(spec, folder))
+            self.started = time.monotonic()
+            with log.open("ab") as stderr:
+                self._process = subprocess.Popen(
+                    cap.worker_command([sys.executable, "-m", *module, *arguments]),
+                    stdin=subprocess.DEVNULL,
+                    stdout=stderr,
+                    stderr=stderr,
+                    pass_fds=self._pipes.inherited,
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._close_pipes()
+            raise
+        self._pipes.spawned()
+        self._reader = EventReader(self._pipes.events)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the worker (the launcher executes it in place)."""
+        return self._process.pid
+
+    def watch(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
+        """Pass every event to `on_event` until the worker ends; a gate opens with the bytes that `on_event` returns.
+
+        The time at gates does not count towards the timeout. An exception of `on_event` is passed on after the worker
+        is killed.
+        """
+        deadline = self.started + timeout_s
+        last: Done | Failed | None = None
+        try:
+            while last is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return self._end(Ending("timeout", f"not done after {timeout_s:.0f} s"), kill=True)
+                exited = self._process.poll() is not None
+                for event in self._reader.poll(0.0 if exited else min(left, _POLL_SECONDS)):
+                    if isinstance(event, Done | Failed):
+                        last = event
+                        break
+                    reached = time.monotonic()
+                    more = on_event(event)
+                    if isinstance(event, Gate):
+                        deadline += time.monotonic() - reached
+                        self._open_gate(more or b"")
+                if (exited or self._reader.closed) and last is None:
+                    break
+            return self._classify(last)
+        except ProtocolError as error:
+            return self._end(Ending("failed", error.message, error), kill=True)
+        finally:
+            self._cap.kill()
+
+    def _open_gate(self, more: bytes) -> None:
+        try:
+            os.write(self._pipes.go, b"g" + more)
+        except BrokenPipeError:
+            pass  # the worker died at the gate; the loop detects its end
+
+    def _classify(self, last: Done | Failed | None) -> Ending:
+        """Return the ending by the kernel's OOM counter, else the last event, the cap's report or the exit code."""
+        code = self._wait()
+        if self._cap.memory().oom_kills > 0:
+            return self._end(Ending("oom", "the kernel ended it: out of memory under the cap"))
+        if isinstance(last, Done):
+            return self._end(Ending("ok", notes=last.notes, test_accuracy=last.test_accuracy))
+        if isinstance(last, Failed):
+            return self._end(_failure(last))
+        if reason := self._cap.ending():
+            return self._end(Ending("failed", reason))
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            return self._end(Ending("failed", f"the worker was ended by {name}"))
+        return self._end(Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log"))
+
+    def _wait(self) -> int | None:
+        try:
+            return self._process.wait(timeout=_LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _end(self, ending: Ending, *, kill: bool = False) -> Ending:
+        if kill:
+            self._cap.kill()
+            self._wait()
+        ending.seconds = time.monotonic() - self.started
+        return ending
+
+    def close(self) -> None:
+        """Kill the remaining processes, reap the worker and close the pipes."""
+        self._cap.kill()
+        if self._process.poll() is None:
+            # Isolation `none` finds its processes by scanning, which may miss this one.
+            self._process.kill()
+        self._process.wait()
+        self._reader.close()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        self._pipes.close()
+        if self._pools is not None:
+            self._pools.close()
+            self._pools = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _needs(spec: WorkerSpec, folder: Path) -> Needs:
+    """Return the host's files and devices that the worker of `spec` needs; `folder` holds the spec and the pipes."""
+    partition = [] if spec.partition is None else [Path(spec.partition)]
+    return Needs(
+        read_only=(Path(spec.dataset), folder, *partition),
+        writable=(Path(spec.artefacts), Path(spec.scratch)),
+        gpu=spec.config.device.startswith("cuda"),
+        image=image_of(spec.config.system),
+    )
+
+
+def _failure(event: Failed) -> Ending:
+    """Convert an `error` event to an ending; memory errors become `oom`, the term of the papers."""
+    if event.kind == "memory":
+        return Ending("oom", event.message, notes=event.notes)
+    error_class = _ERRORS.get(event.kind)
+    if error_class is None:
+        return Ending("failed", f"{event.message}; see worker.log", notes=event.notes)
+    error = error_class(event.message, fix=event.fix)
+    if isinstance(error, BudgetError):
+        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, notes=event.notes)
+    status: Status = "unsupported" if isinstance(error, HostError) else "failed"
+    return Ending(status, str(error), error, notes=event.notes)

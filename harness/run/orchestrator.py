@@ -1,0 +1,443 @@
+"""One run from configuration to record: evict, cap, watch, classify, judge, write. Runs outside the cap."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.isolation.base import Cap, Limits
+from harness.isolation.docker.foreign import image_of
+from harness.judge.context import Calibration, RunContext, context_of
+from harness.judge.features_checked import check_features
+from harness.progress import during
+from harness.records.code import code_of
+from harness.records.record import EpochRecord, Evidence, GateReading, Memory, Preprocess, Record, RunConfig
+from harness.results import store as results
+from harness.run import calibrate
+from harness.run.gathered import Gathered
+from harness.run.guard import Guard
+from harness.run.launch import Ending, Worker
+from harness.run.series import Series
+from harness.run.turns import Turn
+from harness.wire.board import Board
+from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
+from systems.interface import StageSpan
+from workloads.accelerators.profile import profile_of
+from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
+
+if TYPE_CHECKING:
+    from harness.run.partitions import MadePartition
+    from workloads.dataset import Dataset
+
+Progress = Callable[[str], None]
+
+# Pauses before each new measurement of a profile that a run has beaten, in seconds.
+_DOUBTS_S = (0.0, 2.0, 5.0)
+
+
+def new_run_id(config: RunConfig) -> str:
+    """Return an id of time, system, configuration and round; ids sort by time and never collide in a results root."""
+    seconds = time.time()
+    now = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds)) + f"-{int(seconds * 1000) % 1000:03d}"
+    system = re.sub(r"[^A-Za-z0-9+-]", "-", config.system)[-40:]
+    return f"{now}-{system}-{config.config_hash[:8]}-r{config.round}"
+
+
+def execute(
+    series: Series,
+    config: RunConfig,
+    dataset: Dataset,
+    progress: Progress = lambda text: None,
+    *,
+    refuse: bool = False,
+    turn: Turn | None = None,
+) -> Record:
+    """Run `config`, write its record and return it.
+
+    Args:
+        series: isolation, profiles, cache and folders of the host.
+        config, dataset: resolved configuration, and its opened dataset.
+        progress: called with a text for each step.
+        refuse: raise input errors (a cap below the floor, a plan over budget, a broken dataset) instead of recording
+            them, for a single run; a sweep records them and continues.
+        turn: turn held by the caller, passed to others between epochs; by default that of the series.
+
+    Raises:
+        DataIOError: the record could not be written; nothing is left behind.
+        OutcoreError: an input error, with `refuse`.
+    """
+    return _Execution(series, config, dataset, progress, refuse, turn or series.turn).run()
+
+
+class _Execution:
+    def __init__(
+        self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool, turn: Turn
+    ) -> None:
+        self._series = series
+        self._config = config
+        self._dataset = dataset
+        self._progress = progress
+        self._refuse = refuse
+        self._run_id = new_run_id(config)
+        self._seen = Gathered(dataset, [series.artefacts(config.system)], series.disk_io, progress)
+        self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._begin = time.monotonic()
+        self._calibration: Calibration | None = None
+        self._cap_bytes: int | None = None
+        self._budget: int | None = None
+        self._telemetry: Any = None
+        self._partition: MadePartition | None = None
+        self._caveats: list[str] = []
+        self._turn = turn
+        self._phase = "starting"
+
+    def run(self) -> Record:
+        """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=self._series.scratch_prefix, dir=self._series.scratch_root))
+        except OSError as error:
+            raise DataIOError(
+                f"no scratch folder can be made under {self._series.scratch_root}: {error.strerror}",
+                path=str(self._series.scratch_root),
+                errno=error.errno or 0,
+                fix="free some space",
+            ) from error
+        try:
+            reason = self._series.unsupported(self._config)
+            if reason:
+                return self._finish(Ending("unsupported", reason), None)
+            try:
+                ending = self._measure(folder)
+            except OutcoreError as error:
+                ending = _ending_of(error)
+            if self._refuse and ending.error is not None and ending.error.exit_code == InputError.exit_code:
+                raise ending.error
+            with during(self._progress, "sampling the trace and judging by it"):
+                return self._finish(ending, folder / results.WORKER_LOG)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _measure(self, folder: Path) -> Ending:
+        series, config = self._series, self._config
+        self._partition = series.made_partition(config, self._dataset)
+        workload = series.workload(config, self._dataset)
+        with during(self._progress, "sampling every mini-batch for the largest"):
+            bounds = calibrate.batch_bounds(config, workload, series.cache)
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        with series.device_pools(config, self._run_id) as pools:
+            spec = WorkerSpec(
+                mode="run",
+                config=config,
+                dataset=str(self._dataset.path),
+                artefacts=str(series.artefacts(config.system)),
+                scratch=str(scratch),
+                budget_host=None,
+                budget_device=config.device_memory_bytes,
+                pools=[pool.name for pool in pools],
+                disk=series.disk_plain(config),
+                bounds=bounds,
+                partition=None if workload.partition is None else str(workload.partition),
+                challenge=image_of(config.system) is None,
+            )
+            self._seen.challenge = spec.challenge
+            device = profile_of(config.device)
+            if device is not None and not device.keeps_rows:
+                self._seen.forgetful = pools
+            self._seen.folders.append(scratch)
+            began = time.monotonic()
+            self._calibration = calibrate.calibrate(
+                config, spec, series.isolation, folder, series.cache, self._progress
+            )
+            self._cap_bytes, self._budget = calibrate.memory_of(config, self._dataset, self._calibration)
+            self._seen.calibrate_s = time.monotonic() - began
+            spec = spec.model_copy(update={"budget_host": self._budget})
+            with during(self._progress, "evicting the dataset"):
+                self._seen.evict("before", [])
+            self._progress("running")
+            limits = Limits(memory_bytes=self._cap_bytes, io=series.limits(config))
+            with series.isolation.create(self._run_id, limits) as cap:
+                return self._watch(cap, spec, folder)
+
+    def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
+        guard = self._seen.guard = Guard(cap)
+        guard.begin()
+        with Board.create(f"{self._run_id}-board") as board:
+            recorder = self._series.recorder(
+                cap, self._config, lambda memory: guard.look(memory.limit), lambda: board.read("").share
+            )
+            try:
+                with (
+                    during(self._progress, lambda: board.read(self._phase)),
+                    Worker(cap, spec, folder, folder / results.WORKER_LOG, board.name) as worker,
+                ):
+                    self._seen.spawned = worker.started
+                    recorder.start()
+                    ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap, worker))
+                    self._seen.memory = cap.memory()
+            finally:
+                self._telemetry = recorder.stop()
+                guard.end()
+        self._caveats += getattr(cap, "caveats", [])
+        return ending
+
+    def _hear(self, event: Event, cap: Cap, worker: Worker) -> bytes:
+        """Store an event of the worker and set its new phase; return the answer."""
+        if isinstance(event, Planned) and self._seen.guard:
+            # The process is past the shell that joined the cap.
+            self._seen.guard.watch(worker.pid)
+        if isinstance(event, Gate) and event.is_epoch_start:
+            self._phase = "waiting for the others' turn"
+            self._turn.let_others()
+        elif isinstance(event, Prepared):
+            self._phase = "evicting what was prepared"
+        answer = self._seen.take(event, cap)
+        if isinstance(event, Planned):
+            self._phase = "preparing"
+        elif isinstance(event, Gate):
+            self._phase = event.at.removesuffix(" start") if event.is_epoch_start else f"after {event.at}"
+        return answer
+
+    def _finish(self, ending: Ending, log: Path | None) -> Record:
+        """Make tables, record, metrics and verdict; write the run folder, whole or not at all."""
+        from harness.results.tables import run_tables
+
+        began = time.monotonic()
+        seen = self._seen
+        zero = seen.epochs[0].start if seen.epochs else (seen.zero or self._begin)
+        tables = run_tables(
+            seen.batches, seen.spans, seen.lanes, self._telemetry, seen.epochs, zero, self._config.device_memory_bytes
+        )
+        record = Record(
+            run_id=self._run_id,
+            config_hash=self._config.config_hash,
+            system=self._config.system,
+            status=ending.status,
+            reason=ending.reason,
+            started_at=self._started,
+            duration_s=time.monotonic() - self._begin,
+            config=self._config,
+            environment=self._series.environment(),
+            memory=self._memory(tables.get("telemetry")),
+            preprocess=_preprocess(seen.prepared, self._partition).model_copy(update={"gate_s": seen.preparing_s()}),
+            epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
+            code=code_of(self._config.system),
+            evidence=self._evidence(ending, zero),
+            disk=_as_json(self._series.disk_record(self._config)),
+            compute=_as_json(asdict(self._calibration)) if self._calibration else {},
+            overhead=seen.overhead(),
+            notes={**ending.notes, **_partition_note(self._partition)},
+            caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
+        )
+        if record.broke_its_plan:
+            record.reason += "; its plan fitted and was not kept, which is a fault of the system's code"
+        for entry, accuracy in zip(record.epochs, ending.test_accuracy, strict=False):
+            entry.test_accuracy = accuracy
+        self._judge(record, zero)
+        record.overhead["judging_s"] = time.monotonic() - began
+        path = results.write_run(self._series.results_root, record, tables, log=log)
+        self._progress(f"{record.status}, {record.verdict}: {path.name}")
+        return record
+
+    def _judge(self, record: Record, zero: float) -> None:
+        """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
+        from harness.judge.io import BEATEN
+
+        self._derive(record, self._context(record, zero))
+        self._hold_to_profile(record, zero)
+        for attempt, pause in enumerate(_DOUBTS_S, 1):
+            if not any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules):
+                return
+            # A slow moment of the device may last.
+            time.sleep(pause)
+            self._progress("faster than the device's profile: measuring that again")
+            if not self._series.measure_again(self._config):
+                return
+            record.disk = _as_json(self._series.disk_record(self._config))
+            record.notes["device_profile"] = (
+                f"measured again after the run, which had beaten it ({attempt} x): the better rates count"
+            )
+            self._hold_to_profile(record, zero)
+
+    def _hold_to_profile(self, record: Record, zero: float) -> None:
+        from harness.judge import judge
+        from harness.judge.metrics import summarise
+
+        context = self._context(record, zero)
+        record.summary, record.class_ = summarise(record, context)
+        record.verdict, record.verdict_rules = judge(record)
+
+    def _evidence(self, ending: Ending, zero: float) -> Evidence:
+        """Return the readings and checks of the run, without facts derived from the trace."""
+        series, seen, config = self._series, self._seen, self._config
+        guard, device = seen.guard, profile_of(config.device)
+        gates = [
+            gate.model_copy(update={"reached_s": gate.reached_s - zero, "opened_s": gate.opened_s - zero})
+            for gate in seen.gates
+        ]
+        found = Evidence(
+            isolation=series.isolation.name,
+            proves_memory=series.availability.proves_memory,
+            io_limited=bool(series.limits(config)) and series.availability.io_limits,
+            faithful=ending.status != "unsupported" and series.is_faithful(config),
+            evictions=seen.evictions,
+            gates=gates,
+            samples=guard.samples if guard else 0,
+            outside=list(guard.outside.values()) if guard else [],
+            limits=sorted(guard.limits) if guard else [],
+            in_turns=self._turn.shared,
+            free_device_memory=device is not None and device.memory_is_free,
+        )
+        if ending.status == "ok":
+            try:
+                workload = series.workload(config, self._dataset)
+                found.features, found.unchecked = check_features(
+                    workload, config, found.faithful, seen.epochs, seen.spots, seen.nonces, series.cache
+                )
+            except OutcoreError as error:
+                found.unchecked = str(error)
+        return found
+
+    def _derive(self, record: Record, context: RunContext) -> None:
+        """Store the trace's facts in the record, so that it can be judged without the dataset."""
+        from harness.judge.metrics import least_device_bytes, reading_seconds
+        from harness.judge.trace_facts import TraceFacts
+        from workloads.sampling.make import make_seed_plan
+
+        for epoch in record.epochs:
+            epoch.reading_s = reading_seconds(context.spans, epoch, record.notes.get("reads_in"))
+        evidence, workload = record.evidence, context.workload
+        if record.status != "ok" or evidence is None or workload is None:
+            return
+        try:
+            evidence.batches = make_seed_plan(workload).num_batches * workload.world
+            if not evidence.faithful:
+                return
+            facts = TraceFacts(workload, record.config, context.cache)
+            for epoch in record.epochs:
+                evidence.digests[epoch.epoch] = facts.epoch(epoch.epoch).digest
+                least = least_device_bytes(record, context, epoch.epoch)
+                if least is not None:
+                    evidence.least_bytes[epoch.epoch] = least
+        except (OutcoreError, MemoryError) as error:
+            evidence.unknown = str(error)
+
+    def _context(self, record: Record, zero: float) -> RunContext:
+        seen = self._seen
+        context = context_of(record)
+        context.workload = self._series.workload(self._config, self._dataset)
+        context.cache = self._series.cache
+        context.spans = [
+            StageSpan(span.stage, span.batch, span.thread, span.start - zero, span.end - zero) for _, span in seen.spans
+        ]
+        return context
+
+    def _memory(self, telemetry: Any) -> Memory:
+        """Return the memory of the run; values at the peak are from the nearest telemetry sample."""
+        seen = self._seen
+        most = seen.demand()
+        demand = most.anon + most.shmem + most.kernel
+        peak: dict[str, float] = {}
+        if telemetry is not None:
+            from harness.telemetry import at_peak
+
+            peak = at_peak(telemetry)
+            held = (telemetry["mem_anon"] + telemetry["mem_shmem"]).max()
+            if held == held:  # not NaN
+                demand = max(demand, int(held) + most.kernel)
+        last = seen.evictions[-1] if seen.evictions else None
+        calibration = self._calibration
+        return Memory(
+            cap_bytes=self._cap_bytes,
+            floor_bytes=calibration.floor_bytes if calibration else 0,
+            training_bytes=calibration.training_bytes if calibration else 0,
+            budget_bytes=self._budget,
+            peak_bytes=seen.memory.peak,
+            page_cache_at_peak_bytes=int(peak.get("mem_page_cache", 0)),
+            anon_at_peak_bytes=int(peak.get("mem_anon", 0)),
+            demand_peak_bytes=demand,
+            resident_before_bytes=last.resident_bytes if last else 0,
+            evictable_bytes=last.total_bytes if last else 0,
+            oom_kills=seen.memory.oom_kills,
+            reclaims=seen.memory.reclaims,
+            plan=seen.plan,
+        )
+
+    def _epoch(self, epoch: EpochDone, zero: float) -> EpochRecord:
+        start, end = (self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end"))
+        io_bytes, io_requests, disk_bytes, disk_requests = (
+            _between(start, end, name) for name in ("io_bytes", "io_requests", "disk_bytes", "disk_requests")
+        )
+        # Only requested digests are off the clock, and only our own worker's seconds are trusted.
+        warmup = epoch.epoch < self._config.warmup
+        checking_s = epoch.checking_s if (warmup or self._config.verify) and self._seen.challenge else 0.0
+        return EpochRecord(
+            epoch=epoch.epoch,
+            warmup=warmup,
+            seconds=epoch.end - epoch.start - checking_s,
+            start_s=epoch.start - zero,
+            stages_s=epoch.stages_s,
+            batches=epoch.batches,
+            digest=epoch.digest,
+            feature_digest=epoch.feature_digest,
+            loss=epoch.loss,
+            accuracy=epoch.accuracy,
+            device_bytes=disk_bytes if io_bytes is None else io_bytes,
+            device_requests=disk_requests if io_requests is None else io_requests,
+            device_written_bytes=_between(start, end, "io_written_bytes"),
+            diskstats_bytes=disk_bytes,
+            diskstats_requests=disk_requests,
+            user_s=epoch.user_s,
+            host_user_s=end.host_user_s - start.host_user_s if start and end else None,
+            gate_s=end.reached_s - start.opened_s if start and end else None,
+            checking_s=checking_s,
+            counters=epoch.counters,
+        )
+
+
+def _ending_of(error: OutcoreError) -> Ending:
+    """Convert an error before the worker's start to an ending."""
+    if isinstance(error, BudgetError):
+        return Ending("oom", str(error), error)
+    return Ending("unsupported" if isinstance(error, HostError | InputError) else "failed", str(error), error)
+
+
+def _between(start: GateReading | None, end: GateReading | None, counter: str) -> int | None:
+    """Return a counter's increase between two gates; None if either lacks it."""
+    before, after = (getattr(gate, counter) if gate else None for gate in (start, end))
+    return None if before is None or after is None else after - before
+
+
+def _partition_note(partition: MadePartition | None) -> dict[str, str]:
+    if partition is None:
+        return {}
+    whose = "by an earlier run" if partition.reused else "for this run"
+    return {"partition": f"self-reliant, made in {partition.seconds:.3g} s {whose}, outside the cap"}
+
+
+def _as_json(content: dict[str, Any]) -> dict[str, Any]:
+    """Convert to the form of `record.json`: tuples to lists, keys to text."""
+    return json.loads(json.dumps(content))  # type: ignore[no-any-return]
+
+
+def _preprocess(prepared: Prepared | None, partition: MadePartition | None) -> Preprocess:
+    """Return the cost of the preparation; partitioning counts in `made_s` if an earlier run made it."""
+    if prepared is None:
+        return Preprocess()
+    spent = partition.seconds if partition is not None and not partition.reused else 0.0
+    inherited = partition.seconds if partition is not None and partition.reused else 0.0
+    return Preprocess(
+        seconds=prepared.seconds + spent,
+        planning_s=prepared.planning_s + spent,
+        made_s=prepared.made_s + inherited,
+        bytes_read=prepared.bytes_read,
+        bytes_written=prepared.bytes_written,
+        reused=prepared.reused,
+    )

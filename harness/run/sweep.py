@@ -1,0 +1,261 @@
+"""Sweep: the runs of one or several experiments in interleaved rounds, resumed at the first missing run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from harness.judge import spoilt
+from harness.plan.estimate import CostModel
+from harness.plan.experiment import Experiment, PlannedRun, cells, check_options, check_settings, resolve
+from harness.records.code import is_current
+from harness.records.environment import this_host
+from harness.records.hosts import host_fingerprint
+from harness.records.record import Record, RunConfig
+from harness.results import store as results
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from workloads.dataset import find_dataset
+from workloads.errors import InputError
+from workloads.units import parse_bytes
+
+if TYPE_CHECKING:
+    from harness.plan.datasets import Recipe
+
+
+class Progress(Protocol):
+    """Display of a sweep's progress."""
+
+    def title(self, text: str) -> None:
+        """Begin a part of the work."""
+
+    def __call__(self, text: str) -> None:
+        """Show a step of the part."""
+
+
+@dataclass
+class Outcome:
+    """Records of a sweep, `skipped` of them of earlier calls; `problems`: reasons why hosts did nothing, by label."""
+
+    records: list[Record] = field(default_factory=list)
+    skipped: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated cost of a sweep. `seconds`: by a rough model, scaled by earlier records if there are any.
+
+    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`.
+    """
+
+    runs: int
+    done: int
+    dataset_bytes: int
+    artefact_bytes: int
+    seconds: float
+    measured: bool
+
+
+def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
+    """Return the cells of all experiments, each once; a shared cell has the figure tags of all its experiments."""
+    merged: dict[str, PlannedRun] = {}
+    for experiment in experiments:
+        for cell in cells(experiment):
+            key = _cell_key(cell)
+            known = merged.get(key)
+            if known is None:
+                merged[key] = cell
+            else:
+                tags = tuple(dict.fromkeys([*known.figure_tags, *cell.figure_tags]))
+                merged[key] = replace(known, figure_tags=tags, rounds=max(known.rounds, cell.rounds))
+    return list(merged.values())
+
+
+def _cell_key(cell: PlannedRun) -> str:
+    """Return the identity of a cell; device memory in bytes, since `32MiB` and `33554432` are one run."""
+    device = cell.settings.device_memory
+    settings = cell.settings.model_copy(update={"device_memory": None if device is None else parse_bytes(device)})
+    return f"{cell.system} {settings.model_dump_json()}"
+
+
+def order(planned: Sequence[PlannedRun], seed: int) -> list[PlannedRun]:
+    """Return every cell once in each of its rounds; comparable cells are adjacent, shuffled by seed (rule 16)."""
+    groups: dict[str, list[PlannedRun]] = {}
+    for cell in planned:
+        comparable = cell.settings.model_dump_json(exclude={"options", "memory"})
+        groups.setdefault(comparable, []).append(cell)
+    ordered: list[PlannedRun] = []
+    for number in range(max((cell.rounds for cell in planned), default=0)):
+        for index, group in enumerate(groups.values()):
+            shuffled = [cell for cell in group if number < cell.rounds]
+            random.Random(f"{seed}/{number}/{index}").shuffle(shuffled)
+            ordered += [replace(cell, round=number) for cell in shuffled]
+    return ordered
+
+
+class Sweep:
+    """One call of `outcore bench`.
+
+    Args:
+        experiments: experiments to run; the first one's order seed counts.
+        results_root, data_root: folders of records and datasets.
+        progress: display of the progress.
+        fresh: run cells that have a record already, too.
+        retry: run again cells whose record was spoilt by other programs.
+        isolation: isolation backend; `auto` takes that of the experiments.
+
+    Raises:
+        InputError: a system, an option or a setting is invalid.
+    """
+
+    def __init__(
+        self,
+        experiments: Sequence[Experiment],
+        results_root: Path,
+        data_root: Path,
+        progress: Progress,
+        *,
+        fresh: bool = False,
+        retry: bool = True,
+        isolation: str = "auto",
+    ) -> None:
+        from harness.plan.datasets import recipes_of
+
+        if not experiments:
+            raise InputError("there is no experiment to run", "name one, or a profile")
+        self._results_root = results_root
+        self._data_root = data_root
+        self._progress = progress
+        self._fresh = fresh
+        self._retry = retry
+        first = experiments[0]
+        self.planned = order(union(experiments), first.order_seed)
+        self.recipes: dict[str, Recipe] = recipes_of(experiments)
+        for cell in self.planned:
+            check_settings(cell.settings)
+            check_options(cell.system, cell.settings.options)
+        self.isolation = isolation if isolation != "auto" else self._common_isolation()
+
+    def _common_isolation(self) -> str:
+        """Return the backend requested by all runs, since caps of different kinds are not comparable."""
+        wanted = sorted({cell.settings.isolation for cell in self.planned} - {"auto"})
+        if len(wanted) > 1:
+            raise InputError(f"run.isolation is {' and '.join(wanted)} in one sweep", "run them as two experiments")
+        return wanted[0] if wanted else "auto"
+
+    def estimate(self) -> Estimate:
+        """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
+        model = CostModel(results.records(self._results_root))
+        seconds, measured, done, artefacts = 0.0, True, 0, 0
+        finished = self._finished()
+        for cell in self.planned:
+            if self._is_there(str(cell.settings.dataset)):
+                config = resolve(cell, self._data_root, "auto")
+                if any(hash_ == _loose(config) and config.round == round_ for hash_, round_ in finished):
+                    done += 1
+                    continue
+            measured &= model.knows(cell)
+            recipe = self.recipes.get(str(cell.settings.dataset))
+            seconds += model.seconds(cell, recipe)
+            artefacts += model.artefact_bytes(cell, recipe)
+        return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
+
+    def make_datasets(self) -> None:
+        """Make the missing datasets.
+
+        Raises:
+            DatasetError, DataIOError: a dataset cannot be made.
+        """
+        from harness.plan.datasets import ensure
+
+        for name in self._names():
+            if name in self.recipes:
+                self._progress.title(f"dataset {name}")
+                ensure(name, self.recipes[name], self._data_root, self._progress)
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(str(cell.settings.dataset) for cell in self.planned))
+
+    def configs(self, isolation: str) -> list[RunConfig]:
+        """Return the configurations of all runs under a backend, in the sweep's order.
+
+        Raises:
+            InputError, DatasetError: a run is impossible.
+        """
+        return [resolve(cell, self._data_root, isolation) for cell in self.planned]
+
+    def run(
+        self, series: Series, on_record: Callable[[Record], None] = lambda record: None, only: int | None = None
+    ) -> Outcome:
+        """Make missing datasets, then execute all runs without a record, or just the one at index `only`.
+
+        Raises:
+            InputError, DatasetError: a run is impossible; nothing was run.
+            DataIOError: a record could not be written (disk full); earlier records are kept.
+        """
+        self.make_datasets()
+        configs = self.configs(series.isolation.name)
+        datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
+        outcome = Outcome()
+        finished = {(record.config_hash, record.config.round): record for record in self._done_records()}
+        todo = []
+        for number, (cell, config) in enumerate(zip(self.planned, configs, strict=True)):
+            if only is not None and number != only:
+                continue
+            earlier = finished.get((config.config_hash, config.round))
+            if earlier is None:
+                todo.append((cell, config))
+            else:
+                outcome.records.append(earlier)
+                outcome.skipped += 1
+        if todo:
+            self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before")
+            series.prepare([config for _, config in todo], datasets[str(todo[0][0].settings.dataset)])
+        for number, (cell, config) in enumerate(todo, start=1):
+            self._progress.title(f"run {number}/{len(todo)} {config.system} {config.memory} round {config.round}")
+            record = execute(series, config, datasets[str(cell.settings.dataset)], self._progress)
+            outcome.records.append(record)
+            on_record(record)
+        return outcome
+
+    def _is_there(self, name: str) -> bool:
+        return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
+
+    def _done_records(self) -> Iterable[Record]:
+        """Return the records that need not be made again.
+
+        Every status but `failed` is a result, if the run was made on this host by the present code and, with `retry`,
+        was not spoilt by other programs.
+        """
+        if self._fresh:
+            return []
+        bad: list[results.BadRecord] = []
+        found = [
+            record
+            for record in results.records(self._results_root, bad)
+            if record.status != "failed"
+            and not (self._retry and spoilt(record))
+            and is_current(record.code, record.system)
+        ]
+        if bad:
+            self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
+        here = ("", this_host(self._data_root))
+        return [record for record in found if host_fingerprint(record.environment) in here]
+
+    def _finished(self) -> set[tuple[str, int]]:
+        return {(_loose(record.config), record.config.round) for record in self._done_records()}
+
+    def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
+        """Return the expected bytes of missing datasets; `more`: recipes that studies need."""
+        names = {str(cell.settings.dataset) for cell in self.planned}
+        wanted = {**more, **{name: self.recipes[name] for name in names & set(self.recipes)}}
+        return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
+
+
+def _loose(config: RunConfig) -> str:
+    """Return the identity without the isolation backend, which is chosen only when a series begins."""
+    return config.model_copy(update={"isolation": "auto"}).config_hash

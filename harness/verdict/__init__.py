@@ -1,7 +1,0 @@
-"""Verdict on a run (methodology rule 24), by named rules over its record and evidence."""
-
-# Importing a module registers its rules.
-from harness.verdict import clock, compute, features, io, memory, provenance, quiet  # noqa: F401
-from harness.verdict.registry import Finding, Rule, judge, judged_anew, rule, rules, spoilt
-
-__all__ = ["Finding", "Rule", "judge", "judged_anew", "rule", "rules", "spoilt"]

@@ -1,0 +1,252 @@
+"""Protocol between worker and orchestrator: validated JSON lines up one pipe, `go` down another."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from harness.records.record import PlannedBuffer, RunConfig
+from workloads.errors import OutcoreError
+
+# A worker may be untrusted code: its events are bounded in size and validated before use.
+MAX_LINE_BYTES = 1 << 20
+CHUNK_ROWS = 2000
+MAX_ROWS = 5_000_000
+MAX_STREAM_BYTES = 1 << 30
+
+
+class ProtocolError(OutcoreError):
+    """An event of the worker that violates the protocol."""
+
+    kind = "protocol"
+    exit_code = 1
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Gate(_Event):
+    """The worker waits for `go`; the orchestrator evicts or reads counters meanwhile."""
+
+    event: Literal["gate"] = "gate"
+    at: str = Field(max_length=64)
+
+    @property
+    def is_epoch_start(self) -> bool:
+        """Whether an epoch begins when the gate opens."""
+        return self.at.startswith("epoch ") and self.at.endswith(" start")
+
+
+class Planned(_Event):
+    """The system's plan, which fits."""
+
+    event: Literal["plan"] = "plan"
+    items: list[PlannedBuffer] = Field(max_length=1000)
+
+
+class Prepared(_Event):
+    """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`: seconds of the earlier run that
+    made reused files. `planning_s`: the part of `seconds` before the plan.
+    """
+
+    event: Literal["prepared"] = "prepared"
+    seconds: float
+    bytes_read: int
+    bytes_written: int
+    reused: bool
+    made_s: float = 0.0
+    planning_s: float = 0.0
+    files: list[str] = Field(max_length=100_000)
+
+
+class Batches(_Event):
+    """Rows of batches.parquet: batch, nodes, edges, seeds, loss, correct, digest, released_at (monotonic s)."""
+
+    event: Literal["batches"] = "batches"
+    epoch: int
+    rows: list[tuple[int, int, int, int, float | None, int, str, float]] = Field(max_length=CHUNK_ROWS)
+
+
+class Spans(_Event):
+    """Rows of stages.parquet: stage or device lane, batch, thread, start, end (monotonic s)."""
+
+    event: Literal["spans"] = "spans"
+    epoch: int
+    kind: Literal["stage", "lane"] = "stage"
+    rows: list[tuple[str, int, str, float, float]] = Field(max_length=CHUNK_ROWS)
+
+
+class Checks(_Event):
+    """Spot-checked feature rows of an epoch's mini-batches (`harness/wire/spots.py`): batch, nodes, digest, values."""
+
+    event: Literal["checks"] = "checks"
+    epoch: int
+    rows: list[tuple[int, list[int], str, list[list[float]]]] = Field(max_length=CHUNK_ROWS)
+
+
+class EpochDone(_Event):
+    """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between spent on feature digests."""
+
+    event: Literal["epoch"] = "epoch"
+    epoch: int
+    start: float
+    end: float
+    batches: int
+    digest: str
+    feature_digest: str | None
+    loss: float | None
+    accuracy: float | None
+    counters: dict[str, Any]
+    stages_s: dict[str, float]
+    # Processor seconds of the worker in user mode, summed over ranks; None: not reported.
+    user_s: float | None = None
+    checking_s: float = 0.0
+
+
+class Calibrated(_Event):
+    """Measured times of a calibration: seconds by epoch."""
+
+    event: Literal["calibrated"] = "calibrated"
+    train_s: dict[int, float]
+    null_s: dict[int, float]
+    how: str
+
+
+class Done(_Event):
+    """The run completed. `notes`: the system's notes. `test_accuracy`: by epoch, where requested."""
+
+    event: Literal["done"] = "done"
+    notes: dict[str, str]
+    test_accuracy: list[float] = Field(default_factory=list)
+
+
+class Failed(_Event):
+    """The run failed. `kind`: that of an OutcoreError, `memory` for a failed allocation, or `bug`."""
+
+    event: Literal["error"] = "error"
+    kind: str
+    message: str = Field(max_length=20_000)
+    fix: str = ""
+    notes: dict[str, str] = Field(default_factory=dict)
+
+
+Event = Gate | Planned | Prepared | Batches | Spans | Checks | EpochDone | Calibrated | Done | Failed
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+def schema() -> dict[str, Any]:
+    """Return the events as JSON Schema for workers in other languages: `python -m harness.wire.protocol` prints it."""
+    return _ADAPTER.json_schema()
+
+
+class WorkerSpec(BaseModel):
+    """Specification of a worker's task, in a file that only the worker reads."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["run", "calibrate"]
+    config: RunConfig
+    dataset: str
+    artefacts: str
+    scratch: str
+    budget_host: int | None
+    budget_device: int | None
+    # Names of the shared memory of each rank's emulated device.
+    pools: list[str]
+    disk: dict[str, Any]
+    # Partition file of the training nodes, as `Workload.partition`.
+    partition: str | None = None
+    # Bounds over the mini-batches of each rank, found outside the cap.
+    bounds: list[dict[str, Any]] | None = None
+    time_training: bool = True
+    # Whether the number that decides the spot checks follows the `go` of an epoch's first gate.
+    challenge: bool = False
+
+
+class Channel:
+    """The worker's end: sends events, waits at gates. Writes happen only while no clock runs."""
+
+    def __init__(self, event_fd: int, go_fd: int) -> None:
+        self._events = event_fd
+        self._go = go_fd
+
+    def send(self, event: Event) -> None:
+        """Write an event as one line."""
+        data = event.model_dump_json().encode() + b"\n"
+        while data:
+            data = data[os.write(self._events, data) :]
+
+    def gate(self, at: str, more: int = 0) -> bytes:
+        """Wait at gate `at` for `go`; exit at once if the orchestrator is gone. Return the `more` bytes that follow."""
+        self.send(Gate(at=at))
+        if os.read(self._go, 1) != b"g":
+            os._exit(70)
+        return os.read(self._go, more) if more else b""
+
+
+class EventReader:
+    """The orchestrator's end: reads lines until a timeout, buffering at most one line's limit."""
+
+    def __init__(self, event_fd: int) -> None:
+        self._fd = event_fd
+        os.set_blocking(event_fd, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(event_fd, selectors.EVENT_READ)
+        self._buffer = bytearray()
+        self._rows = 0
+        self._bytes = 0
+        self.closed = False
+
+    def poll(self, timeout_s: float) -> Iterator[Event]:
+        """Yield the events that arrive within `timeout_s`, at least those already in the pipe.
+
+        Raises:
+            ProtocolError: a line is too long, not JSON or no event, or the events exceed their total limits.
+        """
+        if self.closed or not self._selector.select(max(0.0, timeout_s)):
+            return
+        while True:
+            try:
+                data = os.read(self._fd, 1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                self.closed = True
+                return
+            self._buffer += data
+            self._bytes += len(data)
+            if self._bytes > MAX_STREAM_BYTES:
+                raise ProtocolError(f"the worker sent more than {MAX_STREAM_BYTES} bytes of events")
+            while (end := self._buffer.find(b"\n")) >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                yield self._parse(line)
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise ProtocolError(f"the worker sent a line of more than {MAX_LINE_BYTES} bytes")
+
+    def _parse(self, line: bytes) -> Event:
+        try:
+            event = _ADAPTER.validate_json(line)
+        except ValidationError as error:
+            raise ProtocolError(f"the worker sent what is no event: {line[:80]!r}") from error
+        if isinstance(event, Batches | Spans):
+            self._rows += len(event.rows)
+            if self._rows > MAX_ROWS:
+                raise ProtocolError(f"the worker sent more than {MAX_ROWS} rows of batches and stages")
+        return event
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._selector.close()
+
+
+if __name__ == "__main__":
+    import json
+    import sys
+
+    sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

@@ -1,0 +1,153 @@
+"""Parts of a run from a worker's spec: workload, accelerator, trainer; the same for runs and calibration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.records.record import RunConfig
+    from harness.wire.protocol import WorkerSpec
+    from harness.worker.accuracy import Snapshots
+    from systems.readings import DiskProfile
+    from workloads.accelerator import Accelerator
+    from workloads.dataset import Dataset
+    from workloads.ranks import RankGroup
+    from workloads.training import Trainer
+    from workloads.workload import Workload
+
+
+def build_workload(spec: WorkerSpec, rank: int = 0) -> Workload:
+    """Return the workload of one rank of a run: dataset, sampler, seed plan and model."""
+    from workloads.dataset import Dataset
+
+    partition = None if spec.partition is None else Path(spec.partition)
+    return workload_of(spec.config, Dataset.open(Path(spec.dataset)), rank, partition)
+
+
+def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: Path | None = None) -> Workload:
+    """Return the workload of a configuration and its opened dataset.
+
+    Args:
+        config, dataset: resolved configuration of the run, and its dataset.
+        rank, partition: number of the rank, and partition file of the training nodes (`Workload.partition`).
+    """
+    from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+    return Workload(
+        dataset=dataset,
+        sampler=SamplerSpec(
+            name=config.sampler,
+            fanout=tuple(config.fanout),
+            replace=config.replace,
+            batch_size=config.batch_size,
+            shuffle=config.shuffle,
+            max_batches=config.max_batches,
+        ),
+        model=ModelSpec(
+            name=config.model,
+            layers=config.layers,
+            hidden=config.hidden,
+            heads=config.heads,
+            learning_rate=config.learning_rate,
+            dropout=config.dropout,
+        ),
+        seed=config.seed,
+        rank=rank,
+        world=config.ranks,
+        partition=partition,
+    )
+
+
+def build_accelerator(spec: WorkerSpec, rank: int = 0) -> Accelerator:
+    """Return the rank's device, attached to the orchestrator's shared memory if it is emulated."""
+    from workloads.accelerator import make_accelerator
+
+    if not spec.pools:
+        device = spec.config.device
+        device = f"cuda:{rank}" if device == "cuda" and spec.config.ranks > 1 else device
+        return make_accelerator(device, memory_bytes=spec.config.device_memory_bytes)
+    from workloads.accelerators.pool import DevicePool
+
+    pool = DevicePool.attach(spec.pools[rank])
+    return make_accelerator(spec.config.device, memory_bytes=spec.config.device_memory_bytes, pool=pool)
+
+
+def build_trainer(
+    spec: WorkerSpec, workload: Workload, accelerator: Accelerator, group: RankGroup | None = None
+) -> Trainer:
+    """Return the trainer (model, optimiser, step), the same for every system.
+
+    Args:
+        spec: worker spec of the run.
+        workload, accelerator: workload and device of the rank.
+        group: ranks of the run; None for a single rank.
+    """
+    from workloads.training import Trainer
+
+    dataset = workload.dataset
+    return Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, spec.config.seed, group)
+
+
+def snapshots(spec: WorkerSpec, trainer: Trainer, rank: int = 0) -> Snapshots | None:
+    """Return the store of the model after each epoch; None without a test accuracy, and for ranks other than 0."""
+    if not spec.config.test_nodes or rank:
+        return None
+    from harness.worker.accuracy import Snapshots
+
+    return Snapshots(Path(spec.scratch), trainer)
+
+
+def cores_of(spec: WorkerSpec) -> int:
+    """Return the number of cores of a rank, an equal part of the run's cores, and drop the others from the affinity.
+
+    Ranks are not pinned: each starts threads for its part, and the kernel places them.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if spec.config.cores and spec.config.cores < len(allowed):
+        allowed = allowed[: spec.config.cores]
+        os.sched_setaffinity(0, allowed)
+    return max(1, len(allowed) // spec.config.ranks)
+
+
+def limit_threads(spec: WorkerSpec) -> None:
+    """Limit torch to the rank's part of the cores."""
+    if spec.config.ranks > 1:
+        import torch
+
+        torch.set_num_threads(cores_of(spec))
+
+
+def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
+    """Store the mini-batch bounds found outside the cap with the workload; systems size buffers by them."""
+    import numpy as np
+
+    from workloads.sampling.make import BatchBounds, keep_bounds
+
+    if spec.bounds is None:
+        return
+    content = dict(spec.bounds[workload.rank])
+    content["largest"] = tuple(content["largest"])
+    for name in ("nodes_by_batch", "edges_by_batch"):
+        content[name] = np.asarray(content[name], dtype=np.int64)
+    keep_bounds(workload, BatchBounds(**content))
+
+
+def disk_profile(content: dict[str, Any]) -> DiskProfile:
+    """Return the device's profile from plain data; without points where no profile was measured."""
+    from systems.readings import DiskPoint, DiskProfile
+
+    def points(name: str) -> tuple[DiskPoint, ...]:
+        return tuple(DiskPoint(**point) for point in content.get(name, ()))
+
+    return DiskProfile(
+        points("points"),
+        int(content.get("logical_block_bytes", 512)),
+        str(content.get("tool", "none")),
+        tuple(content["limited"]) if content.get("limited") else None,
+        points("tried"),
+        points("first_read"),
+        int(content.get("region_bytes", 0)),
+        float(content.get("write_cost", 1.0)),
+    )

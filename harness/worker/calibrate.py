@@ -1,0 +1,200 @@
+"""Worker side of the calibration: an empty run for floor and training working set, and the time of training alone."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from harness.wire.protocol import Calibrated, Done, WorkerSpec
+
+if TYPE_CHECKING:
+    from harness.wire.joint import Joint
+    from workloads.accelerator import Accelerator
+    from workloads.sampling.batch import SampledBatch
+    from workloads.training import Trainer
+    from workloads.workload import Workload
+
+TIMED_BATCHES = 5
+REPETITIONS = 3
+SLOW_STEP_S = 1.0
+MODELLED_SECONDS = 4.0
+
+
+def calibrate(spec: WorkerSpec, joint: Joint) -> None:
+    """Wait at gates `floor`, `before step`, `step again`, `after step` for readings of the cap, then time mini-batches.
+
+    Imports, device, model and optimiser are those of a run. Features of the largest mini-batch's size are in memory
+    before the step, since they belong to the system's plan, not to training. The mini-batch is digested as in a run,
+    and trained where the run trains.
+    """
+    from harness.worker import build
+    from harness.worker.epoch_report import EpochLog
+    from systems.interface import Batch
+    from systems.registry import load
+
+    build.cores_of(spec)
+    build.limit_threads(spec)
+    load(spec.config.system).load_libraries()
+    workload = build.build_workload(spec, joint.rank)
+    accelerator = build.build_accelerator(spec, joint.rank)
+    trainer = build.build_trainer(spec, workload, accelerator, joint.group)
+    joint.gate("floor")
+    try:
+        batches = _Batches(workload)
+        epoch, index = (spec.bounds or [])[joint.rank]["largest"]
+        largest = batches.sample(epoch, index)
+        table = _features(accelerator, workload, largest)
+        rows = torch.arange(largest.num_nodes)
+        _trim()
+        joint.gate("before step")
+        for again in (False, True):
+            if again:
+                joint.gate("step again")
+            EpochLog(with_features=spec.config.stages != "sample").digest(Batch(largest, table, rows))
+            if spec.config.stages == "all":
+                trainer.step(largest, table, rows)
+                accelerator.synchronize()
+        joint.gate("after step")
+        if spec.time_training:
+            joint.send(slowest(joint.gather(_times(spec, batches, trainer, accelerator, table))))
+        joint.gather(None)
+        joint.send(Done(notes={}))
+    finally:
+        accelerator.close()
+
+
+def slowest(times: list[Calibrated]) -> Calibrated:
+    """Return the times of the slowest rank for each epoch, since ranks step together."""
+    return Calibrated(
+        train_s={epoch: max(one.train_s[epoch] for one in times) for epoch in times[0].train_s},
+        null_s={epoch: max(one.null_s[epoch] for one in times) for epoch in times[0].null_s},
+        how=times[0].how,
+    )
+
+
+class _Batches:
+    """Sampler of single mini-batches of the run, from the memory-mapped topology."""
+
+    def __init__(self, workload: Workload) -> None:
+        from workloads.sampling.make import make_sampler, make_seed_plan
+
+        self._sampler = make_sampler(workload)
+        self._plan = make_seed_plan(workload)
+        self._epoch = -1
+        self._seeds: list[Any] = []
+
+    def count(self, epoch: int) -> int:
+        self._load(epoch)
+        return len(self._seeds)
+
+    def sample(self, epoch: int, index: int) -> SampledBatch:
+        self._load(epoch)
+        return self._sampler.sample(epoch, index, self._seeds[index])
+
+    def _load(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._seeds = epoch, self._plan.batches(epoch)
+
+
+def _features(accelerator: Accelerator, workload: Workload, largest: SampledBatch) -> torch.Tensor:
+    """Allocate a table of the largest mini-batch's size in the device tier; its values cost as much as real ones."""
+    dtype = torch.float16 if workload.dataset.feature_dtype == np.float16 else torch.float32
+    table = accelerator.allocate(largest.num_nodes, workload.dataset.dim, dtype)
+    if accelerator.kind != "emulated":
+        table.normal_()
+    return table
+
+
+def _times(
+    spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
+) -> Calibrated:
+    """Return each epoch's training seconds: modelled by mini-batch on an emulated device, else from a measured rate."""
+    epochs = range(spec.config.epochs)
+    train: dict[int, float] = {}
+    null: dict[int, float] = {}
+    emulated = accelerator.kind == "emulated"
+    row_bytes = table.shape[1] * table.element_size()
+    copy_seconds = _copy_model(accelerator, table)
+    step_rate = 0.0 if emulated else _step_rate(spec, batches, trainer, accelerator, table)
+    for epoch in epochs:
+        count = batches.count(epoch)
+        start, seen, steps, copies = time.monotonic(), 0, 0.0, 0.0
+        # Spread over the epoch, so that stopping early leaves a fair sample.
+        for index in np.random.default_rng(0).permutation(count):
+            sampled = batches.sample(epoch, int(index))
+            # Systems pass this alias list too: with it the device gathers the rows before the first layer.
+            modelled = trainer.modelled_seconds(sampled, table, torch.arange(sampled.num_nodes)) if emulated else None
+            steps += step_rate * _work(sampled) if modelled is None else modelled
+            copies += copy_seconds(sampled.num_nodes * row_bytes)
+            seen += 1
+            if time.monotonic() - start > MODELLED_SECONDS / len(epochs):
+                break
+        scale = count / seen if seen else 0.0
+        train[epoch] = steps * scale
+        # Copy and compute overlap, except for the first mini-batch's copy.
+        null[epoch] = max(steps, copies) * scale + (copies / seen if seen else 0.0)
+    how = "modelled for each batch" if emulated else f"measured on {TIMED_BATCHES} batches"
+    return Calibrated(train_s=train, null_s=null, how=how)
+
+
+def _step_rate(
+    spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
+) -> float:
+    """Return seconds per unit of work (nodes plus edges, in which a step's time is close to linear).
+
+    Features are in memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only
+    adds time.
+    """
+    epoch = spec.config.epochs - 1
+    count = batches.count(epoch)
+    chosen = sorted({round(at) for at in np.linspace(0, count - 1, min(TIMED_BATCHES, count))})
+    seconds, work = 0.0, 0
+    for index in chosen:
+        sampled = batches.sample(epoch, index)
+        rows = torch.arange(sampled.num_nodes)
+        best = float("inf")
+        for _ in range(REPETITIONS):
+            start = time.monotonic()
+            trainer.step(sampled, table, rows)
+            accelerator.synchronize()
+            best = min(best, time.monotonic() - start)
+            if best > SLOW_STEP_S:
+                break
+        seconds += best
+        work += _work(sampled)
+    return seconds / work if work else 0.0
+
+
+def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int], float]:
+    """Return copy seconds as a function of bytes: the device profile's, or the median rate of copies of the table."""
+    from workloads.accelerators.emulated import EmulatedAccelerator
+
+    if isinstance(accelerator, EmulatedAccelerator):
+        return accelerator.profile.copy_seconds
+    if accelerator.kind == "cpu":
+        return lambda nbytes: 0.0
+    staging = accelerator.host_buffer(table.numel() * table.element_size())
+    source = staging.view(table.dtype).view(table.shape)
+    seconds = []
+    for _ in range(5):
+        start = time.monotonic()
+        accelerator.copy(table, source).wait()
+        seconds.append(time.monotonic() - start)
+    rate = sorted(seconds)[len(seconds) // 2] / max(1, staging.numel())
+    return lambda nbytes: rate * nbytes
+
+
+def _work(sampled: SampledBatch) -> int:
+    return sampled.num_nodes + sampled.num_edges
+
+
+def _trim() -> None:
+    """Return freed heap to the kernel, so that the step's own memory is visible as growth."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,78 @@
+"""Launcher of a data-parallel run's ranks by torchrun, inside the cap; it reports the rank that a signal ended.
+
+`python -m harness.worker.ranks WORLD SPEC EVENT_FD GO_FD PARENT [BOARD]`. Rank 0 is the worker that talks to the
+orchestrator; every rank opens the pipes through this process, since torchrun passes on no descriptors.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+
+def main(argv: list[str]) -> int:
+    """Run torchrun until all ranks complete or one fails, after which it ends the others; return the exit code."""
+    from harness.worker.main import die_with_parent
+
+    world, spec, event_fd, go_fd, parent, *board = argv
+    die_with_parent(int(parent))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+    import os
+
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main as torchrun
+
+    # Every rank opens a named pipe itself; a number is a descriptor of this process.
+    events, go = (f"/proc/{os.getpid()}/fd/{end}" if end.isdecimal() else end for end in (event_fd, go_fd))
+    try:
+        torchrun(
+            [
+                f"--nproc-per-node={world}",
+                "--rdzv-backend=c10d",
+                "--rdzv-endpoint=127.0.0.1:0",
+                "--local-addr=127.0.0.1",
+                "--max-restarts=0",
+                "--monitor-interval=0.1",
+                "--module",
+                "harness.worker.main",
+                spec,
+                events,
+                go,
+                str(os.getpid()),
+                *board,
+            ]
+        )
+    except ChildFailedError as error:
+        _report(Path(events), int(world), error)
+        return 1
+    return 0
+
+
+def _report(pipe: Path, world: int, error: object) -> None:
+    """Report the first rank ended by a signal; a rank that failed otherwise has reported it itself.
+
+    Ranks that exit because of it may have any timestamp, so they are left out; torchrun ends others by SIGTERM.
+    """
+    import os
+
+    from harness.wire.protocol import Channel, Failed
+
+    failures = getattr(error, "failures", {})
+    killed = {rank: entry for rank, entry in failures.items() if entry.exitcode < 0}
+    first_cause = {rank: entry for rank, entry in killed.items() if entry.exitcode != -signal.SIGTERM} or killed
+    if not first_cause:
+        return
+    rank, first = min(first_cause.items(), key=lambda entry: entry[1].timestamp)
+    name = signal.Signals(-first.exitcode).name
+    handle = os.open(pipe, os.O_WRONLY)
+    try:
+        message = f"rank {rank} of {world} was ended by {name}, and the others with it"
+        Channel(handle, -1).send(Failed(kind="rank", message=message))
+    finally:
+        os.close(handle)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Caches of feature rows and neighbour lists, and the policies that fill them."""

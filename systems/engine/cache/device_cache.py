@@ -1,0 +1,342 @@
+"""A static cache of feature rows in device memory, and the buffers that misses are copied into: one device table.
+
+PaGraph's cache (Section 3.1 and "Cache Initialization" of Section 4): filled once with the rows of highest rank and
+never changed. Its size is found after the first trained mini-batch, from the device memory then free minus a reserve; a
+plan counts its maximum. A mini-batch's node alias list points into cache rows and buffer rows of one table, so no
+assembling copy is needed. On the processor, host memory serves as device memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine.io.direct_files import PAGE, padded
+from systems.engine.loading.gather_loader import torch_dtype
+from systems.engine.loading.host_features import HostFeatures, RowFile
+from systems.engine.loading.pipeline import Stopped
+from systems.interface import MemoryBudget, PlanItem, Tier
+from workloads.accelerator import NO_ROWS, Accelerator
+from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.errors import BudgetError, InputError
+from workloads.units import format_bytes, parse_bytes
+
+Ids = npt.NDArray[np.int64]
+Ranking = Callable[[int], Ids]
+
+# PaGraph keeps 1 GB of an 11 GB device free for fluctuations of training (Section 4).
+_RESERVE_SHARE = 11
+_RESERVE_MOST = 1 << 30
+_FILL_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class CacheSizes:
+    """Limits of a device cache.
+
+    Attributes:
+        most_rows: most cache rows; the actual number is found after the first mini-batch.
+        buffer_rows: rows beside the cache, for misses.
+        reserve_bytes: device memory to leave free.
+        limit_bytes: bytes of device memory, None if unlimited.
+        keeps_map: whether a map from nodes to cache rows is kept; without one, the lowest ids are cached.
+    """
+
+    source: RowFile
+    most_rows: int
+    buffer_rows: int
+    reserve_bytes: int
+    limit_bytes: int | None
+    tier: Tier
+    keeps_map: bool = True
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the rows beside the cache."""
+        return self.buffer_rows * self.source.row_bytes
+
+    def items(self) -> tuple[PlanItem, ...]:
+        """Plan buffers, cache, and on the host the map from nodes to cache rows."""
+        found = (
+            PlanItem("device buffers", self.buffer_bytes, self.tier),
+            PlanItem("device cache", padded(self.most_rows * self.source.row_bytes), self.tier),
+        )
+        if not self.most_rows:
+            return found
+        filling = min(_FILL_BYTES, self.most_rows * self.source.row_bytes) if self.tier == "device" else 0
+        mapping = 4 * self.source.num_rows if self.keeps_map else 0
+        return (*found, PlanItem("cache map", mapping), PlanItem("cache filling", filling))
+
+
+def check_share(value: str) -> str:
+    """Validate an option that sizes a cache: `auto`, `0.25x` of the rows, or a size such as 32MiB.
+
+    Raises:
+        ValueError: the value has none of these forms.
+    """
+    if value != "auto":
+        try:
+            _wanted_rows(value, 1, 1)
+        except (InputError, ValueError) as error:
+            raise ValueError(f"{error}; or write auto, or a share of all rows such as 0.25x") from None
+    return value
+
+
+def _wanted_rows(value: str, num_rows: int, row_bytes: int) -> int:
+    if value.lower().endswith("x"):
+        share = float(value[:-1])
+        if not 0 <= share <= 1:
+            raise ValueError(f"a share of the rows is from 0x to 1x, not {value}")
+        return int(share * num_rows)
+    return parse_bytes(value, "cache") // max(1, row_bytes)
+
+
+def plan_cache(
+    system: str,
+    accelerator: Accelerator,
+    source: RowFile,
+    budget: MemoryBudget,
+    *,
+    largest: int,
+    buffers: float = 1,
+    wanted: str = "auto",
+    reserve: str = "auto",
+    host_left: int | None = None,
+    keeps_map: bool = True,
+) -> CacheSizes:
+    """Size a device cache.
+
+    Args:
+        largest: rows of the largest mini-batch; 0: no buffer is needed.
+        buffers: buffers of `largest` rows beside the cache, at least one; 0: two, or one if two take more than a
+            quarter of the device.
+        wanted: `auto`: all device memory left; or as in `check_share`.
+        reserve: `auto`: an eleventh of the device, 1 GiB at most (PaGraph's 1 GB of 11 GB); or a size.
+        host_left: bytes that the plan leaves of the host budget, used for the cache on the processor; None: unlimited.
+        keeps_map: as in `CacheSizes`.
+
+    Raises:
+        BudgetError: the buffers, or a cache of the requested size, do not fit.
+    """
+    on_host = accelerator.kind == "cpu"
+    limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
+    limit = None if on_host or not limits else min(limits)
+    row = max(1, source.row_bytes)
+    roomy = limit is None or 2 * largest * row <= limit / 4
+    buffer_rows = max(largest, int(largest * (buffers or (2 if roomy else 1))))
+    table = buffer_rows * row
+    if limit is not None and padded(table) > limit:
+        raise BudgetError(
+            f"{system}: device buffers need {format_bytes(table)} for {buffer_rows} rows (the largest mini-batch has "
+            f"{largest}), the device has {format_bytes(limit)}",
+            "raise device memory, or lower device_buffers, batch size or fan-out",
+        )
+    kept = 0
+    if limit is not None:
+        kept = min(_RESERVE_MOST, limit // _RESERVE_SHARE) if reserve == "auto" else parse_bytes(reserve, "reserve")
+        room: int | None = max(0, limit - kept - padded(table)) // PAGE * PAGE
+    else:
+        # The map from nodes to cache rows is also on the host.
+        room = None if host_left is None else max(0, host_left - table - 4 * source.num_rows - PAGE)
+    if not accelerator.keeps_rows:
+        room = 0
+    fitting = source.num_rows if room is None else min(source.num_rows, room // row)
+    rows = fitting
+    if wanted != "auto":
+        rows = min(source.num_rows, _wanted_rows(wanted, source.num_rows, row))
+        if rows > fitting:
+            raise BudgetError(
+                f"{system}: device cache of {wanted} needs {format_bytes(rows * row)}, {format_bytes(room or 0)} is "
+                f"left after {format_bytes(table)} of buffers and a reserve of {format_bytes(kept)}",
+                "lower cache or reserve, or raise device memory" if accelerator.keeps_rows else NO_ROWS,
+            )
+    return CacheSizes(source, rows, buffer_rows, kept, limit, "host" if on_host else "device", keeps_map)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Cache hits and misses of a mini-batch.
+
+    Attributes:
+        alias: int64 [n], the cache row of each node; -1 if not cached.
+        misses: int64 [m], positions of the nodes not cached.
+    """
+
+    alias: Ids
+    misses: Ids
+
+
+class RowRing:
+    """Ring of buffer rows, handed out as contiguous runs that return in about the same order.
+
+    A run of the ring's full length is granted once all others have returned, so every `take` succeeds in the end.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._changed = threading.Condition()
+        self._runs: deque[list[int]] = deque()  # [start, count, still held], oldest first
+        self._stopped = False
+
+    def take(self, count: int) -> int:
+        """Return the first of `count` rows after waiting until they are free.
+
+        Raises:
+            ValueError: the ring has fewer rows.
+            Stopped: the pipeline ended.
+        """
+        if count > self._capacity:
+            raise ValueError(f"{count} rows of a ring of {self._capacity}")
+        with self._changed:
+            while not self._stopped and (start := self._place(count)) is None:
+                self._changed.wait()
+            if self._stopped or start is None:
+                raise Stopped
+            if count:
+                self._runs.append([start, count, 1])
+            return start
+
+    def _place(self, count: int) -> int | None:
+        if not self._runs:
+            return 0
+        first, (start, length, _) = self._runs[0][0], self._runs[-1]
+        end = start + length
+        if start >= first:
+            # The held rows are contiguous: free rows lie after them up to the end, and before them from the start.
+            return end if end + count <= self._capacity else 0 if count <= first else None
+        return end if end + count <= first else None
+
+    def give_back(self, start: int, count: int) -> None:
+        """Free a run obtained from `take`."""
+        if not count:
+            return
+        with self._changed:
+            next(run for run in self._runs if run == [start, count, 1])[2] = 0
+            while self._runs and not self._runs[0][2]:
+                self._runs.popleft()
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Wake waiting threads; `take` raises Stopped from now on."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+class DeviceCache:
+    """Device table of a run: cache rows first, then the buffers.
+
+    Args:
+        sizes: result of `plan_cache`.
+        ranking: returns the `k` nodes to cache.
+
+    Attributes:
+        rows: cache rows; 0 until `settle`.
+        settled: whether the size is final.
+        table: [rows + buffers, dim] in device memory.
+    """
+
+    def __init__(self, accelerator: Accelerator, sizes: CacheSizes, ranking: Ranking) -> None:
+        self._accelerator = accelerator
+        self._sizes = sizes
+        self._ranking = ranking
+        self.rows = 0
+        self.settled = sizes.most_rows == 0
+        self._slot_of: npt.NDArray[np.int32] | None = None
+        self.table = self._allocate(0)
+
+    def _allocate(self, cached: int) -> torch.Tensor:
+        sizes = self._sizes
+        return self._accelerator.allocate(cached + sizes.buffer_rows, sizes.source.dim, torch_dtype(sizes.source.dtype))
+
+    @property
+    def buffer_rows(self) -> int:
+        """Rows of the table beside the cache."""
+        return self._sizes.buffer_rows
+
+    def buffer(self, start: int, count: int) -> torch.Tensor:
+        """View `count` rows of the buffers from `start` on, [count, dim]."""
+        first = self.rows + start
+        return self.table[first : first + count]
+
+    def lookup(self, nodes: Ids) -> Lookup:
+        """Find the cached nodes among `nodes` (int64 [n]), and their rows."""
+        if not self._sizes.keeps_map:
+            return Lookup(np.where(nodes < self.rows, nodes, -1), np.flatnonzero(nodes >= self.rows))
+        if self._slot_of is None:
+            return Lookup(np.full(len(nodes), -1, dtype=np.int64), np.arange(len(nodes), dtype=np.int64))
+        alias = self._slot_of[nodes].astype(np.int64)
+        return Lookup(alias, np.flatnonzero(alias < 0))
+
+    def settle(self, features: HostFeatures, threads: int) -> None:
+        """Size the cache by the device memory free now, and fill it; call after the first mini-batch was trained.
+
+        Replaces the table, with cache rows in front of its buffers: no thread may use it meanwhile.
+
+        Args:
+            features: rows of the planned source.
+        """
+        sizes, row = self._sizes, max(1, self._sizes.source.row_bytes)
+        self.settled = True
+        count = sizes.most_rows
+        free = free_bytes(self._accelerator, sizes.limit_bytes)
+        if free is not None:
+            # The current table is freed before the new one is allocated.
+            count = max(0, min(count, (free - sizes.reserve_bytes) // PAGE * PAGE // row))
+        if count == 0:
+            return
+        nodes = np.sort(self._ranking(count))
+        self._release()
+        self.table = self._allocate(len(nodes))
+        self.rows = len(nodes)
+        self._fill(nodes, features, threads)
+        if not sizes.keeps_map:
+            return
+        slot_of = np.full(sizes.source.num_rows, -1, dtype=np.int32)
+        slot_of[nodes] = np.arange(len(nodes), dtype=np.int32)
+        self._slot_of = slot_of
+
+    def _fill(self, nodes: Ids, features: HostFeatures, threads: int) -> None:
+        source = self._sizes.source
+        if self._accelerator.kind == "cpu":
+            features.gather(nodes, self.table.numpy()[: len(nodes)], threads)
+            return
+        step = max(1, min(len(nodes), _FILL_BYTES // max(1, source.row_bytes)))
+        staging = np.empty((step, source.dim), source.dtype)
+        for begin in range(0, len(nodes), step):
+            part = nodes[begin : begin + step]
+            features.gather(part, staging, threads)
+            rows = torch.from_numpy(staging[: len(part)])
+            self._accelerator.copy(self.table[begin : begin + len(part)], rows).wait()
+
+    def _release(self) -> None:
+        table, self.table = self.table, torch.empty(0)
+        if table.numel():
+            self._accelerator.free(table)
+
+    def close(self) -> None:
+        """Free the table. May be called more than once."""
+        self._release()
+        self._slot_of = None
+
+
+def free_bytes(accelerator: Accelerator, limit: int | None) -> int | None:
+    """Return the free device memory as PaGraph defines it: total minus training's peak; None if unlimited.
+
+    On an emulated device, which trains without memory, it is the pool's free memory.
+    """
+    if limit is None:
+        return None
+    if isinstance(accelerator, EmulatedAccelerator):
+        return min(limit, accelerator.pool.nbytes) - accelerator.pool.used_bytes
+    # Training needs its peak beyond the tables again once the cache is filled.
+    device = accelerator.torch_device
+    free, total = torch.cuda.mem_get_info(device)
+    cached = torch.cuda.memory_reserved(device)
+    return min(limit, free + cached, total) - torch.cuda.max_memory_allocated(device)

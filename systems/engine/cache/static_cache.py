@@ -1,0 +1,157 @@
+"""A static cache of feature rows in host memory (PaGraph's policy): filled once with the highest-ranked rows.
+
+Rows are never evicted, so a look-up is one read of a node -> slot map, and hits follow from the ranking alone. The rows
+lie in a table that the system allocates: alone, or in front of the buffers that misses are read into, so that a
+mini-batch's node alias list points into either without an assembling copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine.io.arrays import as_rows
+from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.loading.topology import row_bytes
+from systems.interface import PlanItem
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+
+_CHUNK_ROWS = 1 << 16
+_WANTED = -2  # marks a row to be read in the map
+_DEPTH = 128
+_MAX_REQUEST = 131072
+
+
+@dataclass(frozen=True)
+class Found:
+    """Locations of a mini-batch's rows.
+
+    Attributes:
+        hit_positions: int64 [h], positions of the cached nodes.
+        hit_slots: int64 [h], rows of the cached nodes in the cache's table.
+        miss_positions: int64 [m], positions of the other nodes, ascending.
+    """
+
+    hit_positions: Ids
+    hit_slots: Ids
+    miss_positions: Ids
+
+
+class StaticCache:
+    """Rows of the highest-ranked nodes, in a table of the caller's.
+
+    Attributes:
+        slot_of: int32 [N], the row of each node in the table, -1 if not cached; [0] for a cache of no rows.
+        stats: reads of filling.
+    """
+
+    def __init__(self, slot_of: npt.NDArray[np.int32], capacity: int, stats: ReadStats) -> None:
+        self.slot_of = slot_of
+        self.capacity = capacity
+        self.stats = stats
+
+    @classmethod
+    def build(cls, workload: Workload, ranking: Ids, table: torch.Tensor | npt.NDArray[Any]) -> StaticCache:
+        """Read the rows of `ranking` into the first rows of `table`, by direct reads in file order.
+
+        Args:
+            ranking: int64 [capacity], distinct nodes; its order does not matter, slots follow the ids.
+            table: host table of at least `capacity` rows of the workload's features, contiguous.
+
+        Raises:
+            DataIOError: the features cannot be read; names file and offset.
+            ValueError: the table has fewer rows, or a node is repeated.
+        """
+        dataset, size = workload.dataset, row_bytes(workload)
+        rows = as_rows(table, size)
+        if len(rows) < len(ranking):
+            raise ValueError(f"the table has {len(rows)} rows, {len(ranking)} are to be cached")
+        if not len(ranking):
+            return cls(np.empty(0, dtype=np.int32), 0, ReadStats())
+        slot_of = np.full(dataset.num_nodes, -1, dtype=np.int32)
+        slot_of[ranking] = _WANTED
+        if int(np.count_nonzero(slot_of == _WANTED)) != len(ranking):
+            raise ValueError("a node is to be cached twice")
+        stats, filled = ReadStats(), 0
+        with RowReader(
+            dataset.file("features"),
+            data_offset=dataset.data_offset("features"),
+            num_rows=dataset.num_nodes,
+            row_bytes=size,
+            depth=_DEPTH,
+            max_request_bytes=_MAX_REQUEST,
+        ) as reader:
+            # In pieces of the node range: ids ascend without a sort, and without a list of all cached nodes.
+            for begin in range(0, dataset.num_nodes, _CHUNK_ROWS):
+                nodes = begin + np.flatnonzero(slot_of[begin : begin + _CHUNK_ROWS] == _WANTED)
+                if len(nodes):
+                    slot_of[nodes] = np.arange(filled, filled + len(nodes), dtype=np.int32)
+                    stats.add(reader.read(nodes, rows[filled : filled + len(nodes)]))
+                    filled += len(nodes)
+        return cls(slot_of, len(ranking), stats)
+
+    @staticmethod
+    def plan_bytes(workload: Workload, capacity: int) -> int:
+        """Return the bytes of the rows and the node -> slot map; 0 for a cache of no rows."""
+        return capacity * row_bytes(workload) + (4 * workload.dataset.num_nodes if capacity else 0)
+
+    @staticmethod
+    def capacity_of(workload: Workload, nbytes: int) -> int:
+        """Return the most rows whose `plan_bytes` are at most `nbytes`."""
+        left = nbytes - 4 * workload.dataset.num_nodes
+        return min(workload.dataset.num_nodes, max(0, left) // max(1, row_bytes(workload)))
+
+    @staticmethod
+    def items(workload: Workload, capacity: int) -> tuple[PlanItem, ...]:
+        """Plan the cache and its map on the host."""
+        if not capacity:
+            return ()
+        return (
+            PlanItem("feature cache", capacity * row_bytes(workload)),
+            PlanItem("feature cache map", 4 * workload.dataset.num_nodes),
+        )
+
+    @staticmethod
+    def scratch_bytes(workload: Workload) -> int:
+        """Return the bytes that filling takes beside the cache."""
+        dataset = workload.dataset
+        reader = RowReader.plan_bytes(
+            row_bytes=row_bytes(workload),
+            data_offset=dataset.data_offset("features"),
+            num_ids=_CHUNK_ROWS,
+            path=dataset.file("features"),
+            depth=_DEPTH,
+            max_request_bytes=_MAX_REQUEST,
+        )
+        return reader + 24 * _CHUNK_ROWS + dataset.num_nodes
+
+    def lookup(self, nodes: Ids) -> Found:
+        """Find the cached nodes of a mini-batch (int64 [n]), and their rows."""
+        if not self.capacity:
+            return Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.arange(len(nodes)))
+        slots = self.slot_of[nodes]
+        cached = slots >= 0
+        hits = np.flatnonzero(cached)
+        return Found(hits, slots[hits].astype(np.int64), np.flatnonzero(~cached))
+
+    def aliases(self, nodes: Ids, first_buffer_row: int) -> tuple[Ids, Ids]:
+        """Return a mini-batch's node alias list over a table of cache and buffer rows.
+
+        Args:
+            first_buffer_row: row of the first miss; the others follow it.
+
+        Returns:
+            rows int64 [n], and the positions int64 [m] of the misses, in the order of their buffer rows.
+        """
+        if not self.capacity:
+            return np.arange(first_buffer_row, first_buffer_row + len(nodes)), np.arange(len(nodes))
+        rows = self.slot_of[nodes].astype(np.int64)
+        misses = np.flatnonzero(rows < 0)
+        rows[misses] = np.arange(first_buffer_row, first_buffer_row + len(misses))
+        return rows, misses

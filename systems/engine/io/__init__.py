@@ -1,0 +1,1 @@
+"""Reads and writes: direct reads of rows, streams, regions, memory and gathers."""

@@ -1,0 +1,106 @@
+"""Page-aligned memory, madvise, and the page cache's share of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systems import _native
+from systems.engine.io.arrays import Array, as_rows
+from workloads.errors import DataIOError
+
+Advice = Literal["random", "willneed", "dontneed", "normal"]
+_ADVICE = {
+    "normal": mmap.MADV_NORMAL,
+    "random": mmap.MADV_RANDOM,
+    "willneed": mmap.MADV_WILLNEED,
+    "dontneed": mmap.MADV_DONTNEED,
+}
+
+_HUGE_PAGE = 2 << 20
+_ARENA_MAX = -8  # of malloc.h
+
+
+def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
+    """Allocate zeroed private uint8 [nbytes] at a multiple of `alignment`; pages are committed when first touched.
+
+    From 2 MiB on, requests huge pages for the whole ones inside, at no more memory: a large direct read then spans few
+    physical segments, instead of one per 4 KiB, over which devices split requests.
+    """
+    huge = nbytes >= _HUGE_PAGE
+    alignment = max(alignment, _HUGE_PAGE if huge else 1)
+    spare = max(0, alignment - mmap.PAGESIZE)
+    # Private: shared anonymous memory would be counted, and swapped, as shmem.
+    mapping = mmap.mmap(-1, max(1, nbytes + spare), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = np.frombuffer(mapping, dtype=np.uint8)
+    start = -memory.__array_interface__["data"][0] % alignment
+    if huge and alignment % _HUGE_PAGE == 0:
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE * _HUGE_PAGE)
+    return memory[start : start + nbytes]
+
+
+def give_back_free_memory() -> None:
+    """Return freed memory to the kernel, between phases that need large arrays.
+
+    Once an array of some MiB has been freed, glibc serves arrays up to that size from its heap and retains up to twice
+    as much freed heap, which counts against a memory cap.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # glibc
+        trim(0)
+
+
+def share_one_heap() -> None:
+    """Make all threads of this process allocate from one heap; call before the first thread starts.
+
+    By default glibc gives each thread its own heap, each retaining freed memory up to twice the largest array ever
+    freed: a pipeline of six threads held its mini-batches several times over.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:  # glibc
+        set_option(_ARENA_MAX, 1)
+
+
+def madvise(array: Array, advice: Advice) -> None:
+    """Tell the kernel the access pattern of `array`'s pages: `random` turns off read-ahead for a memory map."""
+    if array.nbytes:
+        _native.advise(as_rows(array, 1).reshape(-1), _ADVICE[advice])
+
+
+def resident_bytes(path: Path | str) -> int:
+    """Return the bytes of the file in the page cache, by cachestat(2), else mincore(2).
+
+    Raises:
+        DataIOError: the file cannot be opened.
+    """
+    try:
+        return _native.resident_bytes(str(path))
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def evict(path: Path | str) -> int:
+    """Write out the file's dirty pages and drop it from the page cache; return the bytes still resident.
+
+    Pages that a process has mapped and touched stay: unmap first.
+
+    Raises:
+        DataIOError: the file cannot be opened or synced.
+    """
+    try:
+        return _native.evict(str(path))
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _failed(path: Path | str, error: OSError) -> DataIOError:
+    code = error.errno or 0
+    return DataIOError(f"cannot look at {path} in the page cache: {os.strerror(code)}", path=str(path), errno=code)

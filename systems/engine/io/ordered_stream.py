@@ -1,0 +1,121 @@
+"""Stream of a file's range in file order, read ahead by direct reads while the caller works.
+
+`stream` yields pieces as they complete, which suffices for counting; a sum whose result must not depend on the disk
+needs them in order. Two readers alternate, so that the last requests of one overlap the first of the other.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systems.engine.io.direct_files import PAGE
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import RowReader
+
+REQUEST_BYTES = 512 << 10
+_LEAST_REQUEST_BYTES = 16 << 10  # least size of a reader's own buffer, whatever the piece
+_READERS = 2
+_DEPTH = 16
+
+
+@dataclass
+class OrderedReads:
+    """Counts of the reads of ordered streams; the same on every machine."""
+
+    requests: int = 0
+    bytes_read: int = 0
+
+
+def ordered_stream_bytes(piece_bytes: int) -> int:
+    """Return the host memory of an ordered stream: a piece in use, one per reader in flight, the readers' buffers."""
+    return (_READERS + 1) * piece_bytes + _READERS * 2 * _request_bytes(piece_bytes)
+
+
+def whole_rows(piece_bytes: int, row_bytes: int) -> int:
+    """Return the rows of a piece of about `piece_bytes`; if enough fit, whole pages, which are read without a copy."""
+    rows, step = max(1, piece_bytes // row_bytes), PAGE // math.gcd(PAGE, row_bytes)
+    return rows // step * step or rows
+
+
+def ordered_stream(
+    path: Path | str, offset: int, nbytes: int, *, piece_bytes: int, reads: OrderedReads | None = None
+) -> Generator[tuple[int, NDArray[np.uint8]], None, None]:
+    """Yield bytes `[offset, offset + nbytes)` of the file, first to last, in pieces of `piece_bytes`.
+
+    Args:
+        offset: any offset; a multiple of 4096 avoids a copy.
+        piece_bytes: any size; whole pieces of a multiple of 4096 are read without a copy.
+        reads: counts to add to, if given.
+
+    Yields:
+        (offset in the file, uint8 view), valid until the next step.
+
+    Raises:
+        DataIOError: the device failed or the file ends before the range; names file and offset.
+    """
+    if nbytes <= 0:
+        return
+    request = _request_bytes(piece_bytes)
+    free: queue.SimpleQueue[tuple[RowReader, NDArray[np.uint8]]] = queue.SimpleQueue()
+    readers = [_reader(path, offset, request) for _ in range(_READERS)]
+    # Each reader is queued with its target buffer; the third buffer is the one in use.
+    places = [aligned_empty(min(piece_bytes, nbytes)) for _ in range(_READERS + 1)]
+    for reader, place in zip(readers, places, strict=False):
+        free.put((reader, place))
+    spare = places[_READERS]
+
+    def read(begin: int) -> tuple[RowReader, NDArray[np.uint8], int, int]:
+        reader, place = free.get()
+        size = min(piece_bytes, offset + nbytes - begin)
+        stats = reader.read_range(begin, size, place, request_bytes=request)
+        if reads is not None:
+            reads.requests += stats.requests
+            reads.bytes_read += stats.bytes_read
+        return reader, place, begin, size
+
+    begins = iter(range(offset, offset + nbytes, piece_bytes))
+    waiting: deque[Future[tuple[RowReader, NDArray[np.uint8], int, int]]] = deque()
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="ordered-stream") as pool:
+        try:
+            for _, begin in zip(range(_READERS), begins, strict=False):
+                waiting.append(pool.submit(read, begin))
+            while waiting:
+                reader, place, at, size = waiting.popleft().result()
+                free.put((reader, spare))
+                spare = place
+                following = next(begins, None)
+                if following is not None:
+                    waiting.append(pool.submit(read, following))
+                yield at, place[:size]
+        finally:
+            for future in waiting:
+                future.cancel()
+            pool.shutdown(wait=True, cancel_futures=True)
+            for reader in readers:
+                reader.close()
+
+
+def _request_bytes(piece_bytes: int) -> int:
+    return max(_LEAST_REQUEST_BYTES, min(REQUEST_BYTES, piece_bytes))
+
+
+def _reader(path: Path | str, offset: int, request: int) -> RowReader:
+    return RowReader(
+        path,
+        data_offset=offset,
+        num_rows=0,
+        row_bytes=PAGE,
+        depth=_DEPTH,
+        max_request_bytes=request,
+        register_buffers=False,  # whole pieces bypass the reader's buffer
+        buffer_bytes=2 * request,
+    )

@@ -1,0 +1,312 @@
+"""A file of regions: appended byte ranges, each 4096-aligned, checksummed, read by one large direct read.
+
+Stores data that a system writes while it runs (sampled mini-batches, changesets): past the page cache, within a byte
+budget, and verified on every read by the XXH3 in the index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from systems.engine.io.direct_files import io_failed, open_direct, write_at
+from systems.engine.io.direct_files import padded as padded
+from systems.engine.io.memory import aligned_empty
+from workloads.errors import BudgetError, DataIOError
+from workloads.units import format_bytes
+
+Bytes = NDArray[np.uint8]
+Index = NDArray[Any]
+#: A region's entry in the index. A region is its head, padded to 8 bytes, then its body; `count` is for the writer.
+ENTRY = np.dtype(
+    [
+        ("offset", "<i8"),
+        ("head_bytes", "<i8"),
+        ("body_bytes", "<i8"),
+        ("count", "<i8"),
+        ("head_xxh3", "<u8"),
+        ("body_xxh3", "<u8"),
+    ]
+)
+_MAGIC = b"outcore regions 1"
+
+
+def index_path(path: Path) -> Path:
+    """Return the path of a region file's saved index."""
+    return path.with_name(path.name + ".index")
+
+
+def region_bytes(entry: Any) -> int:
+    """Return the bytes of a region's head, its padding and its body."""
+    return padded(int(entry["head_bytes"]), 8) + int(entry["body_bytes"])
+
+
+class RegionWriter:
+    """Writer that appends regions to a file, by one thread at a time.
+
+    Args:
+        path: output file, replaced if it exists.
+        budget_bytes: most bytes of the file; None: unlimited.
+        fix: user's remedy for a full budget or disk.
+        reuse: overwrite an existing file in place, which saves block allocation; it may stay longer than its regions.
+
+    Raises:
+        DataIOError: the file cannot be created.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        budget_bytes: int | None = None,
+        fix: str = "make room on that disk or lower the bytes asked for",
+        reuse: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self._budget = budget_bytes
+        self._fix = fix
+        self._entries: list[tuple[int, ...]] = []
+        self._buffer = aligned_empty(0)
+        self._fd: int | None = None
+        self.nbytes = 0
+        try:
+            self._fd = open_direct(self.path, os.O_WRONLY | os.O_CREAT | (0 if reuse else os.O_TRUNC))
+        except DataIOError as error:
+            raise self._advised(error) from error
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the buffer that assembles a region: those of the largest region so far."""
+        return self._buffer.nbytes
+
+    def append(self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0) -> None:
+        """Write one region: `head` can be read later without the `body`, whose arrays are joined.
+
+        Raises:
+            BudgetError: the file would exceed its budget.
+            DataIOError: the disk is full or fails; names file and offset. The file is removed.
+        """
+        parts = [_flat(array) for array in body]
+        start = padded(head.nbytes, 8)
+        total = start + sum(part.nbytes for part in parts)
+        region = self.room(padded(total))[: padded(total)]
+        region[: head.nbytes] = _flat(head)
+        region[head.nbytes : start] = 0
+        at = start
+        for part in parts:
+            region[at : at + part.nbytes] = part
+            at += part.nbytes
+        region[total:] = 0
+        self.append_made([(head.nbytes, total - start, count)])
+
+    def room(self, nbytes: int) -> Bytes:
+        """Return at least `nbytes` bytes of memory to assemble regions in; the previous content is lost."""
+        if self._buffer.nbytes < nbytes:
+            self._buffer = aligned_empty(0)  # free the old buffer before allocating the new one
+            self._buffer = aligned_empty(nbytes)
+        return self._buffer
+
+    def append_made(self, made: Sequence[tuple[int, int, int]]) -> None:
+        """Write consecutive regions laid out in `room`: (bytes of head, bytes of body, `count`) of each.
+
+        Raises:
+            BudgetError: the file would exceed its budget.
+            DataIOError: the disk is full or fails; names file and offset. The file is removed.
+        """
+        if self._fd is None:
+            raise ValueError(f"{self.path} is closed")
+        at, entries = 0, []
+        for head, body, count in made:
+            start = at + padded(head, 8)
+            digests = (
+                xxhash.xxh3_64_intdigest(self._buffer[at : at + head].data),
+                xxhash.xxh3_64_intdigest(self._buffer[start : start + body].data),
+            )
+            entries.append((self.nbytes + at, head, body, count, *digests))
+            at = padded(start + body)
+        if self._budget is not None and self.nbytes + at > self._budget:
+            needed = self.nbytes + at
+            self.abandon()
+            raise BudgetError(
+                f"{self.path.name} needs {format_bytes(needed)} after {len(self._entries) + len(made)} regions, its "
+                f"budget is {format_bytes(self._budget)}",
+                self._fix,
+            )
+        try:
+            write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
+        except DataIOError as error:
+            self.abandon()
+            raise self._advised(error) from error
+        self._entries += entries
+        self.nbytes += at
+
+    def index(self) -> Index:
+        """Return the entries (`ENTRY`) of the regions so far."""
+        return np.array(self._entries, dtype=ENTRY)
+
+    def close(self, *, save_index: bool = True, sync: bool = True) -> Index:
+        """Flush the file to disk, and save its index beside it unless the caller keeps it.
+
+        Args:
+            sync: False for files that need not survive a crash of the machine.
+
+        Raises:
+            DataIOError: the disk is full or fails.
+        """
+        index = self.index()
+        if self._fd is None:
+            return index
+        fd, self._fd = self._fd, None
+        self._buffer = aligned_empty(0)
+        try:
+            try:
+                if sync:
+                    os.fdatasync(fd)
+            finally:
+                os.close(fd)
+            if save_index:
+                data = index.tobytes()
+                digest = xxhash.xxh3_64_digest(data)
+                index_path(self.path).write_bytes(_MAGIC + digest + data)
+        except OSError as error:
+            raise self._advised(io_failed(self.path, self.nbytes, error.errno or 0, writing=True)) from error
+        return index
+
+    def abandon(self) -> None:
+        """Close and remove the file. May be called at any time."""
+        fd, self._fd = self._fd, None
+        self._buffer = aligned_empty(0)
+        if fd is not None:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+    def _advised(self, error: DataIOError) -> DataIOError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.fix = self._fix
+        return error
+
+
+class RegionReader:
+    """Reader of regions by one large direct read each, for any number of threads.
+
+    Args:
+        path: file of a `RegionWriter`.
+        index: result of `RegionWriter.close`; None: the index saved beside the file.
+
+    Raises:
+        DataIOError: file or index cannot be opened, or the index is damaged.
+    """
+
+    def __init__(self, path: Path | str, *, index: Index | None = None, what: str = "region") -> None:
+        self.path = Path(path)
+        self._what = what
+        self._fd: int | None = None
+        try:
+            self.index: Index = _load_index(self.path) if index is None else index
+        except OSError as error:
+            raise _cannot_open(index_path(self.path), error.errno or 0) from error
+        try:
+            self._fd = open_direct(self.path, os.O_RDONLY)
+        except DataIOError as error:
+            raise _cannot_open(self.path, error.errno) from error
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def largest_bytes(self) -> int:
+        """Bytes that the largest region takes in memory."""
+        return max((padded(region_bytes(entry)) for entry in self.index), default=0)
+
+    def nbytes_of(self, number: int) -> int:
+        """Return the bytes that reading a region requests from the disk."""
+        return padded(region_bytes(self.index[number]))
+
+    def read(self, number: int) -> tuple[Bytes, Bytes]:
+        """Return head and body (uint8) of a region, both verified, as views of new memory.
+
+        Raises:
+            DataIOError: the device failed, or the bytes are missing or corrupted; names file, offset and region.
+        """
+        entry = self.index[number]
+        start, nbytes = padded(int(entry["head_bytes"]), 8), region_bytes(entry)
+        memory = self._read(number, int(entry["offset"]), nbytes)
+        head, body = memory[: int(entry["head_bytes"])], memory[start:nbytes]
+        self._verify(number, head, int(entry["head_xxh3"]))
+        self._verify(number, body, int(entry["body_xxh3"]))
+        return head, body
+
+    def head(self, number: int) -> Bytes:
+        """Return the head alone (uint8); raises as `read`."""
+        entry = self.index[number]
+        head = self._read(number, int(entry["offset"]), int(entry["head_bytes"]))
+        self._verify(number, head, int(entry["head_xxh3"]))
+        return head
+
+    def close(self) -> None:
+        """Close the file. May be called more than once."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def _read(self, number: int, offset: int, nbytes: int) -> Bytes:
+        if self._fd is None:
+            raise ValueError(f"{self.path} is closed")
+        memory = aligned_empty(padded(nbytes))
+        done = 0
+        while done < nbytes:
+            try:
+                # A short read ends at a block, so the next one stays aligned.
+                got = os.preadv(self._fd, [memory[done:].data], offset + done)
+            except OSError as error:
+                raise self._broken(number, offset + done, os.strerror(error.errno or 0), error.errno or 0) from error
+            if got == 0:
+                raise self._broken(number, offset + done, "the file ends there")
+            done += got
+        return memory[:nbytes]
+
+    def _verify(self, number: int, data: Bytes, expected: int) -> None:
+        if xxhash.xxh3_64_intdigest(data.data) != expected:
+            raise self._broken(number, int(self.index[number]["offset"]), "its bytes are not those written (XXH3)")
+
+    def _broken(self, number: int, offset: int, reason: str, code: int = 0) -> DataIOError:
+        return DataIOError(
+            f"reading {self._what} {number} of {self.path} failed at offset {offset}: {reason}",
+            path=str(self.path),
+            offset=offset,
+            errno=code,
+            fix="check the device and run again",
+        )
+
+
+def _cannot_open(path: Path, code: int) -> DataIOError:
+    return DataIOError(
+        f"cannot open {path}: {os.strerror(code)}",
+        path=str(path),
+        errno=code,
+        fix="check that it is there and can be read",
+    )
+
+
+def _flat(array: NDArray[Any]) -> Bytes:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _load_index(path: Path) -> Index:
+    found = index_path(path)
+    data = found.read_bytes()
+    body = data[len(_MAGIC) + 8 :]
+    if not data.startswith(_MAGIC) or xxhash.xxh3_64_digest(body) != data[len(_MAGIC) : len(_MAGIC) + 8]:
+        raise DataIOError(
+            f"the index {found} is damaged", path=str(found), offset=0, fix="remove it, so that it is made again"
+        )
+    return np.frombuffer(body, dtype=ENTRY)

@@ -1,0 +1,136 @@
+"""First-layer preprocessing (`+pp`): the first layer's aggregates, made once, replace the features.
+
+The first layer's sums over the neighbours depend on the features alone, not on learned weights, so they are computed
+beforehand, over all in-neighbours of every node (PaGraph's baselines, Section 5.1). A mini-batch then needs one hop
+less. The mini-batches differ from the workload's; the system's own oracle defines them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
+from systems.engine.loading.bounds import Bounds, batch_bounds
+from systems.engine.loading.cache_loader import Sample
+from systems.engine.loading.cached_system import CachedSystem
+from systems.engine.loading.host_features import RowFile
+from systems.engine.store.artefacts import identity, prepare
+from systems.interface import Expectation, Options, PlanItem
+from workloads.errors import InputError
+from workloads.models import aggregated_width, first_layer_rows
+from workloads.npyfile import read_header
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_sampler
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+_FILE = "first_layer.npy"
+_DATA_OFFSET = 4096
+
+
+class SeedsOnly:
+    """Sampler for an aggregated one-layer model: seed nodes without a hop."""
+
+    def __init__(self, labels: npt.NDArray[np.int64]) -> None:
+        self._labels = labels
+
+    def sample(self, epoch: int, index: int, nodes: Ids) -> SampledBatch:
+        """Return the seed nodes with their labels."""
+        labels = np.asarray(self._labels[nodes], dtype=np.int64)
+        return SampledBatch(epoch=epoch, index=index, nodes=nodes, num_seeds=len(nodes), blocks=(), labels=labels)
+
+
+class FirstLayerSystem(CachedSystem):
+    """Mixin for a cached system over first-layer aggregates; put it before the base system."""
+
+    aggregated: ClassVar[bool] = True
+
+    _table: Path | None = None
+
+    @property
+    def _hops(self) -> int:
+        return len(self.workload.sampler.fanout) - 1
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        return shorter_bounds(self.workload)
+
+    @property
+    def _rows(self) -> RowFile:
+        dataset = self.workload.dataset
+        width = aggregated_width(self.workload.model, dataset.dim)
+        path = self._table or self.runtime.artefacts / _FILE  # placeholder until `prepare` makes the table
+        return RowFile(path, _DATA_OFFSET, dataset.num_nodes, width, dataset.feature_dtype)
+
+    def _check_workload(self) -> None:
+        super()._check_workload()
+        aggregated_width(self.workload.model, self.workload.dataset.dim)
+        if self.workload.sampler.name == "shadow":
+            raise InputError(
+                f"{self.info.name}: the hop of the first layer is left out, and shadow's layers share one subgraph",
+                "use sampler neighbor or layerwise",
+            )
+
+    def _prepared_items(self) -> tuple[PlanItem, ...]:
+        return (PlanItem("first-layer aggregates", self._rows.nbytes + _DATA_OFFSET, "disk"),)
+
+    def _prepare_rows(self) -> None:
+        """Aggregate, out of core within the host budget, unless an earlier run did."""
+        workload, budget = self.workload, self.budget
+
+        def make(folder: Path) -> dict[str, Any]:
+            facts = AggregateFacts()
+            aggregate_first_layer(
+                workload,
+                folder / _FILE,
+                threads=self.runtime.cores,
+                dtype=workload.dataset.feature_dtype.name,
+                budget_bytes=budget.host,
+                facts=facts,
+                progress=self.runtime.progress,
+            )
+            return asdict(facts)
+
+        key = identity(workload, layer=workload.model.name, dtype=workload.dataset.feature_dtype.name)
+        made = prepare(self.runtime.artefacts, "first-layer", key, make, disk_budget=budget.disk)
+        self._prepared += (made,)
+        self._table = made.path / _FILE
+        assert read_header(self._table)[2] == _DATA_OFFSET
+
+    def _sample_of(
+        self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], labels: npt.NDArray[np.int64]
+    ) -> Sample:
+        return super()._sample_of(indptr, indices, labels) if self._hops else SeedsOnly(labels).sample
+
+    @classmethod
+    def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
+        """Return the first hops of the workload's mini-batches, and every node's aggregate by the simplest code."""
+        dataset = workload.dataset
+        indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
+        hops = len(workload.sampler.fanout) - 1
+        sample: Sample = SeedsOnly(labels).sample
+        if hops:
+            sample = make_sampler(workload, indptr=indptr, indices=indices, labels=labels, hops=hops).sample
+        nodes = np.arange(dataset.num_nodes)
+        rows = first_layer_rows(workload.model, indptr, indices, dataset.load("features"), nodes)
+        return Expectation(sample, rows, first_layer_aggregated=True)
+
+    def notes(self) -> dict[str, str]:
+        """Return the base's notes, and that the first layer is aggregated beforehand."""
+        return {**super().notes(), "first_layer": "aggregated beforehand over all in-neighbours: not faithful"}
+
+
+def shorter_bounds(workload: Workload) -> Bounds:
+    """Return the bounds of the workload's mini-batches without their last hop."""
+    sampler = workload.sampler
+    if len(sampler.fanout) > 1:
+        return batch_bounds(replace(workload, sampler=replace(sampler, fanout=sampler.fanout[:-1])))
+    whole = batch_bounds(workload)
+    seeds = min(workload.dataset.num_nodes, sampler.batch_size)
+    return Bounds(seeds, 0, 16 * seeds, 0, whole.num_batches, whole.seed_bytes)

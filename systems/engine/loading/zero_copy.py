@@ -1,0 +1,108 @@
+"""Loading without copies: the device reads cold rows from host memory itself, hot rows from its own.
+
+In `uva` and `data-tiering`, a mini-batch needs only its node alias list into a table split between the two memories.
+Memory-mapped rows must be resident when the device reads them, so their pages are touched first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from systems.engine.cache.device_cache import DeviceCache, RowRing
+from systems.engine.loading.cache_loader import CacheLoader, Gathered, Gatherer
+from systems.engine.loading.cached_system import CachedSystem
+from systems.engine.loading.host_features import HostFeatures
+from systems.engine.loading.pipeline import Pipeline
+from systems.interface import PlanItem, StageClock
+from workloads.feature_table import SplitTable, Table
+from workloads.sampling.batch import SampledBatch
+
+_TOUCH_BYTES = 1 << 20
+_GATHERED_BYTES = 6 << 20
+# Alias lists made ahead of training; they hold no device memory.
+_AHEAD = 4
+
+
+class Lookups(Gatherer):
+    """Gatherer that looks mini-batches up in the cache and touches the pages of mapped cold rows."""
+
+    def __init__(self, features: HostFeatures, cache: DeviceCache, clock: StageClock, *, threads: int) -> None:
+        self._features = features
+        self._cache = cache
+        self._clock = clock
+        self._threads = threads
+        source = features.source
+        step = max(1, _TOUCH_BYTES // max(1, source.row_bytes)) if features.store == "mapped" else 0
+        self._touched = np.empty((step, source.dim), source.dtype)
+
+    def gathered(
+        self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
+    ) -> Iterator[Gathered]:
+        """Yield every mini-batch with its cache lookup and without rows."""
+        while True:
+            take()
+            structure = next(sampled, None)
+            if structure is None:
+                return
+            rows = structure.nodes if structure.local is None else structure.local
+            found = self._cache.lookup(rows)
+            if len(self._touched):
+                with self._clock.stage("extract", structure.index):
+                    cold = rows[found.misses]
+                    for begin in range(0, len(cold), len(self._touched)):
+                        part = cold[begin : begin + len(self._touched)]
+                        self._features.gather(part, self._touched, self._threads)
+            yield Gathered(structure, found, None)
+
+
+class ZeroCopyLoader(CacheLoader):
+    """Loader with split tables: the cache's rows, then those of the host."""
+
+    def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
+        assert self._cache is not None and self._features is not None
+        hot, host = self._cache.rows, self._features.tensor
+        if item.sampled.local is not None:
+            # Reordered: the lowest ids are on the device, so an id is its row in the table.
+            return SplitTable(self._cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
+        alias, misses = item.found.alias, item.found.misses
+        alias[misses] = hot + item.sampled.nodes[misses]
+        return SplitTable(self._cache.table, host), torch.from_numpy(alias), None
+
+
+class ZeroCopySystem(CachedSystem):
+    """System with features in host memory that the device reads by zero-copy."""
+
+    loader: ClassVar[type[CacheLoader]] = ZeroCopyLoader
+
+    @property
+    def _largest_on_device(self) -> int:
+        return 0
+
+    @property
+    def _ahead(self) -> int:
+        return _AHEAD
+
+    def _staging_items(self) -> tuple[PlanItem, ...]:
+        touched = (PlanItem("touched rows", _TOUCH_BYTES),) if self._mapped else ()
+        # The processor reads a split table by copies: a piece at a time to digest it, a whole mini-batch to train.
+        largest = self._bounds.max_nodes * self._rows.row_bytes
+        whole = largest if self.runtime.accelerator.kind == "cpu" else 0
+        return (*touched, PlanItem("gathered rows", whole + min(_GATHERED_BYTES, 2 * largest)))
+
+    def _make_features(self) -> HostFeatures:
+        return HostFeatures(self._rows, self._store, reads_itself=self.runtime.accelerator)
+
+    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
+        assert features is not None
+        return Lookups(features, cache, self.clock, threads=self._threads)
+
+    def notes(self) -> dict[str, str]:
+        """Return the base's notes, with the device cache as hot rows."""
+        found = {**super().notes(), "loading": "cold rows are read by the device itself (zero-copy)"}
+        if "device_cache" in found:
+            found["hot_rows"] = found.pop("device_cache")
+        return found

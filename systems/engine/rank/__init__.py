@@ -1,0 +1,1 @@
+"""Rankings of nodes for caching, and partitions of training nodes."""

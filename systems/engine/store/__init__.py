@@ -1,0 +1,1 @@
+"""Files that systems prepare: sampled mini-batches, packed features, artefacts."""

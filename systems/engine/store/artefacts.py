@@ -1,0 +1,219 @@
+"""Artefacts that a system prepares once and reuses: folders that are complete or absent, named by a hash of their key.
+
+A folder is written under a temporary name and renamed once all its files are on disk, so an interrupted preparation is
+never mistaken for a finished one; the next preparation removes its remains and starts anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from systems.engine.io.memory import give_back_free_memory
+from workloads.errors import BudgetError, DataIOError
+from workloads.tempfolder import locked, remove_stale, sync, temporary_prefix, try_lock
+from workloads.units import format_bytes
+from workloads.workload import Workload
+
+_SEAL = "artefact.json"
+_IN_USE = ".in-use"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An artefact folder.
+
+    Attributes:
+        reused: whether an earlier run made it.
+        facts: plain data that its maker saved beside the files.
+    """
+
+    path: Path
+    reused: bool
+    facts: dict[str, Any]
+
+
+def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[str, Any]:
+    """Return the key of an artefact: the dataset's content, sampler, seed and ranks of this workload, and `parts`.
+
+    Args:
+        model: whether the artefact depends on the model too.
+        parts: options and sizes that change its content; plain data.
+    """
+    found: dict[str, Any] = {
+        "dataset": workload.dataset.fingerprint,
+        "sampler": asdict(workload.sampler),
+        "seed": workload.seed,
+        "rank": workload.rank,
+        "world": workload.world,
+        **parts,
+    }
+    if workload.partition is not None:
+        found["partition"] = workload.partition.name
+    if model:
+        found["model"] = asdict(workload.model)
+    return found
+
+
+def find(root: Path, name: str, key: Mapping[str, Any]) -> Prepared | None:
+    """Return the folder that `prepare` would reuse, or None if it would make one; nothing is written."""
+    wanted, text = _place(root, name, key)
+    facts = _complete(wanted, text)
+    return None if facts is None else Prepared(wanted, True, facts)
+
+
+def prepare(
+    root: Path,
+    name: str,
+    key: Mapping[str, Any],
+    make: Callable[[Path], Mapping[str, Any] | None],
+    *,
+    disk_budget: int | None = None,
+) -> Prepared:
+    """Return the folder of artefact `name` for `key`; call `make(folder)` unless a complete one exists.
+
+    Args:
+        name: kind of artefact, the prefix of the folder.
+        key: all dependencies of the content (`identity`), plain data; each key has its own folder.
+        make: fills the empty folder; its result (plain data) is saved as `facts`.
+        disk_budget: most bytes of the finished folder.
+
+    Raises:
+        DataIOError: a write failed (a full disk, a failing device); nothing is left behind.
+        BudgetError: the finished folder is larger than `disk_budget`; nothing is left behind.
+    """
+    wanted, text = _place(root, name, key)
+    root.mkdir(parents=True, exist_ok=True)
+    found = _complete(wanted, text)
+    if found is not None:
+        with suppress(OSError):  # another user's folder is reused without the time stamp
+            os.utime(wanted / _SEAL)
+        return Prepared(wanted, True, found)
+    with locked(root):
+        remove_stale(root)
+        folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(wanted.name), dir=root))
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try_lock(handle)
+    try:
+        began = time.monotonic()
+        facts = dict(make(folder) or {})
+        give_back_free_memory()  # preparation's freed memory must not count against the next phase
+        _within(folder, name, disk_budget)
+        _seal(folder, text, facts, began)
+        if wanted.exists():
+            shutil.rmtree(wanted)  # incomplete, damaged, or made by another process meanwhile
+        folder.rename(wanted)
+        sync(root)
+    except OSError as error:
+        # numpy reports a short write without an errno.
+        code = errno.ENOSPC if error.errno is None else error.errno
+        if code not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG):
+            raise
+        raise DataIOError(
+            f"preparing {name} failed: {os.strerror(code)}",
+            path=str(error.filename or wanted),
+            errno=code,
+            fix="make room on the disk of the results folder or lower the disk-space limit",
+        ) from error
+    finally:
+        os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
+    return Prepared(wanted, False, facts)
+
+
+@contextmanager
+def in_use(root: Path) -> Iterator[None]:
+    """Protect everything under `root` (`Runtime.artefacts`) from removal by `unused` while the body runs."""
+    with _use_lock(root, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def unused(root: Path) -> Iterator[bool]:
+    """Yield whether no process uses `root`; if so, block new users while the body runs."""
+    try:
+        with _use_lock(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield True
+    except BlockingIOError:
+        yield False
+
+
+@contextmanager
+def _use_lock(root: Path, kind: int) -> Iterator[None]:
+    handle = os.open(root / _IN_USE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, kind)  # released by the kernel when the process ends
+        yield
+    finally:
+        os.close(handle)
+
+
+def last_used(folder: Path) -> float:
+    """Return the Unix time of an artefact's making or last reuse; for an unfinished one, of its last write."""
+    seal = folder / _SEAL
+    return (seal if seal.exists() else folder).stat().st_mtime
+
+
+def is_remains(folder: Path) -> bool:
+    """Return whether the writer of a temporary folder has ended."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return try_lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _place(root: Path, name: str, key: Mapping[str, Any]) -> tuple[Path, str]:
+    text = json.dumps(key, sort_keys=True, default=str)
+    return root / f"{name}-{hashlib.blake2b(text.encode(), digest_size=10).hexdigest()}", text
+
+
+def _complete(folder: Path, text: str) -> dict[str, Any] | None:
+    """Return the facts of a finished folder of this key whose files still have their sizes; else None."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        seal = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
+        if seal["key"] == text and all((folder / file).stat().st_size == size for file, size in seal["files"].items()):
+            return dict(seal["facts"])
+    return None
+
+
+def _within(folder: Path, name: str, budget: int | None) -> None:
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if budget is not None and total > budget:
+        raise BudgetError(
+            f"{name} takes {format_bytes(total)} on disk, the disk budget is {format_bytes(budget)}",
+            "raise the disk-space limit",
+        )
+
+
+def making_seconds(files: Iterable[Path]) -> float:
+    """Sum the seconds that making the artefact folders of these files took, in whichever run."""
+    total = 0.0
+    for folder in {folder for file in files for folder in file.parents}:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            total += float(json.loads((folder / _SEAL).read_text(encoding="utf-8"))["seconds"])
+    return total
+
+
+def _seal(folder: Path, text: str, facts: Mapping[str, Any], began: float) -> None:
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            sync(path)
+            files[str(path.relative_to(folder))] = path.stat().st_size
+    seal = folder / _SEAL
+    content = {"key": text, "facts": facts, "files": files, "seconds": time.monotonic() - began}
+    seal.write_text(json.dumps(content), encoding="utf-8")
+    sync(seal)
+    sync(folder)

@@ -1,0 +1,351 @@
+"""A store of mini-batches on disk: for each, one contiguous region with its packed feature rows and its own arrays.
+
+The writer lays out regions as mini-batches are appended, then packs all features at once (DiskGNN, Section 5.2). The
+reader keeps large reads in flight over any number of mini-batches. Both parts of every region carry an XXH3, so
+corruption is detected and located. A folder holds `packed.bin` (the regions), `packed.npz` (the index, written last)
+and `<name>.rows` (rows in a given order: device, host and disk cache).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from systems import _native
+from systems.engine.io.arrays import Array, as_rows
+from systems.engine.io.direct_files import io_failed, open_direct, padded, read_at
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import Mode, ReadStats
+from systems.engine.store.packed_layout import (
+    arrays_bytes,
+    load_index,
+    packed_bytes,
+    parse,
+    piece_rows,
+    rows_bytes,
+    slot_rows,
+)
+from systems.engine.store.packed_writer import PackedWriter
+from systems.engine.store.packing import PackStats, RowTable
+from workloads.errors import DataIOError, HostError, InputError
+
+__all__ = [
+    "PackStats",
+    "PackedBatch",
+    "PackedReader",
+    "PackedWriter",
+    "PendingBatch",
+    "RowTable",
+    "arrays_bytes",
+    "packed_bytes",
+    "read_rows",
+    "row_pieces",
+    "rows_bytes",
+    "slot_rows",
+]
+
+
+@dataclass
+class PackedBatch:
+    """A mini-batch's region in memory.
+
+    Attributes:
+        rows: uint8 [num_rows, row_bytes], a view; empty if the features were not requested.
+        arrays: views of its arrays; copy data needed after `release`.
+        arrived_s: arrival of its last byte from the device, monotonic seconds.
+    """
+
+    index: int
+    rows: NDArray[np.uint8]
+    arrays: dict[str, Array]
+    arrived_s: float = 0.0
+    _release: Any = None
+
+    def release(self) -> None:
+        """Return its memory for further reads (`PackedReader.batches`)."""
+        give_back, self._release = self._release, None
+        if give_back is not None:
+            give_back()
+
+
+@dataclass
+class PendingBatch:
+    """A mini-batch with its reads in flight."""
+
+    index: int
+    _reader: PackedReader
+    _tickets: list[tuple[str, int, NDArray[np.uint8]]] = field(default_factory=list)
+
+    def result(self) -> PackedBatch:
+        """Wait for its parts and check them; call once.
+
+        Raises:
+            DataIOError: the device failed, or a part is truncated or corrupted; names file, mini-batch and offset.
+        """
+        tickets, self._tickets = self._tickets, []
+        return self._reader._collect(self.index, tickets)
+
+
+class PackedReader:
+    """Direct-I/O reader of the mini-batches of a packed folder; one native thread keeps the device's queue full.
+
+    Reads complete independently of the caller, in the order of `start`. Any thread may call.
+
+    Args:
+        folder: result of `PackedWriter.pack`.
+        depth: reads in flight, over all started mini-batches.
+        mode: as in `RowReader`.
+
+    Raises:
+        DataIOError: a file is missing, truncated or damaged.
+        HostError: `mode="io_uring"` and this host has none.
+    """
+
+    def __init__(self, folder: Path, *, request_bytes: int = 1 << 20, depth: int = 16, mode: Mode = "auto") -> None:
+        self.path = folder / "packed.bin"
+        index = load_index(folder)
+        self.row_bytes = int(index["row_bytes"])
+        self.offsets: NDArray[np.int64] = index["offset"]
+        self.num_rows: NDArray[np.int64] = index["num_rows"]
+        self.structure_bytes: NDArray[np.int64] = index["structure_bytes"]
+        self.feature_bytes: NDArray[np.int64] = padded(self.num_rows * self.row_bytes)
+        self._digests = {"features": index["feature_digest"], "structure": index["structure_digest"]}
+        self.num_batches = len(self.offsets)
+        self.request_bytes = request_bytes
+        self.depth = depth
+        self._stats = ReadStats()
+        try:
+            self._queue: _native.RangeQueue | None = _native.RangeQueue(
+                str(self.path), depth=depth, request_bytes=request_bytes, mode=mode
+            )
+        except OSError as error:
+            raise io_failed(self.path, 0, error.errno or 0) from error
+        except ValueError as error:
+            raise InputError(f"reader of {self.path}: {error}", "change that option") from error
+        except RuntimeError as error:
+            raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
+        #: `io_uring` or `pread pool (why)`.
+        self.mode: str = self._queue.mode
+        #: Bytes of the reader's index; buffers belong to the caller.
+        self.memory_bytes = sum(int(array.nbytes) for array in index.values()) + int(self.feature_bytes.nbytes)
+
+    @property
+    def largest_region_bytes(self) -> int:
+        """Bytes of the largest mini-batch: features and arrays, each in whole pages."""
+        return int((self.feature_bytes + self.structure_bytes).max(initial=0))
+
+    def slots_bytes(self, slots: int) -> int:
+        """Return the bytes that `batches` allocates."""
+        return slots * self.largest_region_bytes
+
+    def start(
+        self, batch: int, features: NDArray[np.uint8] | None, structure: NDArray[np.uint8] | None
+    ) -> PendingBatch:
+        """Start reading a mini-batch into the caller's memory, queued behind earlier ones; returns at once.
+
+        Args:
+            features: page-aligned, at least `feature_bytes[batch]`; None: not wanted.
+            structure: page-aligned, at least `structure_bytes[batch]`; None: not wanted.
+
+        Raises:
+            ValueError: a buffer is too small or not aligned.
+        """
+        pending = PendingBatch(batch, self)
+        offset = int(self.offsets[batch])
+        sizes = {"features": int(self.feature_bytes[batch]), "structure": int(self.structure_bytes[batch])}
+        for part, memory in (("features", features), ("structure", structure)):
+            if memory is not None and sizes[part]:
+                flat = as_rows(memory, 1).reshape(-1)
+                if flat.nbytes < sizes[part]:
+                    raise ValueError(
+                        f"the {part} of mini-batch {batch} take {sizes[part]} bytes, there are {flat.nbytes}"
+                    )
+                target = flat[: sizes[part]]
+                ticket = self._open().submit(offset, sizes[part], target)
+                pending._tickets.append((part, ticket, target))
+                self._count(self._stats, sizes[part])
+            offset += sizes[part]
+        return pending
+
+    def batches(self, order: Iterable[int], *, slots: int = 3) -> Iterator[PackedBatch]:
+        """Yield mini-batches in this order, read ahead into `slots` buffers of the largest one's size.
+
+        Release each; if the caller holds every slot, the next step raises.
+        """
+        size = self.largest_region_bytes
+        memory = aligned_empty(slots * size)
+        free = [memory[i * size : (i + 1) * size] for i in range(slots)]
+        wanted = iter(order)
+        under_way: deque[tuple[PendingBatch, NDArray[np.uint8]]] = deque()
+        try:
+            while True:
+                while free and (batch := next(wanted, None)) is not None:
+                    slot = free.pop()
+                    cut = int(self.feature_bytes[batch])
+                    under_way.append((self.start(batch, slot[:cut], slot[cut:]), slot))
+                if not under_way:
+                    if not free:
+                        raise RuntimeError("every slot is held: release a mini-batch before the next")
+                    return
+                pending, slot = under_way.popleft()
+                found = pending.result()
+                found._release = lambda slot=slot: free.append(slot)
+                yield found
+        finally:
+            for pending, _ in under_way:  # the caller left the loop: reads in flight still write to `memory`
+                self._abandon(pending)
+
+    def counters(self) -> ReadStats:
+        """Return the reads started since the last `reset_counters`."""
+        total = ReadStats()
+        total.add(self._stats)
+        return total
+
+    def reset_counters(self) -> None:
+        """Reset the counts to zero."""
+        self._stats = ReadStats()
+
+    def simulate(
+        self, order: Iterable[int], *, parts: Iterable[Literal["features", "structure"]] = ("features", "structure")
+    ) -> ReadStats:
+        """Return the exact counts of reading these mini-batches."""
+        stats = ReadStats()
+        sizes = {"features": self.feature_bytes, "structure": self.structure_bytes}
+        wanted = tuple(parts)
+        for batch in order:
+            for part in wanted:
+                self._count(stats, int(sizes[part][batch]))
+        return stats
+
+    def close(self) -> None:
+        """Wait for reads in flight, end the thread, close the file. May be called more than once."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+
+    def __enter__(self) -> PackedReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _abandon(self, pending: PendingBatch) -> None:
+        for _, ticket, _ in pending._tickets:
+            if self._queue is not None:
+                self._queue.wait(ticket)
+
+    def _open(self) -> _native.RangeQueue:
+        if self._queue is None:
+            raise ValueError(f"the reader of {self.path} is closed")
+        return self._queue
+
+    def _count(self, stats: ReadStats, nbytes: int) -> None:
+        whole, rest = divmod(nbytes, self.request_bytes)
+        for size, count in ((self.request_bytes, whole), (rest, 1 if rest else 0)):
+            if count:
+                stats.requests += count
+                stats.requests_by_size[size] = stats.requests_by_size.get(size, 0) + count
+        stats.bytes_read += nbytes
+        stats.bytes_useful += nbytes
+
+    def _collect(self, batch: int, tickets: list[tuple[str, int, NDArray[np.uint8]]]) -> PackedBatch:
+        rows = np.empty((0, self.row_bytes), np.uint8)
+        arrays: dict[str, Array] = {}
+        failure: DataIOError | None = None
+        latest = 0.0
+        for part, ticket, memory in tickets:
+            problem, arrived_s = self._open().wait(ticket)
+            latest = max(latest, arrived_s)
+            if problem is not None:
+                code, offset = problem
+                failure = failure or io_failed(self.path, offset, code)
+                continue
+            if failure is None and xxhash.xxh3_64_intdigest(memory.data) != int(self._digests[part][batch]):
+                start = int(self.offsets[batch]) + (int(self.feature_bytes[batch]) if part == "structure" else 0)
+                failure = DataIOError(
+                    f"the {part} of mini-batch {batch} in {self.path}, {memory.nbytes} bytes at offset {start}, are "
+                    f"corrupted: their XXH3 is not that of what was written",
+                    path=str(self.path),
+                    offset=start,
+                    fix="remove the prepared folder, it is then made anew, and check the device",
+                )
+            if part == "features":
+                rows = memory[: int(self.num_rows[batch]) * self.row_bytes].reshape(-1, self.row_bytes)
+            elif failure is None:
+                arrays = parse(memory)
+        if failure is not None:
+            raise failure
+        return PackedBatch(batch, rows, arrays, latest)
+
+
+def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Read a `.rows` file by large direct reads, checking each piece: yield its first row, and its rows.
+
+    Yields:
+        int and uint8 [n, row_bytes]; about 2 MiB, overwritten by the next piece.
+
+    Raises:
+        DataIOError: a file is missing, truncated or corrupted; names file and offset.
+        InputError: the folder has no rows of this name.
+    """
+    index = load_index(folder)
+    if f"rows_{name}" not in index:
+        raise InputError(f"{folder} has no rows named {name}", "use one of those that were written")
+    count, row_bytes, digests = int(index[f"rows_{name}"]), int(index["row_bytes"]), index[f"digests_{name}"]
+    path = folder / f"{name}.rows"
+    rows = piece_rows(row_bytes)
+    step = rows * row_bytes
+    bounds = [*range(0, rows_bytes(count, row_bytes), step), rows_bytes(count, row_bytes)]
+    handle = open_direct(path, os.O_RDONLY)
+    buffer = aligned_empty(min(step, rows_bytes(count, row_bytes)))
+    try:
+        for number, (begin, end) in enumerate(pairwise(bounds) if count else ()):
+            piece = buffer[: end - begin]
+            read_at(handle, piece, begin, path)
+            if xxhash.xxh3_64_intdigest(piece.data) != int(digests[number]):
+                raise DataIOError(
+                    f"{path} is corrupted in the {end - begin} bytes at offset {begin}: their XXH3 is not that of what "
+                    f"was written",
+                    path=str(path),
+                    offset=begin,
+                    fix="remove the prepared folder, it is then made anew, and check the device",
+                )
+            used = min(end, count * row_bytes) - begin
+            yield number * rows, piece[:used].reshape(-1, row_bytes)
+    finally:
+        os.close(handle)
+
+
+def read_rows(folder: Path, name: str, out: Array) -> int:
+    """Read a whole `.rows` file into `out`; return its number of rows.
+
+    Args:
+        out: contiguous host table of at least that many rows.
+
+    Raises:
+        DataIOError: as `row_pieces`.
+        InputError: the folder has no rows of this name, or `out` is too small for them.
+    """
+    index = load_index(folder)
+    count, row_bytes = int(index.get(f"rows_{name}", 0)), int(index["row_bytes"])
+    target = as_rows(out, 1).reshape(-1)
+    if target.nbytes < count * row_bytes:
+        raise InputError(
+            f"{folder / name}.rows has {count} rows of {row_bytes} bytes, there is room for {target.nbytes} bytes",
+            "give a table of at least that many rows",
+        )
+    for first, rows in row_pieces(folder, name):
+        target[first * row_bytes :][: rows.nbytes] = rows.reshape(-1)
+    return count

@@ -1,0 +1,222 @@
+"""A dataset cut into partitions of nodes and buckets of edges, each contiguous on disk (MariusGNN's layout).
+
+Partition k holds `size` nodes by ascending id. `features.bin` has their rows by partition, each partition from a page
+on; `topology.bin` has for each partition its node ids, the lengths of their neighbour lists and the list order (one
+byte an in-edge: the partition of its source), then the edge buckets row by row: bucket (i, j) holds the source ids of
+the edges from j to i. So the graph among any set of partitions is read by large in-place reads without other edges, and
+every list keeps its order. `partition_writer.py` writes the files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from systems import _native
+from systems.engine.io.direct_files import PAGE, padded
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.ordered_stream import OrderedReads, ordered_stream
+from systems.engine.io.reader import RowReader
+from systems.engine.loading.topology import row_bytes
+from workloads.dataset import Part
+from workloads.errors import DatasetError, InputError
+from workloads.workload import Workload
+
+SECTOR = 512
+FEATURES, TOPOLOGY, COUNTS = "features.bin", "topology.bin", "counts.npy"
+
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 64 << 10, 4 << 20
+
+Ids = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+def sectors(nbytes: Ids) -> Ids:
+    """Round bytes up to whole sectors."""
+    return padded(nbytes, SECTOR)
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Number and sizes of the partitions.
+
+    Attributes:
+        size: nodes of a partition (the last may have fewer), such that its rows are whole sectors.
+        pinned: partitions that hold training nodes: the first ones.
+        index_dtype: dtype of the source ids, int32 or int64.
+    """
+
+    num_nodes: int
+    size: int
+    count: int
+    pinned: int
+    row_bytes: int
+    index_dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, workload: Workload, wanted: int) -> Partitions:
+        """Make at most `wanted` partitions of a workload's nodes; fewer if the graph is too small for whole sectors.
+
+        Raises:
+            InputError: `wanted` is outside 1 to 256.
+        """
+        if not 1 <= wanted <= _native.MAX_PARTITIONS:
+            raise InputError(f"{wanted} partitions are wanted", f"give 1 to {_native.MAX_PARTITIONS}")
+        dataset = workload.dataset
+        unit = SECTOR // math.gcd(row_bytes(workload), SECTOR)
+        size = -(-math.ceil(dataset.num_nodes / wanted) // unit) * unit
+        train = int(dataset.memmap("train").shape[0])
+        return cls(
+            dataset.num_nodes,
+            size,
+            -(-dataset.num_nodes // size),
+            -(-train // size),
+            row_bytes(workload),
+            dataset.index_dtype,
+        )
+
+    def nodes_of(self, partition: int) -> int:
+        """Return the nodes of a partition."""
+        return min(self.size, self.num_nodes - partition * self.size)
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a whole partition's rows."""
+        return self.size * self.row_bytes
+
+    def assign(self, train: Ids, seed: int) -> Bytes:
+        """Assign a partition to each node, uint8 [num_nodes]: training nodes by ascending id, others at random."""
+        partition_of = np.empty(self.num_nodes, dtype=np.uint8)
+        try:
+            _native.assign_partitions(np.sort(train), self.size, seed, partition_of)
+        except IndexError as error:
+            raise DatasetError(f"training nodes: {error}", "check the dataset with `outcore data verify`") from None
+        return partition_of
+
+
+class Layout:
+    """Offsets and sizes of all parts of the two files.
+
+    Args:
+        parts: the partitions.
+        counts: int64 [count, count], edges of bucket (i, j): from nodes of j to nodes of i.
+    """
+
+    def __init__(self, parts: Partitions, counts: Ids) -> None:
+        self.parts = parts
+        self.counts = counts
+        nodes = np.array([parts.nodes_of(k) for k in range(parts.count)], dtype=np.int64)
+        in_edges = counts.sum(axis=1)
+        #: Bytes of a partition's node ids, of its list lengths and of its list order, each in whole sectors.
+        self.ids_bytes, self.degree_bytes = sectors(8 * nodes), sectors(4 * nodes)
+        self.order_bytes = sectors(in_edges)
+        self.list_bytes: Ids = self.ids_bytes + self.degree_bytes + self.order_bytes
+        self.list_at: Ids = np.cumsum(self.list_bytes) - self.list_bytes
+        #: Bytes of the buckets, in whole sectors, and their offsets: row by row, after the lists, from a page on.
+        self.bucket_bytes: Ids = sectors(counts * parts.index_dtype.itemsize)
+        flat = self.bucket_bytes.reshape(-1)
+        self.buckets_begin = padded(int(self.list_bytes.sum()))
+        self.bucket_at: Ids = (self.buckets_begin + np.cumsum(flat) - flat).reshape(counts.shape)
+        self.feature_bytes: Ids = sectors(nodes * parts.row_bytes)
+        self.feature_at: Ids = np.cumsum(padded(self.feature_bytes)) - padded(self.feature_bytes)
+
+    @property
+    def topology_file_bytes(self) -> int:
+        """Bytes of `topology.bin`."""
+        return padded(self.buckets_begin + int(self.bucket_bytes.sum()))
+
+    @property
+    def feature_file_bytes(self) -> int:
+        """Bytes of `features.bin`."""
+        return int(padded(self.feature_bytes).sum())
+
+    @property
+    def disk_bytes(self) -> int:
+        """Peak bytes on disk while writing: `topology.bin` and first its scratch file, then the feature rows."""
+        rows = padded(self.counts.sum(axis=1) * self.parts.index_dtype.itemsize)
+        # A row that does not fit memory is split once more.
+        scratch = int(rows.sum() + rows.max(initial=0)) + PAGE * self.parts.count
+        return self.topology_file_bytes + max(scratch, self.feature_file_bytes)
+
+    def save(self, folder: Path) -> None:
+        """Save the bucket counts, from which `load` restores the layout."""
+        np.save(folder / COUNTS, self.counts)
+
+    @classmethod
+    def load(cls, folder: Path, parts: Partitions) -> Layout:
+        """Load the layout of a finished folder."""
+        return cls(parts, np.load(folder / COUNTS))
+
+
+def read_part(workload: Workload, part: Part) -> npt.NDArray[Any]:
+    """Read a whole part of the dataset by direct I/O. Raises DataIOError, with file and offset, if it is truncated."""
+    dataset = workload.dataset
+    entry = dataset.manifest.files[part]
+    count = int(np.prod(entry.shape, dtype=np.int64))
+    out = aligned_empty(count * np.dtype(entry.dtype).itemsize)
+    with RowReader(
+        dataset.file(part),
+        data_offset=0,
+        num_rows=0,
+        row_bytes=4096,
+        depth=16,
+        max_request_bytes=1 << 20,
+        register_buffers=False,
+    ) as reader:
+        reader.read_range(entry.data_offset, out.nbytes, out)
+    return out.view(entry.dtype)[:count]
+
+
+def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *, memory_bytes: int = 64 << 20) -> Ids:
+    """Count the edges from nodes of partition j to nodes of partition i, at [i, j]: int64 [count, count].
+
+    Reads `indices` once, in pieces that take `memory_bytes` together, and `indptr` whole.
+    """
+    counts = np.zeros(parts.count * parts.count, dtype=np.int64)
+    indptr = read_part(workload, "indptr")
+    for run in edge_runs(workload, indptr, piece_bytes(memory_bytes // 8)):
+        with told(workload):
+            _native.count_buckets(*run, partition_of, parts.count, counts)
+    return counts.reshape(parts.count, parts.count)
+
+
+def piece_bytes(wanted: int) -> int:
+    """Return whole pages of a streamed piece, near `wanted`: long enough for a disk, short for progress."""
+    return min(max(wanted, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES) // PAGE * PAGE
+
+
+def edge_runs(
+    workload: Workload, indptr: Ids, piece: int, reads: OrderedReads | None = None
+) -> Iterator[tuple[Ids, int, int, npt.NDArray[np.integer[Any]]]]:
+    """Yield pieces of the edges: bounds of their lists, first node, first edge, sources."""
+    dataset = workload.dataset
+    data = dataset.data_offset("indices")
+    for at, found in ordered_stream(
+        dataset.file("indices"), data, dataset.topology_bytes, piece_bytes=piece, reads=reads
+    ):
+        first = (at - data) // dataset.index_dtype.itemsize
+        sources = found.view(dataset.index_dtype)
+        # First list that overlaps the piece, and end of those that begin before its end.
+        low = int(np.searchsorted(indptr, first, side="right")) - 1
+        high = int(np.searchsorted(indptr, first + len(sources), side="left"))
+        yield indptr[low : high + 1], low, first, sources
+
+
+class told:
+    """Context that converts IndexErrors of the native code about the graph to DatasetError."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._name = workload.dataset.name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, IndexError):
+            raise DatasetError(f"{self._name}: {error}", "check the dataset with `outcore data verify`") from None
