@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,17 @@ class DiskProfile:
     first_read: tuple[DiskPoint, ...] = ()
     region_bytes: int = 0
     write_cost: float = 1.0
+
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> DiskProfile:
+        """Return a profile from plain data, as records keep it; without points where none was measured.
+
+        Raises:
+            ValueError: the content is no profile.
+        """
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(cls).validate_python(content)
 
     def seconds(self, requests_by_size: Mapping[int, float]) -> float:
         """Predict the device's seconds for random reads at full depth, given the number of reads by request bytes.

@@ -6,30 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.records.record import Record, Spread, spread
+from harness.table import cell, number, size
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
-
-
-def console(*, markup: bool = True) -> Console:
-    """Return a console on standard output, 160 columns wide if that is no terminal; `markup` colours text, too."""
-    from rich.console import Console
-
-    found = Console(highlight=markup, markup=markup)
-    return found if found.is_terminal else Console(highlight=markup, markup=markup, width=160)
-
-
-def cell(text: object) -> str:
-    """Escape text from a record for a table: square brackets are no markup, control characters are replaced."""
-    from rich.markup import escape
-
-    return escape("".join(letter if letter.isprintable() else "�" for letter in str(text)))
-
-
-def number(value: float | None, form: str = ".2f") -> str:
-    """Format a number; a dash if it is unknown."""
-    return "–" if value is None else format(value, form)
 
 
 def seconds(value: Spread | None) -> str:
@@ -38,13 +18,6 @@ def seconds(value: Spread | None) -> str:
         return "–"
     low, high = value.interval
     return f"{value.median:.3g} [{low:.3g}, {high:.3g}]"
-
-
-def size(value: int | None) -> str:
-    """Format bytes with a unit; a dash if they are unknown."""
-    from workloads.units import format_bytes
-
-    return "–" if value is None else format_bytes(value)
 
 
 def epoch_table(record: Record) -> Table:

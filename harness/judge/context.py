@@ -9,8 +9,8 @@ from harness.isolation.base import IoLimit
 from systems.readings import DiskProfile, StageSpan
 
 if TYPE_CHECKING:
+    from harness.cache import Cache
     from harness.records.record import Record
-    from harness.run.calibrate import Cache
     from workloads.workload import Workload
 
 
@@ -91,6 +91,4 @@ def context_of(record: Record) -> RunContext:
 
 
 def _profile(content: dict[str, Any] | None) -> DiskProfile | None:
-    from harness.worker.build import disk_profile
-
-    return disk_profile(content) if content else None
+    return DiskProfile.from_plain(content) if content else None

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.cache import Cache
 from harness.judge.trace_facts import TraceFacts
 from harness.records.record import FeatureCheck, RunConfig
-from harness.run.calibrate import Cache
 from harness.wire.protocol import EpochDone
 from harness.wire.spots import VALUES, Spot, chosen, positions, rows_digest
 from workloads.dataset import Dataset

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.cache import Cache, fingerprint
 from harness.judge.trace import EpochTrace, batches_of, trace_epochs
 from harness.records.record import RunConfig
-from harness.run.calibrate import Cache, fingerprint
 from workloads.sampling.digest import EpochDigest, feature_digest
 from workloads.workload import Workload
 

@@ -19,8 +19,9 @@ Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "cached"]
 
-# Note of a worker with the added wait in extract that tests the regression gate.
-SLOWED = "test_extract_wait_s"
+# Note of a run whose stage clock was replaced to test the measurement (`harness/run/launch.py`), and the one that older
+# records hold instead.
+TEST_CLOCK, SLOWED = "test_clock", "test_extract_wait_s"
 
 # Settings outside a run's identity: its purpose and its repetition.
 LABELS = ("experiment", "figure_tags", "round")

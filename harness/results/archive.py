@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from harness.atomic import whole_file
+from harness.records.study import STUDIES
 from harness.results import store as results
-from harness.studies.record import STUDIES
 from workloads.errors import InputError
 from workloads.units import format_bytes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -18,12 +19,12 @@ from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
 from harness.progress import during
 from harness.records.code import code_of
-from harness.records.record import EpochRecord, Evidence, GateReading, Memory, Preprocess, Record, RunConfig
+from harness.records.record import TEST_CLOCK, EpochRecord, Evidence, GateReading, Memory, Preprocess, Record, RunConfig
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
 from harness.run.guard import Guard
-from harness.run.launch import Ending, Worker
+from harness.run.launch import TEST_CLOCK_VARIABLE, Ending, Worker
 from harness.run.series import Series
 from harness.run.turns import Turn
 from harness.wire.board import Board
@@ -96,6 +97,7 @@ class _Execution:
         self._partition: MadePartition | None = None
         self._caveats: list[str] = []
         self._turn = turn
+        self._test_clock = os.environ.get(TEST_CLOCK_VARIABLE, "")
         self._phase = "starting"
 
     def run(self) -> Record:
@@ -146,6 +148,7 @@ class _Execution:
                 bounds=bounds,
                 partition=None if workload.partition is None else str(workload.partition),
                 challenge=image_of(config.system) is None,
+                test_clock=self._test_clock,
             )
             self._seen.challenge = spec.challenge
             device = profile_of(config.device)
@@ -233,7 +236,8 @@ class _Execution:
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
-            notes={**ending.notes, **_partition_note(self._partition)},
+            # What the worker tells cannot hide that it was started with a clock for tests.
+            notes={**ending.notes, **_partition_note(self._partition), **self._clock_note()},
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         if record.broke_its_plan:
@@ -245,6 +249,9 @@ class _Execution:
         path = results.write_run(self._series.results_root, record, tables, log=log)
         self._progress(f"{record.status}, {record.verdict}: {path.name}")
         return record
+
+    def _clock_note(self) -> dict[str, str]:
+        return {TEST_CLOCK: self._test_clock} if self._test_clock else {}
 
     def _judge(self, record: Record, zero: float) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""

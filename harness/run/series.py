@@ -13,13 +13,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from harness.cache import Cache
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.docker.foreign import image_of
 from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.select import select, sweep_all
 from harness.records.record import RunConfig
 from harness.results import store as results
-from harness.run.calibrate import Cache
 from harness.run.holder import Holder
 from harness.run.turns import Turn
 from harness.ssd.profile import forget, quick_profile, slower_than

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from harness.records.record import DatasetConfig
+from harness.records.study import StudyRecord, read_study, study_path, write_study
 from harness.settings import Strict, strict, unknown_name
-from harness.studies.record import StudyRecord, read_study, study_path, write_study
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset

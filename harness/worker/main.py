@@ -42,8 +42,7 @@ class Run:
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
         import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
         from harness.worker import build
-        from harness.worker.slowdown import stage_clock
-        from systems.interface import MemoryBudget, Runtime, reserve_bytes
+        from systems.interface import DiskProfile, MemoryBudget, Runtime, reserve_bytes
         from systems.registry import load
 
         self._spec = spec
@@ -60,10 +59,10 @@ class Run:
         build.hand_over_bounds(spec, self._workload)
         self._accelerator = build.build_accelerator(spec, joint.rank)
         self._trainer = build.build_trainer(spec, self._workload, self._accelerator, joint.group)
-        self._clock = stage_clock(os.environ)
+        self._clock = build.stage_clock(spec)
         runtime = Runtime(
             accelerator=self._accelerator,
-            disk=build.disk_profile(spec.disk),
+            disk=DiskProfile.from_plain(spec.disk),
             artefacts=Path(spec.artefacts),
             scratch=Path(spec.scratch),
             cores=cores,
@@ -91,7 +90,7 @@ class Run:
         from harness.records.record import PlannedBuffer
         from harness.wire.joint import merged_plan
         from harness.wire.protocol import Done, Planned
-        from harness.worker import build, slowdown
+        from harness.worker import build
 
         try:
             items = [
@@ -108,7 +107,7 @@ class Run:
                 self._epoch(epoch, warmup=epoch < config.warmup)
                 if models is not None:
                     models.keep()
-            notes = {**self._system.notes(), **self._lowered(), **slowdown.notes(os.environ)}
+            notes = {**self._system.notes(), **self._lowered()}
         finally:
             self._system.close()
             self._accelerator.close()
