@@ -48,15 +48,20 @@ def modelled_s(
 
 
 class CostModel:
-    """The duration model with a correction factor for each system, from earlier runs with status `ok`."""
+    """The duration of earlier runs of a cell, else a model with a correction factor for each system from earlier runs.
+
+    Only runs with status `ok` count.
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
         found: dict[tuple[str, bool], list[float]] = {}
         written: dict[str, list[float]] = {}
+        measured: dict[str, list[float]] = {}
         for record in records:
             config = record.config
             if record.status != "ok" or not record.duration_s:
                 continue
+            measured.setdefault(record.cell.key, []).append(record.duration_s)
             written.setdefault(record.system, []).append(
                 record.preprocess.bytes_written / max(1, config.dataset.feature_bytes)
             )
@@ -72,6 +77,7 @@ class CostModel:
             )
             found.setdefault((record.system, config.memory == "none"), []).append(record.duration_s / expected)
         self._factors = {key: statistics.median(values) for key, values in found.items()}
+        self._measured = {key: statistics.median(values) for key, values in measured.items()}
         # The mean, not the median: most runs reuse artefacts that one run wrote.
         self._written = {system: statistics.fmean(values) for system, values in written.items()}
 
@@ -81,6 +87,8 @@ class CostModel:
 
     def seconds(self, cell: PlannedRun, recipe: Recipe | None) -> float:
         """Return the expected seconds of one run."""
+        if (measured := self._measured.get(cell.key)) is not None:
+            return measured
         settings = cell.settings
         nodes = recipe.num_nodes() if recipe else 1_000_000
         trained = (nodes or 1_000_000) * (recipe.train_fraction if recipe else 0.01)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.records.cell import Cell, cell_key
 from harness.settings import SharedSettings
 from workloads.units import row_bytes
 
@@ -24,7 +25,7 @@ StorageClass = Literal["storage-bound", "mixed", "cached"]
 TEST_CLOCK, SLOWED = "test_clock", "test_extract_wait_s"
 
 # Settings outside a run's identity: its purpose and its repetition.
-LABELS = ("experiment", "figure_tags", "round")
+LABELS = ("experiment", "axes", "figure_tags", "round")
 
 
 class _Part(BaseModel):
@@ -66,6 +67,8 @@ class RunConfig(_Part, SharedSettings):
     isolation: str = "auto"
     timeout_s: float = 3600.0
     experiment: str = ""
+    # Values of the experiment's grid for this run, by setting.
+    axes: dict[str, Any] = Field(default_factory=dict)
     figure_tags: list[str] = Field(default_factory=list)
     round: int = 0
 
@@ -75,6 +78,24 @@ class RunConfig(_Part, SharedSettings):
         content = self.model_dump(mode="json", exclude=set(LABELS))
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def cell(self) -> Cell:
+        """The planned cell of the run."""
+        return Cell(
+            experiment=self.experiment,
+            axes=self.axes,
+            system=self.system,
+            options=self.options,
+            key=cell_key(
+                self.system,
+                self.dataset.name,
+                self.model_dump(mode="json", include=set(SharedSettings.model_fields)),
+                self.options,
+                layers=self.layers,
+                device_memory_bytes=self.device_memory_bytes,
+            ),
+        )
 
 
 class RuleOutcome(_Part):
@@ -353,6 +374,8 @@ class Record(_Part):
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
     code: Code = Field(default_factory=Code)
+    # The planned cell that the run measures; derived from `config` where an older version left it out.
+    cell: Cell = Field(default_factory=lambda known: known["config"].cell)
     evidence: Evidence | None = None
     # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.
     seal: dict[str, str] = Field(default_factory=dict)

@@ -151,11 +151,12 @@ class Sweep:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         model = CostModel(results.records(self._results_root))
         seconds, measured, done, artefacts = 0.0, True, 0, 0
-        finished = self._finished()
+        earlier = self._by_cell()
         for cell in self.planned:
             if self._is_there(str(cell.settings.dataset)):
                 config = resolve(cell, self._data_root, "auto")
-                if any(hash_ == _loose(config) and config.round == round_ for hash_, round_ in finished):
+                # Which isolation backend a run gets is chosen only when a series begins.
+                if any(_same(record.config, config) for record in earlier.get((config.cell.key, config.round), ())):
                     done += 1
                     continue
             measured &= model.knows(cell)
@@ -201,17 +202,19 @@ class Sweep:
         configs = self.configs(series.isolation.name)
         datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
         outcome = Outcome()
-        finished = {(record.config_hash, record.config.round): record for record in self._done_records()}
+        done = self._by_cell()
         todo = []
         for number, (cell, config) in enumerate(zip(self.planned, configs, strict=True)):
             if only is not None and number != only:
                 continue
-            earlier = finished.get((config.config_hash, config.round))
-            if earlier is None:
-                todo.append((cell, config))
-            else:
-                outcome.records.append(earlier)
+            earlier = [
+                one for one in done.get((config.cell.key, config.round), ()) if one.config_hash == config.config_hash
+            ]
+            if earlier:
+                outcome.records.append(earlier[-1])
                 outcome.skipped += 1
+            else:
+                todo.append((cell, config))
         if todo:
             self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before")
             series.prepare([config for _, config in todo], datasets[str(todo[0][0].settings.dataset)])
@@ -246,8 +249,12 @@ class Sweep:
         here = ("", this_host(self._data_root))
         return [record for record in found if host_fingerprint(record.environment) in here]
 
-    def _finished(self) -> set[tuple[str, int]]:
-        return {(_loose(record.config), record.config.round) for record in self._done_records()}
+    def _by_cell(self) -> dict[tuple[str, int], list[Record]]:
+        """Return the records that need not be made again by the key of their cell and round, oldest first."""
+        found: dict[tuple[str, int], list[Record]] = {}
+        for record in self._done_records():
+            found.setdefault((record.cell.key, record.config.round), []).append(record)
+        return found
 
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
         """Return the expected bytes of missing datasets; `more`: recipes that studies need."""
@@ -256,6 +263,6 @@ class Sweep:
         return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
 
 
-def _loose(config: RunConfig) -> str:
-    """Return the identity without the isolation backend, which is chosen only when a series begins."""
-    return config.model_copy(update={"isolation": "auto"}).config_hash
+def _same(one: RunConfig, other: RunConfig) -> bool:
+    """Return whether two configurations are equal but for their labels, round and isolation backend."""
+    return one.model_copy(update={"isolation": other.isolation}).config_hash == other.config_hash

@@ -1,7 +1,7 @@
 """Golden records, written by the commit that `tests/golden` came from: they are read, judged as then and upgraded.
 
-They are real runs of a tiny dataset, sealed again after paths and models of the machine were taken out: several systems,
-one out of memory, one slowed on purpose; one of them with its tables; and a study.
+They are real runs of a tiny dataset, sealed again after paths and models of the machine were taken out: runs of several
+systems, one out of memory, one slowed on purpose; one of them with its tables; and a study.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def test_a_record_is_read_whole_and_judged_as_then(run: Path) -> None:
     assert outcomes([rule.model_dump() for rule in record.verdict_rules]) == outcomes(then["verdict_rules"])
     assert holds(record.to_json() | {"verdict_rules": []}, then | {"verdict_rules": []}) == []
     assert record.config.config_hash == then["config_hash"]
+    assert record.cell == record.config.cell and record.cell.experiment == then["config"]["experiment"]
 
 
 def test_the_records_show_each_kind_of_ending() -> None:
