@@ -309,8 +309,14 @@ class Spread(_Part):
     interval_kind: Literal["bootstrap95", "range"]
 
 
-class Summary(_Part):
-    """Derived numbers of a run; None: unknown."""
+class Summary(BaseModel):
+    """Derived numbers of a run; None: unknown. `harness/judge/metrics.py` lists the metrics and what they mean.
+
+    A metric is stored under its name; those that our code reads by name have a field.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None] = Field(init=False)
 
     epoch_s: Spread | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
@@ -319,15 +325,11 @@ class Summary(_Part):
     storage_efficiency: float | None = None
     engine_efficiency: float | None = None
     distance_to_limit: float | None = None
-    # Predicted seconds of an epoch by the system's counters and the device's profile (`harness/judge/predict.py`).
     predicted_s: float | None = None
-    # Start-up: the preparation, by whatever run, and the first epoch's surplus over the median epoch. The seconds are a
-    # lower bound: a warm-up's digests are left out, and the system's threads continue during them.
     start_up_s: float | None = None
     start_up_bytes: int | None = None
     working_set_bytes: int | None = None
     working_set_over_budget: float | None = None
-    # Ratio of the graph, `indptr` and `indices`, to the host budget (rule 7).
     topology_over_budget: float | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
 
