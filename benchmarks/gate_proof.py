@@ -62,9 +62,9 @@ def collect(
     from harness.plan.datasets import ensure, recipes_of
     from harness.plan.experiment import cells, load_experiment, resolve
     from harness.regress.slowdown import slowed
-    from harness.run.launch import TEST_CLOCK_VARIABLE
     from harness.run.orchestrator import execute
     from harness.run.series import Series
+    from harness.run.spec import TEST_CLOCK_VARIABLE
     from workloads.dataset import Dataset, find_dataset
 
     began = time.monotonic()

@@ -208,16 +208,7 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
     dataset = find_dataset(settings.dataset, data_root)
     return RunConfig(
         system=run.system,
-        dataset=DatasetConfig(
-            name=dataset.name,
-            fingerprint=dataset.fingerprint,
-            num_nodes=dataset.num_nodes,
-            num_edges=dataset.num_edges,
-            dim=dataset.dim,
-            dtype=str(dataset.feature_dtype),
-            num_classes=dataset.num_classes,
-            train_nodes=len(dataset.memmap("train")),
-        ),
+        dataset=DatasetConfig.of(dataset),
         layers=settings.layers or len(settings.fanout),
         device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
         isolation=isolation,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.records.cell import Cell, cell_key
 from harness.settings import SharedSettings
 from workloads.units import row_bytes
+
+if TYPE_CHECKING:
+    from workloads.dataset import Dataset
 
 SCHEMA = 2
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
@@ -20,7 +23,7 @@ Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "cached"]
 
-# Note of a run whose stage clock was replaced to test the measurement (`harness/run/launch.py`), and the one that older
+# Note of a run whose stage clock was replaced to test the measurement (`harness/run/spec.py`), and the one that older
 # records hold instead.
 TEST_CLOCK, SLOWED = "test_clock", "test_extract_wait_s"
 
@@ -45,6 +48,20 @@ class DatasetConfig(_Part):
     dtype: str
     num_classes: int = 0
     train_nodes: int = 0
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DatasetConfig:
+        """Describe an opened dataset."""
+        return cls(
+            name=dataset.name,
+            fingerprint=dataset.fingerprint,
+            num_nodes=dataset.num_nodes,
+            num_edges=dataset.num_edges,
+            dim=dataset.dim,
+            dtype=str(dataset.feature_dtype),
+            num_classes=dataset.num_classes,
+            train_nodes=len(dataset.memmap("train")),
+        )
 
     @property
     def row_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """A busy wait in extract, to test the gate with runs that are slowed on purpose.
 
-It is set by an environment variable of whoever starts a run (`harness/run/launch.py`), not by an experiment, a command
+It is set by an environment variable of whoever starts a run (`harness/run/spec.py`), not by an experiment, a command
 or a setting. A slowed run has a note and is INVALID (rule 23), and no figure draws it.
 """
 

@@ -18,9 +18,6 @@ from harness.wire.pipes import Pipes, PoolServer
 from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
 
-#: Environment variable `module:argument` with the stage clock of all runs, set by a test of the measurement: the worker
-#: uses `module.stage_clock(argument)`, and the record has a note, so that the run is INVALID (rule 23).
-TEST_CLOCK_VARIABLE = "OUTCORE_TEST_CLOCK"
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
 # Seconds until a worker has to exit after `done` or `error`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.isolation.base import Cap, Limits
-from harness.isolation.docker.foreign import image_of
 from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
 from harness.progress import during
@@ -24,8 +22,9 @@ from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
 from harness.run.guard import Guard
-from harness.run.launch import TEST_CLOCK_VARIABLE, Ending, Worker
+from harness.run.launch import Ending, Worker
 from harness.run.series import Series
+from harness.run.spec import worker_spec
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
@@ -97,7 +96,7 @@ class _Execution:
         self._partition: MadePartition | None = None
         self._caveats: list[str] = []
         self._turn = turn
-        self._test_clock = os.environ.get(TEST_CLOCK_VARIABLE, "")
+        self._test_clock = ""
         self._phase = "starting"
 
     def run(self) -> Record:
@@ -129,32 +128,12 @@ class _Execution:
     def _measure(self, folder: Path) -> Ending:
         series, config = self._series, self._config
         self._partition = series.made_partition(config, self._dataset)
-        workload = series.workload(config, self._dataset)
-        with during(self._progress, "sampling every mini-batch for the largest"):
-            bounds = calibrate.batch_bounds(config, workload, series.cache)
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        with series.device_pools(config, self._run_id) as pools:
-            spec = WorkerSpec(
-                mode="run",
-                config=config,
-                dataset=str(self._dataset.path),
-                artefacts=str(series.artefacts(config.system)),
-                scratch=str(scratch),
-                budget_host=None,
-                budget_device=config.device_memory_bytes,
-                pools=[pool.name for pool in pools],
-                disk=series.disk_plain(config),
-                bounds=bounds,
-                partition=None if workload.partition is None else str(workload.partition),
-                challenge=image_of(config.system) is None,
-                test_clock=self._test_clock,
-            )
-            self._seen.challenge = spec.challenge
+        with worker_spec(series, config, self._dataset, folder, self._run_id, self._progress) as (spec, pools):
+            self._seen.challenge, self._test_clock = spec.challenge, spec.test_clock
             device = profile_of(config.device)
             if device is not None and not device.keeps_rows:
                 self._seen.forgetful = pools
-            self._seen.folders.append(scratch)
+            self._seen.folders.append(Path(spec.scratch))
             began = time.monotonic()
             self._calibration = calibrate.calibrate(
                 config, spec, series.isolation, folder, series.cache, self._progress

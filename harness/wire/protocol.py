@@ -164,7 +164,7 @@ class WorkerSpec(BaseModel):
     # Bounds over the mini-batches of each rank, found outside the cap.
     bounds: list[dict[str, Any]] | None = None
     time_training: bool = True
-    # `module:argument` of a stage clock that tests the measurement (`harness/run/launch.py`); empty: the plain clock.
+    # `module:argument` of a stage clock that tests the measurement (`harness/run/spec.py`); empty: the plain clock.
     test_clock: str = ""
     # Whether the number that decides the spot checks follows the `go` of an epoch's first gate.
     challenge: bool = False
