@@ -69,9 +69,7 @@ class RunContext:
 
 def context_of(record: Record) -> RunContext:
     """Return the context of a record from its own evidence; records of older versions hold little of it."""
-    from harness.records.record import Evidence
-
-    evidence = record.evidence or Evidence(isolation=record.config.isolation)
+    evidence = record.readings
     known = set(Calibration.__dataclass_fields__)
     compute = {key: value for key, value in record.compute.items() if key in known}
     for times in ("train_s", "null_s"):

@@ -64,13 +64,13 @@ def evidence_is_kept(record: Record, context: RunContext) -> Finding | None:
     return Finding(record.evidence is not None, "" if record.evidence else "made by an older version: not judged anew")
 
 
-@rule("29", "record_is_sealed")
+@rule("29", "record_is_sealed", evidence=True)
 def record_is_sealed(record: Record, context: RunContext) -> Finding | None:
     """A number that was changed after it was written is no measurement.
 
     Checks the seal: digests over `record.json` and the run's tables, written last.
     """
-    return None if record.evidence is None else Finding(not context.unsealed, context.unsealed or "as it was written")
+    return Finding(not context.unsealed, context.unsealed or "as it was written")
 
 
 def _at(tree: object, path: str) -> object:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import wraps
 from typing import Literal
 
 from harness.judge.context import RunContext, context_of
-from harness.records.record import COUNTED, Record, RuleOutcome, Verdict
+from harness.records.record import COUNTED, Record, RuleOutcome, Status, Verdict
 
 Severity = Literal["INVALID", "SPOILT", "CAVEATS"]
 # In ascending order: the worst severity of a broken rule gives the verdict.
@@ -64,12 +65,42 @@ OF_THE_MOMENT = frozenset(
 )
 
 
-def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Check], Check]:
-    """Register a check as rule `number` of the methodology."""
+def rule(
+    number: str,
+    name: str,
+    severity: Severity = "INVALID",
+    *,
+    of: Collection[Status] = (),
+    evidence: bool = False,
+    capped: bool = False,
+    reads: bool = False,
+    faithful: bool = False,
+) -> Callable[[Check], Check]:
+    """Register a check as rule `number` of the methodology.
+
+    Args:
+        number, name, severity: fields of the rule.
+        of: statuses of the runs to which it applies; empty: any.
+        evidence: whether it applies only to records with evidence.
+        capped: whether it applies only to runs under a memory cap that the host enforces.
+        reads: whether it applies only to runs that read features.
+        faithful: whether it applies only to runs whose mini-batches have to equal the workload's.
+    """
 
     def register(check: Check) -> Check:
-        _RULES.append(Rule(number, name, severity, check))
-        return check
+        @wraps(check)
+        def where_it_applies(record: Record, context: RunContext) -> Finding | None:
+            applies = (
+                (not of or record.status in of)
+                and (not evidence or record.evidence is not None)
+                and (not capped or (record.memory.cap_bytes is not None and context.proves_memory))
+                and (not reads or record.config.stages != "sample")
+                and (not faithful or context.faithful)
+            )
+            return check(record, context) if applies else None
+
+        _RULES.append(Rule(number, name, severity, where_it_applies))
+        return where_it_applies
 
     return register
 

@@ -255,6 +255,11 @@ class GateReading(_Part):
     outside: list[str] = Field(default_factory=list)
     host_user_s: float = 0.0
 
+    def since(self, earlier: GateReading, counter: str) -> int | None:
+        """Return the increase of a counter since an earlier gate; None if either reading lacks it."""
+        before, after = getattr(earlier, counter), getattr(self, counter)
+        return None if before is None or after is None else after - before
+
 
 class FeatureCheck(_Part):
     """Comparison of one mini-batch's feature rows in training with the dataset's (methodology rule 26).
@@ -398,6 +403,11 @@ class Record(_Part):
     evidence: Evidence | None = None
     # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.
     seal: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def readings(self) -> Evidence:
+        """Evidence of the run; without a reading in records of older versions."""
+        return self.evidence or Evidence(isolation=self.config.isolation)
 
     @property
     def measured(self) -> list[EpochRecord]:

@@ -17,7 +17,7 @@ from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
 from harness.progress import during
 from harness.records.code import code_of
-from harness.records.record import TEST_CLOCK, EpochRecord, Evidence, GateReading, Memory, Preprocess, Record, RunConfig
+from harness.records.record import TEST_CLOCK, EpochRecord, Evidence, Memory, Preprocess, Record, RunConfig
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
@@ -358,33 +358,27 @@ class _Execution:
 
     def _epoch(self, epoch: EpochDone, zero: float) -> EpochRecord:
         start, end = (self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end"))
-        io_bytes, io_requests, disk_bytes, disk_requests = (
-            _between(start, end, name) for name in ("io_bytes", "io_requests", "disk_bytes", "disk_requests")
-        )
+
+        def spent(counter: str) -> int | None:
+            return end.since(start, counter) if start and end else None
+
+        io_bytes, disk_bytes, disk_requests = spent("io_bytes"), spent("disk_bytes"), spent("disk_requests")
         # Only requested digests are off the clock, and only our own worker's seconds are trusted.
         warmup = epoch.epoch < self._config.warmup
         checking_s = epoch.checking_s if (warmup or self._config.verify) and self._seen.challenge else 0.0
         return EpochRecord(
-            epoch=epoch.epoch,
+            **epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"}),
             warmup=warmup,
             seconds=epoch.end - epoch.start - checking_s,
             start_s=epoch.start - zero,
-            stages_s=epoch.stages_s,
-            batches=epoch.batches,
-            digest=epoch.digest,
-            feature_digest=epoch.feature_digest,
-            loss=epoch.loss,
-            accuracy=epoch.accuracy,
             device_bytes=disk_bytes if io_bytes is None else io_bytes,
-            device_requests=disk_requests if io_requests is None else io_requests,
-            device_written_bytes=_between(start, end, "io_written_bytes"),
+            device_requests=disk_requests if (own := spent("io_requests")) is None else own,
+            device_written_bytes=spent("io_written_bytes"),
             diskstats_bytes=disk_bytes,
             diskstats_requests=disk_requests,
-            user_s=epoch.user_s,
             host_user_s=end.host_user_s - start.host_user_s if start and end else None,
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
-            counters=epoch.counters,
         )
 
 
@@ -393,12 +387,6 @@ def _ending_of(error: OutcoreError) -> Ending:
     if isinstance(error, BudgetError):
         return Ending("oom", str(error), error)
     return Ending("unsupported" if isinstance(error, HostError | InputError) else "failed", str(error), error)
-
-
-def _between(start: GateReading | None, end: GateReading | None, counter: str) -> int | None:
-    """Return a counter's increase between two gates; None if either lacks it."""
-    before, after = (getattr(gate, counter) if gate else None for gate in (start, end))
-    return None if before is None or after is None else after - before
 
 
 def _partition_note(partition: MadePartition | None) -> dict[str, str]:
@@ -419,11 +407,11 @@ def _preprocess(prepared: Prepared | None, partition: MadePartition | None) -> P
         return Preprocess()
     spent = partition.seconds if partition is not None and not partition.reused else 0.0
     inherited = partition.seconds if partition is not None and partition.reused else 0.0
-    return Preprocess(
-        seconds=prepared.seconds + spent,
-        planning_s=prepared.planning_s + spent,
-        made_s=prepared.made_s + inherited,
-        bytes_read=prepared.bytes_read,
-        bytes_written=prepared.bytes_written,
-        reused=prepared.reused,
+    told = Preprocess.model_validate(prepared.model_dump(include=set(Preprocess.model_fields)))
+    return told.model_copy(
+        update={
+            "seconds": told.seconds + spent,
+            "planning_s": told.planning_s + spent,
+            "made_s": told.made_s + inherited,
+        }
     )
