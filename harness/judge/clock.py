@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.context import RunContext
 from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import EpochRecord, Record, spread
+from harness.records.record import Record, spread
 
 # Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a busy machine.
 AGREES_S, AGREES_SHARE = 0.1, 0.05
@@ -104,13 +104,10 @@ def _clock(record: Record, seconds: float, share: float) -> Finding | None:
     known = [(epoch, epoch.gate_s) for epoch in record.epochs if epoch.gate_s is not None]
     if len(known) < len(record.epochs):
         return unknown("the gates have no times")
-    apart, epoch = max(((_apart(epoch, gate), epoch) for epoch, gate in known), key=lambda entry: abs(entry[0]))
+    found = ((gate_s - epoch.seconds - epoch.checking_s, epoch) for epoch, gate_s in known)
+    apart, epoch = max(found, key=lambda entry: abs(entry[0]))
     allowed = max(seconds, share * (epoch.gate_s or 0.0))
     return Finding(
         abs(apart) <= allowed,
         f"epoch {epoch.epoch}: {epoch.seconds:.3f} s told, {epoch.gate_s:.3f} s between its gates",
     )
-
-
-def _apart(epoch: EpochRecord, gate_s: float) -> float:
-    return gate_s - epoch.seconds - epoch.checking_s

@@ -9,7 +9,7 @@ import inspect
 import sys
 
 from harness.judge.metrics import METRICS
-from harness.judge.registry import Rule, rules
+from harness.judge.registry import rules
 
 _HEAD = """# The rules of the verdict
 
@@ -58,12 +58,8 @@ def page() -> str:
         if entry.number != number:
             number = entry.number
             parts.append(f"## Rule {number}\n")
-        parts.append(_told(entry))
+        parts.append(f"**`{entry.name}`** ({entry.severity})\n\n{inspect.cleandoc(entry.why)}\n")
     return "\n".join(parts)
-
-
-def _told(entry: Rule) -> str:
-    return f"**`{entry.name}`** ({entry.severity})\n\n{inspect.cleandoc(entry.why)}\n"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class TraceFacts:
         for found in trace_epochs(self._workload, missing if epoch in missing else [epoch]):
             _KNOWN[self._key(found.epoch)] = found
             if self._cache is not None:
-                self._cache.put("trace", self._key(found.epoch), _plain(found))
+                self._cache.put("trace", self._key(found.epoch), asdict(found))
         return _KNOWN[self._key(epoch)]
 
     def epochs(self) -> list[EpochTrace]:
@@ -80,7 +81,3 @@ class TraceFacts:
 
     def _key(self, epoch: int) -> str:
         return hashlib.sha256(f"{self._own}/{epoch}".encode()).hexdigest()[:16]
-
-
-def _plain(trace: EpochTrace) -> dict[str, object]:
-    return {**vars(trace), "uses": [list(entry) for entry in trace.uses]}

@@ -57,7 +57,6 @@ class Member:
     name: str
     kind: str
     size: int
-    handle: Any
 
 
 def place_of(member: Member, source: str) -> tuple[Path, int] | None:
@@ -153,7 +152,7 @@ def _walk(root: Path) -> Iterator[tuple[Member, Any]]:
         begin = [root]
     for path in begin:
         if path.is_symlink() and path != root:
-            yield Member(path.relative_to(base).as_posix(), "link", 0, None), None
+            yield Member(path.relative_to(base).as_posix(), "link", 0), None
     waiting = [path for path in begin if path.is_dir()]
     while waiting:
         folder = waiting.pop()
@@ -165,13 +164,9 @@ def _walk(root: Path) -> Iterator[tuple[Member, Any]]:
                 waiting.append(path)
             name = path.relative_to(base).as_posix()
             yield (
-                Member(name, kind, path.lstat().st_size if kind == "file" else 0, None),
-                lambda path=path: _plain(path),
+                Member(name, kind, path.lstat().st_size if kind == "file" else 0),
+                lambda path=path: os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb"),
             )
-
-
-def _plain(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
 def _kind(mode: int) -> str:
@@ -216,7 +211,7 @@ def _of_tar(stream: IO[bytes]) -> Iterator[tuple[Member, Any]]:
             kind = (
                 "file" if plain else "folder" if info.isdir() else "link" if info.islnk() or info.issym() else "device"
             )
-            yield Member(info.name, kind, info.size, info), lambda info=info: archive.extractfile(info)
+            yield Member(info.name, kind, info.size), lambda info=info: archive.extractfile(info)
         stream.seek(archive.offset)
         if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             # tarfile takes an archive cut off between two members or within a header for complete.
@@ -230,7 +225,7 @@ def _of_zip(source: Path) -> Iterator[tuple[Member, Any]]:
             kind = "folder" if info.is_dir() else _kind(mode) if stat.S_IFMT(mode) else "file"
             if info.flag_bits & 1:
                 raise InputError(f"{source} is encrypted", "pack it without a password")
-            yield Member(info.filename, kind, info.file_size, info), lambda info=info: archive.open(info)
+            yield Member(info.filename, kind, info.file_size), lambda info=info: archive.open(info)
 
 
 def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path) -> None:

@@ -267,29 +267,24 @@ def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
 def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:
     """Yield counter values. A track holds a value until the next, so one for an interval is put at its begin."""
     tid = names.thread(HOST, "telemetry")
-    when = telemetry["t"].tolist()
-    for column, track, unit, before in COUNTERS:
+    when, before = telemetry["t"], telemetry["t"].shift()
+    for column, track, unit, of_interval in COUNTERS:
         if column not in telemetry:
             continue
-        values: Iterable[float] = telemetry[column].tolist()
-        for at, value in enumerate(values):
-            if value is None or not math.isfinite(value) or (before and at == 0):
-                continue
-            step = when[at] - when[at - 1] if before else 0.0
-            if unit in _PER_SECOND:
-                if step <= 0:
-                    continue
-                value = value / step
-            moment = when[at - 1] if before else when[at]
-            yield {
-                "name": f"{track} ({unit})",
-                "cat": "telemetry",
-                "ph": "C",
-                "pid": HOST,
-                "tid": tid,
-                "ts": _us(moment),
-                "args": {unit: round(float(value), 3)},
-            }
+        values, moments = telemetry[column].astype(float), before if of_interval else when
+        if unit in _PER_SECOND:
+            values = values / (when - before).where(lambda step: step > 0)
+        for moment, value in zip(moments.tolist(), values.tolist(), strict=True):
+            if math.isfinite(moment) and math.isfinite(value):
+                yield {
+                    "name": f"{track} ({unit})",
+                    "cat": "telemetry",
+                    "ph": "C",
+                    "pid": HOST,
+                    "tid": tid,
+                    "ts": _us(moment),
+                    "args": {unit: round(value, 3)},
+                }
 
 
 def _us(seconds: float) -> float:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,28 +76,31 @@ def execute(
     return _Execution(series, config, dataset, progress, refuse, turn or series.turn).run()
 
 
+@dataclass
 class _Execution:
-    def __init__(
-        self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool, turn: Turn
-    ) -> None:
-        self._series = series
-        self._config = config
-        self._dataset = dataset
-        self._progress = progress
-        self._refuse = refuse
-        self._run_id = new_run_id(config)
-        self._seen = Gathered(dataset, [series.artefacts(config.system)], series.disk_io, progress)
+    """One run under way; the first fields are the parameters of `execute`."""
+
+    _series: Series
+    _config: RunConfig
+    _dataset: Dataset
+    _progress: Progress
+    _refuse: bool
+    _turn: Turn
+    _calibration: Calibration | None = None
+    _cap_bytes: int | None = None
+    _budget: int | None = None
+    _telemetry: Any = None
+    _partition: MadePartition | None = None
+    _caveats: list[str] = field(default_factory=list)
+    _test_clock: str = ""
+    _phase: str = "starting"
+
+    def __post_init__(self) -> None:
+        self._run_id = new_run_id(self._config)
+        folders = [self._series.artefacts(self._config.system)]
+        self._seen = Gathered(self._dataset, folders, self._series.disk_io, self._progress)
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
-        self._calibration: Calibration | None = None
-        self._cap_bytes: int | None = None
-        self._budget: int | None = None
-        self._telemetry: Any = None
-        self._partition: MadePartition | None = None
-        self._caveats: list[str] = []
-        self._turn = turn
-        self._test_clock = ""
-        self._phase = "starting"
 
     def run(self) -> Record:
         """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
@@ -215,8 +218,7 @@ class _Execution:
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
-            # What the worker tells cannot hide that it was started with a clock for tests.
-            notes={**ending.notes, **_partition_note(self._partition), **self._clock_note()},
+            notes=ending.notes | self._notes(),
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         if record.broke_its_plan:
@@ -229,8 +231,15 @@ class _Execution:
         self._progress(f"{record.status}, {record.verdict}: {path.name}")
         return record
 
-    def _clock_note(self) -> dict[str, str]:
-        return {TEST_CLOCK: self._test_clock} if self._test_clock else {}
+    def _notes(self) -> dict[str, str]:
+        """Return the notes of the orchestrator, which replace what the worker says under the same names."""
+        made, found = self._partition, {}
+        if made is not None:
+            whose = "by an earlier run" if made.reused else "for this run"
+            found["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
+        if self._test_clock:
+            found[TEST_CLOCK] = self._test_clock
+        return found
 
     def _judge(self, record: Record, zero: float) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
@@ -387,13 +396,6 @@ def _ending_of(error: OutcoreError) -> Ending:
     if isinstance(error, BudgetError):
         return Ending("oom", str(error), error)
     return Ending("unsupported" if isinstance(error, HostError | InputError) else "failed", str(error), error)
-
-
-def _partition_note(partition: MadePartition | None) -> dict[str, str]:
-    if partition is None:
-        return {}
-    whose = "by an earlier run" if partition.reused else "for this run"
-    return {"partition": f"self-reliant, made in {partition.seconds:.3g} s {whose}, outside the cap"}
 
 
 def _as_json(content: dict[str, Any]) -> dict[str, Any]:
