@@ -89,7 +89,7 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
         "class",
         "epoch s (median \\[range])",
         "with start-up s",
-        *(metric.label for metric in _shown()),
+        *(metric.heading or metric.label for metric in _shown()),
         title=title,
     )
     rounds: dict[str, list[Record]] = {}

@@ -285,7 +285,7 @@ class Metric:
 
     Attributes:
         name: key in the record's `summary`, and so column `summary.<name>` of the table of all records.
-        label: heading in tables and lines.
+        label, heading: name in lines and, if a shorter one is needed, in the heads of tables.
         unit: `s`, `bytes`, or empty for a ratio.
         better: direction of better values; empty where there is none.
         of: function from the run's facts to the number; None: unknown.
@@ -300,6 +300,7 @@ class Metric:
     better: Literal["higher", "lower", ""]
     of: Callable[[Facts], float | None]
     meaning: str
+    heading: str = ""
     shown: bool = True
     column: str = ""
 
@@ -338,6 +339,7 @@ METRICS = [
         "lower",
         lambda run: run.read_amplification,
         "device bytes over bytes of the rows and neighbour lists that were fetched",
+        heading="read ampl.",
         column="amplification",
     ),
     Metric(
@@ -366,6 +368,7 @@ METRICS = [
         lambda run: run.engine[0],
         "the time the device needs for exactly the system's requests, over its extract time: how well the code drives "
         "the disk",
+        heading="engine eff.",
         column="engine",
     ),
     Metric(
@@ -378,6 +381,7 @@ METRICS = [
         "[the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea "
         "may leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other "
         "mini-batches, and an epoch below the least is `INVALID`",
+        heading="distance",
         column="distance",
     ),
     Metric(

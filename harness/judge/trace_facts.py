@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from harness.cache import Cache, fingerprint
 from harness.judge.trace import EpochTrace, batches_of, trace_epochs
@@ -23,6 +24,7 @@ from workloads.workload import Workload
 _KEYS = ("layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "ranks", "seed")
 # Traces known to this process, since rules and metrics of a run ask repeatedly, with or without a cache.
 _KNOWN: dict[str, EpochTrace] = {}
+_TRACE = TypeAdapter(EpochTrace)
 
 
 class TraceFacts:
@@ -74,8 +76,8 @@ class TraceFacts:
         key = self._key(epoch)
         if key not in _KNOWN and self._cache is not None and (kept := self._cache.get("trace", key)) is not None:
             try:
-                _KNOWN[key] = EpochTrace(**{**kept, "uses": tuple((times, rows) for times, rows in kept["uses"])})
-            except (KeyError, TypeError, ValueError):
+                _KNOWN[key] = _TRACE.validate_python(kept)
+            except ValueError:
                 return None  # damaged: sampled again
         return _KNOWN.get(key)
 

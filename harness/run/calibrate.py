@@ -98,23 +98,21 @@ def calibrate(
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
                 cache.put("training", times_key, times)
+    # In JSON the numbers of epochs are text.
+    measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **times})
     return Calibration(
         **memory,
-        train_s=_by_epoch(times.get("train_s", {})),
-        null_s=_by_epoch(times.get("null_s", {})),
+        train_s=measured.train_s,
+        null_s=measured.null_s,
         max_nodes=max((int(rank["max_nodes"]) for rank in spec.bounds or []), default=0),
         max_edges=max((int(rank["max_edges"]) for rank in spec.bounds or []), default=0),
-        how=times.get("how", ""),
+        how=measured.how,
     )
 
 
 def _short(image: str) -> str:
     """Return the suffix of an image's calibrations; empty for runs on the host's own files."""
     return f"-{hashlib.sha256(image.encode()).hexdigest()[:8]}" if image else ""
-
-
-def _by_epoch(times: dict[Any, float]) -> dict[int, float]:
-    return {int(epoch): seconds for epoch, seconds in times.items()}
 
 
 def _why(ending: Ending, folder: Path) -> str:

@@ -19,6 +19,9 @@ MAX_ROWS = 5_000_000
 MAX_STREAM_BYTES = 1 << 30
 
 
+BatchRow = tuple[int, int, int, int, float | None, int, str, float]
+
+
 class ProtocolError(OutcoreError):
     """An event of the worker that violates the protocol."""
 
@@ -69,7 +72,7 @@ class Batches(_Event):
 
     event: Literal["batches"] = "batches"
     epoch: int
-    rows: list[tuple[int, int, int, int, float | None, int, str, float]] = Field(max_length=CHUNK_ROWS)
+    rows: list[BatchRow] = Field(max_length=CHUNK_ROWS)
 
 
 class Spans(_Event):

@@ -168,7 +168,7 @@ class Run:
     def _epoch(self, epoch: int, *, warmup: bool) -> None:
         from harness.wire.protocol import EpochDone
         from harness.wire.spots import NONCE_BYTES, chosen
-        from harness.worker.epoch_report import EpochLog, EpochReport, joined, send_epoch_tables
+        from harness.worker.epoch_report import EpochLog, EpochReport, joined, tables
 
         with_features = (warmup or self._spec.config.verify) and self._spec.config.stages != "sample"
         self._clock.drain()
@@ -198,7 +198,8 @@ class Run:
         parts = self._joint.gather(own)
         checking_s = max(part.log.checking_s for part in parts)
         log, spans, lanes = joined([part.numbered(rank, len(parts)) for rank, part in enumerate(parts)])
-        send_epoch_tables(self._joint, epoch, log.rows, spans, lanes, log.spots)
+        for event in tables(epoch, log, spans, lanes):
+            self._joint.send(event)
         self._joint.send(
             EpochDone(
                 epoch=epoch,
