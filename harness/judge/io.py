@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.judge.context import RunContext
-from harness.judge.metrics import engine_efficiency, least_device_seconds
+from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
 from harness.judge.registry import Finding, rule, unknown
 from harness.records.record import EpochRecord, Record
@@ -104,11 +104,11 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     beside = f", {allowed:.2f} allowed for what others took of it" if allowed > RATE_TOLERANCE else ""
     if efficiency <= RATE_TOLERANCE or not (context.io_limited and context.limits):
         return Finding(efficiency <= allowed, f"{efficiency:.2f} x the device's measured rate{beside}")
-    over_epoch, _ = engine_efficiency(record, context, whole_epoch=True)
+    over_epoch, _ = efficiency_of_engine(record, context, whole_epoch=True)
     if over_epoch is not None:
         seconds = [epoch.wall_s for epoch in record.measured]
         over_epoch *= sum(seconds) / (sum(seconds) + SLICE_S * len(seconds))
-    of_bare, _ = engine_efficiency(record, context, context.bare_profile) if context.bare_profile else (None, "")
+    of_bare, _ = efficiency_of_engine(record, context, context.bare_profile) if context.bare_profile else (None, "")
     held = [ratio for ratio in (over_epoch, of_bare) if ratio is not None]
     bare = "unknown" if of_bare is None else f"{of_bare:.2f}"
     return Finding(

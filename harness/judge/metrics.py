@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from harness.judge.context import RunContext
 from harness.judge.predict import device_seconds, predicted_seconds
@@ -80,7 +80,7 @@ def storage_class(ratio: float | None) -> StorageClass:
     return "storage-bound" if ratio >= STORAGE_BOUND else "mixed"
 
 
-def engine_efficiency(
+def efficiency_of_engine(
     record: Record, context: RunContext, profile: DiskProfile | None = None, *, whole_epoch: bool = False
 ) -> tuple[float | None, str]:
     """Return the engine efficiency, device seconds by profile over seconds spent, with a text on its derivation.
@@ -186,29 +186,6 @@ class Facts:
         return int(statistics.median(sizes))
 
     @cached_property
-    def working_set_over_budget(self) -> float | None:
-        """Ratio of the working set to host budget plus device memory; None: unbounded memory, or no workload."""
-        budget = self.record.memory.budget_bytes
-        memory = None if budget is None else budget + _device_memory(self.record)
-        return self.working_set_bytes / memory if self.working_set_bytes is not None and memory else None
-
-    @cached_property
-    def topology_over_budget(self) -> float | None:
-        """Ratio of `indptr` and `indices` to the host budget, since systems sample on the host; None: unknown."""
-        budget = self.record.memory.budget_bytes
-        if self.context.workload is None or not budget:
-            return None
-        dataset = self.context.workload.dataset
-        return (dataset.topology_bytes + 8 * (dataset.num_nodes + 1)) / budget
-
-    @cached_property
-    def read_amplification(self) -> float | None:
-        """Ratio of the device's bytes to the bytes of rows that were missing."""
-        device = [epoch.device_bytes for epoch in self.measured if epoch.device_bytes is not None]
-        useful = sum(useful_bytes(epoch, self.record.config.dataset.row_bytes) for epoch in self.measured)
-        return sum(device) / useful if len(device) == len(self.measured) and useful > 0 else None
-
-    @cached_property
     def start_up(self) -> tuple[float | None, int | None]:
         """Seconds and device bytes of the preparation, by whatever run, and of the first epoch's surplus.
 
@@ -230,18 +207,7 @@ class Facts:
     @cached_property
     def engine(self) -> tuple[float | None, str]:
         """Engine efficiency, and how it was derived."""
-        return engine_efficiency(self.record, self.context) if self.measured else (None, "")
-
-    @cached_property
-    def predicted_s(self) -> float | None:
-        """Predicted seconds of an epoch."""
-        return predicted_seconds(
-            self.measured,
-            self.context.profile,
-            dict(self.train_s),
-            faults=usable_processors(self.record),
-            reads_first=self.record.notes.get("reads_in") == "data_prep",
-        )
+        return efficiency_of_engine(self.record, self.context) if self.measured else (None, "")
 
     @property
     def train_s(self) -> Mapping[int, float]:
@@ -268,151 +234,143 @@ class Facts:
         known = [seconds for seconds in limits if seconds is not None]
         return statistics.median(known) if known else None
 
-    @cached_property
-    def distance_to_limit(self) -> float | None:
-        """Ratio of the least seconds of an epoch to its seconds with its share of the start-up."""
-        if self.limit_s is None or self.epoch_s is None:
-            return None
-        trained = [self.train_s[epoch.epoch] for epoch in self.measured if epoch.epoch in self.train_s]
-        least = max(self.limit_s, statistics.median(trained) if trained else 0.0)
-        # Reading, writing and ordering before the first epoch may save work in the epochs.
-        return least / (self.epoch_s + (self.start_up[0] or 0.0) / self.record.config.epochs)
-
 
 @dataclass(frozen=True)
 class Metric:
-    """One derived number of a run; everything that shows or stores metrics follows from `METRICS`.
+    """One derived number of a run.
 
     Attributes:
-        name: key in the record's `summary`, and so column `summary.<name>` of the table of all records.
+        of: function from the run's facts to the number, None: unknown. Its name is the key in the record's `summary`,
+            and so the column `summary.<name>` of the table of all records; its docstring explains the number.
         label, heading: name in lines and, if a shorter one is needed, in the heads of tables.
         unit: `s`, `bytes`, or empty for a ratio.
         better: direction of better values; empty where there is none.
-        of: function from the run's facts to the number; None: unknown.
-        meaning: explanation for the docs.
         shown: whether tables of `outcore bench` and lines of `outcore run` and `outcore results show` have it.
         column: its column in the report's table of runs; empty: not there.
     """
 
-    name: str
-    label: str
-    unit: Literal["s", "bytes", ""]
-    better: Literal["higher", "lower", ""]
     of: Callable[[Facts], float | None]
-    meaning: str
+    label: str
+    unit: Literal["s", "bytes", ""] = ""
+    better: Literal["higher", "lower", ""] = ""
     heading: str = ""
     shown: bool = True
     column: str = ""
 
+    @property
+    def name(self) -> str:
+        """Key of the metric in a record's summary."""
+        return self.of.__name__
 
-METRICS = [
-    Metric(
-        "start_up_s",
-        "start-up s",
-        "s",
-        "lower",
-        lambda run: run.start_up[0],
-        "seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes "
-        "beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes "
-        "at the device's best rate at least)",
-    ),
-    Metric(
-        "start_up_bytes",
-        "start-up read",
-        "bytes",
-        "lower",
-        lambda run: run.start_up[1],
-        "bytes that the start-up reads",
-    ),
-    Metric(
-        "predicted_s",
-        "predicted s",
-        "s",
-        "lower",
-        lambda run: run.predicted_s,
-        "seconds of an epoch by the system's counters and the device's profile, without any measured time",
-    ),
-    Metric(
-        "read_amplification",
-        "read amplification",
-        "",
-        "lower",
-        lambda run: run.read_amplification,
-        "device bytes over bytes of the rows and neighbour lists that were fetched",
-        heading="read ampl.",
-        column="amplification",
-    ),
-    Metric(
-        "accelerator_utilisation",
-        "AU",
-        "",
-        "higher",
-        lambda run: run.share(run.train_s),
-        "accelerator utilisation: uncontended training time over epoch time",
-        column="au",
-    ),
-    Metric(
-        "storage_efficiency",
-        "SE",
-        "",
-        "higher",
-        lambda run: run.share(run.null_s),
-        "storage efficiency: the same batches with features already in memory, over the epoch",
-        column="se",
-    ),
-    Metric(
-        "engine_efficiency",
-        "engine efficiency",
-        "",
-        "higher",
-        lambda run: run.engine[0],
-        "the time the device needs for exactly the system's requests, over its extract time: how well the code drives "
-        "the disk",
-        heading="engine eff.",
-        column="engine",
-    ),
-    Metric(
-        "distance_to_limit",
-        "distance to limit",
-        "",
-        "higher",
-        lambda run: run.distance_to_limit,
-        "the least time that any system could take with this memory, proven in "
-        "[the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea "
-        "may leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other "
-        "mini-batches, and an epoch below the least is `INVALID`",
-        heading="distance",
-        column="distance",
-    ),
-    Metric(
-        "working_set_bytes",
-        "working set",
-        "bytes",
-        "",
-        lambda run: run.working_set_bytes,
-        "bytes of the rows and topology pages that the median measured epoch uses (rules 7 and 11)",
-        shown=False,
-    ),
-    Metric(
-        "working_set_over_budget",
-        "working set over memory",
-        "",
-        "",
-        lambda run: run.working_set_over_budget,
-        "working set over host budget plus device memory; decides the class",
-        shown=False,
-        column="working_set",
-    ),
-    Metric(
-        "topology_over_budget",
-        "topology over budget",
-        "",
-        "",
-        lambda run: run.topology_over_budget,
-        "`indptr` and `indices` over the host budget; above 1 the graph does not fit (rule 7)",
-        shown=False,
-    ),
-]
+    @property
+    def meaning(self) -> str:
+        """Explanation of the metric in one paragraph."""
+        return " ".join((self.of.__doc__ or "").split())
+
+
+#: Every metric, in the order of the tables. What shows or stores metrics follows from here.
+METRICS: list[Metric] = []
+
+
+def metric(label: str, **more: Any) -> Callable[[Callable[[Facts], float | None]], Callable[[Facts], float | None]]:
+    """Register a function as a metric; `label` and `more` are fields of `Metric`."""
+
+    def register(of: Callable[[Facts], float | None]) -> Callable[[Facts], float | None]:
+        METRICS.append(Metric(of, label, **more))
+        return of
+
+    return register
+
+
+@metric("start-up s", unit="s", better="lower")
+def start_up_s(run: Facts) -> float | None:
+    """Seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes
+    beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes at the
+    device's best rate at least)."""
+    return run.start_up[0]
+
+
+@metric("start-up read", unit="bytes", better="lower")
+def start_up_bytes(run: Facts) -> int | None:
+    """Bytes that the start-up reads."""
+    return run.start_up[1]
+
+
+@metric("predicted s", unit="s", better="lower")
+def predicted_s(run: Facts) -> float | None:
+    """Seconds of an epoch by the system's counters and the device's profile, without any measured time."""
+    return predicted_seconds(
+        run.measured,
+        run.context.profile,
+        dict(run.train_s),
+        faults=usable_processors(run.record),
+        reads_first=run.record.notes.get("reads_in") == "data_prep",
+    )
+
+
+@metric("read amplification", better="lower", heading="read ampl.", column="amplification")
+def read_amplification(run: Facts) -> float | None:
+    """Device bytes over bytes of the rows and neighbour lists that were fetched."""
+    device = [epoch.device_bytes for epoch in run.measured if epoch.device_bytes is not None]
+    useful = sum(useful_bytes(epoch, run.record.config.dataset.row_bytes) for epoch in run.measured)
+    return sum(device) / useful if len(device) == len(run.measured) and useful > 0 else None
+
+
+@metric("AU", better="higher", column="au")
+def accelerator_utilisation(run: Facts) -> float | None:
+    """Accelerator utilisation: uncontended training time over epoch time."""
+    return run.share(run.train_s)
+
+
+@metric("SE", better="higher", column="se")
+def storage_efficiency(run: Facts) -> float | None:
+    """Storage efficiency: the same batches with features already in memory, over the epoch."""
+    return run.share(run.null_s)
+
+
+@metric("engine efficiency", better="higher", heading="engine eff.", column="engine")
+def engine_efficiency(run: Facts) -> float | None:
+    """The time the device needs for exactly the system's requests, over its extract time: how well the code drives the
+    disk."""
+    return run.engine[0]
+
+
+@metric("distance to limit", better="higher", heading="distance", column="distance")
+def distance_to_limit(run: Facts) -> float | None:
+    """The least time that any system could take with this memory, proven in
+    [the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea may
+    leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other mini-batches,
+    and an epoch below the least is `INVALID`."""
+    if run.limit_s is None or run.epoch_s is None:
+        return None
+    trained = [run.train_s[epoch.epoch] for epoch in run.measured if epoch.epoch in run.train_s]
+    least = max(run.limit_s, statistics.median(trained) if trained else 0.0)
+    # Reading, writing and ordering before the first epoch may save work in the epochs.
+    return least / (run.epoch_s + (run.start_up[0] or 0.0) / run.record.config.epochs)
+
+
+@metric("working set", unit="bytes", shown=False)
+def working_set_bytes(run: Facts) -> int | None:
+    """Bytes of the rows and topology pages that the median measured epoch uses (rules 7 and 11)."""
+    return run.working_set_bytes
+
+
+@metric("working set over memory", shown=False, column="working_set")
+def working_set_over_budget(run: Facts) -> float | None:
+    """Working set over host budget plus device memory; decides the class."""
+    budget = run.record.memory.budget_bytes
+    memory = None if budget is None else budget + _device_memory(run.record)
+    return run.working_set_bytes / memory if run.working_set_bytes is not None and memory else None
+
+
+@metric("topology over budget", shown=False)
+def topology_over_budget(run: Facts) -> float | None:
+    """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
+    (rule 7)."""
+    budget, workload = run.record.memory.budget_bytes, run.context.workload
+    if workload is None or not budget:
+        return None
+    return (workload.dataset.topology_bytes + 8 * (workload.dataset.num_nodes + 1)) / budget
 
 
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:
@@ -428,7 +386,7 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
         summary.extra["engine_efficiency_from"] = run.engine[1]
         if run.limit_s is not None:
             summary.extra["limit_s"] = run.limit_s
-    return summary, None if run.working_set_bytes is None else storage_class(run.working_set_over_budget)
+    return summary, None if run.working_set_bytes is None else storage_class(summary.working_set_over_budget)
 
 
 def usable_processors(record: Record) -> int:

@@ -209,7 +209,7 @@ class _Execution:
             started_at=self._started,
             duration_s=time.monotonic() - self._begin,
             config=self._config,
-            environment=self._series.environment(),
+            environment=self._series.environment,
             memory=self._memory(tables.get("telemetry")),
             preprocess=_preprocess(seen.prepared, self._partition).model_copy(update={"gate_s": seen.preparing_s()}),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],

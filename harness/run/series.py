@@ -280,12 +280,8 @@ class Series:
         """Return the workload of a run, as its worker builds it."""
         from harness.worker.build import workload_of
 
-        return workload_of(config, dataset, partition=self.partition(config, dataset))
-
-    def partition(self, config: RunConfig, dataset: Dataset) -> Path | None:
-        """Return the partition file of the training nodes; None without a partition."""
         made = self.made_partition(config, dataset)
-        return None if made is None else made.path
+        return workload_of(config, dataset, partition=None if made is None else made.path)
 
     def made_partition(self, config: RunConfig, dataset: Dataset) -> MadePartition | None:
         """Return the partition of the training nodes with the seconds spent on it; None without a partition."""
@@ -342,12 +338,9 @@ class Series:
 
         return list(block_device(self._data_path or self.data_root).numbers)
 
-    def environment(self) -> dict[str, Any]:
-        """Return host, versions and device for the record."""
-        return self._environment
-
     @cached_property
-    def _environment(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
+        """Host, versions and device for the record."""
         from harness.records.environment import describe
 
         found = describe(self._data_path or self.data_root)

@@ -66,6 +66,18 @@ class Prepared(_Event):
     planning_s: float = 0.0
     files: list[str] = Field(max_length=100_000)
 
+    @classmethod
+    def joined(cls, parts: list[Prepared]) -> Prepared:
+        """Join the reports of all ranks: the longest times, the sums of bytes, every file once."""
+        longest = {name: max(getattr(part, name) for part in parts) for name in ("seconds", "planning_s", "made_s")}
+        return cls(
+            **longest,
+            bytes_read=sum(part.bytes_read for part in parts),
+            bytes_written=sum(part.bytes_written for part in parts),
+            reused=all(part.reused for part in parts),
+            files=list(dict.fromkeys(file for part in parts for file in part.files)),
+        )
+
 
 class Batches(_Event):
     """Rows of batches.parquet: batch, nodes, edges, seeds, loss, correct, digest, released_at (monotonic s)."""

@@ -151,18 +151,7 @@ class Run:
             reused=reused,
             files=[str(path) for path in files],
         )
-        parts = self._joint.gather(own)
-        self._joint.send(
-            Prepared(
-                seconds=max(part.seconds for part in parts),
-                planning_s=max(part.planning_s for part in parts),
-                made_s=max(part.made_s for part in parts),
-                bytes_read=sum(part.bytes_read for part in parts),
-                bytes_written=sum(part.bytes_written for part in parts),
-                reused=all(part.reused for part in parts),
-                files=list(dict.fromkeys(file for part in parts for file in part.files)),
-            )
-        )
+        self._joint.send(Prepared.joined(self._joint.gather(own)))
         self._joint.gate("prepared")
 
     def _epoch(self, epoch: int, *, warmup: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,26 +12,26 @@ from rich.console import Console
 from harness.cli.table import headline_table, summary_lines
 from harness.judge import page
 from harness.judge.context import context_of
-from harness.judge.metrics import METRICS, Metric, summarise
+from harness.judge.metrics import METRICS, Facts, metric, summarise
 from harness.records.record import Record, Summary
 from harness.report.runs import table_of
 from harness.results import store
 from tests.harness.records import make_record, save
 
-LAST = Metric(
-    "last_epoch_s", "last epoch s", "s", "lower", lambda run: run.measured[-1].seconds, "the last", column="last"
-)
-
 
 @pytest.fixture
-def record(monkeypatch: pytest.MonkeyPatch) -> Record:
+def record() -> Iterator[Record]:
     """A record made while there is one metric more."""
-    monkeypatch.setattr("harness.judge.metrics.METRICS", METRICS)
-    METRICS.append(LAST)
+
+    @metric("last epoch s", unit="s", better="lower", column="last")
+    def last_epoch_s(run: Facts) -> float:
+        """The last."""
+        return run.measured[-1].seconds
+
     made = make_record("ginex", [1.0, 1.25])
     made.summary, _ = summarise(made, context_of(made))
     yield made
-    METRICS.remove(LAST)
+    METRICS.pop()
 
 
 def test_one_entry_is_in_records_tables_commands_docs_and_report(record: Record, tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_one_entry_is_in_records_tables_commands_docs_and_report(record: Record,
     text = io.StringIO()
     Console(file=text, width=400).print(headline_table([read], "t"))
     assert "last epoch s" in text.getvalue() and "1.25" in text.getvalue()
-    assert "| `last_epoch_s` | last epoch s | s | lower | the last |" in page.metrics_page()
+    assert "| `last_epoch_s` | last epoch s | s | lower | The last. |" in page.metrics_page()
     table = table_of([read.to_json()])
     assert table["rows"][0][table["columns"].index("last")] == 1.25
 
