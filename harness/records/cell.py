@@ -7,16 +7,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from harness.settings import SharedSettings, canonical_memory
+from harness.settings import SharedSettings, Strict, canonical_memory
 from workloads.errors import InputError
 
 # Memory has several notations.
 _SETTINGS = tuple(name for name in SharedSettings.model_fields if name not in ("memory", "options"))
 
 
-class Cell(BaseModel):
+class Cell(Strict):
     """The cell of an experiment that a run measures.
 
     Attributes:
@@ -25,8 +25,6 @@ class Cell(BaseModel):
         system, options: name of the system, and its options with every default filled in.
         key: identity of what is measured (`cell_key`), equal for equal cells of different experiments.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     experiment: str = ""
     axes: dict[str, Any] = Field(default_factory=dict)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.records.record import PlannedBuffer, RunConfig
+from harness.settings import Strict
 from workloads.errors import OutcoreError
 
 # A worker may be untrusted code: its events are bounded in size and validated before use.
@@ -159,10 +160,8 @@ def schema() -> dict[str, Any]:
     return _ADAPTER.json_schema()
 
 
-class WorkerSpec(BaseModel):
+class WorkerSpec(Strict):
     """Specification of a worker's task, in a file that only the worker reads."""
-
-    model_config = ConfigDict(extra="forbid")
 
     mode: Literal["run", "calibrate"]
     config: RunConfig
