@@ -50,6 +50,11 @@ class Rule:
         """The check's docstring."""
         return (self.check.__doc__ or "").strip()
 
+    def outcome(self, record: Record, context: RunContext) -> RuleOutcome | None:
+        """Return the rule's outcome for a record; None where the rule does not apply."""
+        finding = self.check(record, context)
+        return None if finding is None else RuleOutcome(rule=self.number, name=self.name, **vars(finding))
+
 
 _RULES: list[Rule] = []
 # Rules that other activity on the host can break: the same run may keep them when it is repeated.
@@ -128,9 +133,7 @@ def judged_anew(record: Record, unsealed: str) -> Record:
         record.verdict, record.verdict_rules = judge(record, context)
         return record
     kept = next(entry for entry in _RULES if entry.name == "evidence_is_kept")
-    finding = kept.check(record, context_of(record))
-    if finding is not None:
-        outcome = RuleOutcome(rule=kept.number, name=kept.name, ok=finding.ok, detail=finding.detail)
+    if outcome := kept.outcome(record, context_of(record)):
         record.verdict_rules = [*(one for one in record.verdict_rules if one.name != kept.name), outcome]
     record.verdict = "CAVEATS" if record.verdict == "VALID" else record.verdict
     return record
@@ -143,16 +146,6 @@ def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, l
     machine that the times are meaningless; else `CAVEATS` if another rule is broken or cannot be judged; else `VALID`.
     """
     context = context or context_of(record)
-    outcomes: list[RuleOutcome] = []
-    verdict: Verdict = "VALID"
-    for entry in rules():
-        finding = entry.check(record, context)
-        if finding is None:
-            continue
-        outcomes.append(
-            RuleOutcome(rule=entry.number, name=entry.name, ok=finding.ok, detail=finding.detail, known=finding.known)
-        )
-        if not finding.ok:
-            found: Verdict = entry.severity if finding.known else "CAVEATS"
-            verdict = max(verdict, found, key=_WEIGHT.index)
-    return verdict, outcomes
+    judged = [(entry, outcome) for entry in rules() if (outcome := entry.outcome(record, context))]
+    broken: list[Verdict] = [entry.severity if one.known else "CAVEATS" for entry, one in judged if not one.ok]
+    return max(broken, key=_WEIGHT.index, default="VALID"), [outcome for _, outcome in judged]

@@ -66,18 +66,8 @@ class EpochLog:
         """
         sampled = batch.sampled
         finite = math.isfinite(loss)
-        self.rows.append(
-            (
-                sampled.index,
-                sampled.num_nodes,
-                sampled.num_edges,
-                sampled.num_seeds,
-                loss if finite else None,
-                correct,
-                self._digest,
-                time.monotonic(),
-            )
-        )
+        sizes = (sampled.index, sampled.num_nodes, sampled.num_edges, sampled.num_seeds)
+        self.rows.append((*sizes, loss if finite else None, correct, self._digest, time.monotonic()))
         if finite:
             self._loss += loss * seen
             self._correct += correct
