@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -151,7 +151,7 @@ class Sweep:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         model = CostModel(results.records(self._results_root))
         seconds, measured, done, artefacts = 0.0, True, 0, 0
-        earlier = self._by_cell()
+        earlier = self._done()
         for cell in self.planned:
             if self._is_there(str(cell.settings.dataset)):
                 config = resolve(cell, self._data_root, "auto")
@@ -202,7 +202,7 @@ class Sweep:
         configs = self.configs(series.isolation.name)
         datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
         outcome = Outcome()
-        done = self._by_cell()
+        done = self._done()
         todo = []
         for number, (cell, config) in enumerate(zip(self.planned, configs, strict=True)):
             if only is not None and number != only:
@@ -228,32 +228,27 @@ class Sweep:
     def _is_there(self, name: str) -> bool:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
-    def _done_records(self) -> Iterable[Record]:
-        """Return the records that need not be made again.
+    def _done(self) -> dict[tuple[str, int], list[Record]]:
+        """Return the records that need not be made again by the key of their cell and their round, oldest first.
 
         Every status but `failed` is a result, if the run was made on this host by the present code and, with `retry`,
         was not spoilt by other programs.
         """
+        found: dict[tuple[str, int], list[Record]] = {}
         if self._fresh:
-            return []
+            return found
         bad: list[results.BadRecord] = []
-        found = [
-            record
-            for record in results.records(self._results_root, bad)
-            if record.status != "failed"
-            and not (self._retry and spoilt(record))
-            and is_current(record.code, record.system)
-        ]
+        here = ("", this_host(self._data_root))
+        for record in results.records(self._results_root, bad):
+            if (
+                record.status != "failed"
+                and not (self._retry and spoilt(record))
+                and is_current(record.code, record.system)
+                and host_fingerprint(record.environment) in here
+            ):
+                found.setdefault((record.cell.key, record.config.round), []).append(record)
         if bad:
             self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
-        here = ("", this_host(self._data_root))
-        return [record for record in found if host_fingerprint(record.environment) in here]
-
-    def _by_cell(self) -> dict[tuple[str, int], list[Record]]:
-        """Return the records that need not be made again by the key of their cell and round, oldest first."""
-        found: dict[tuple[str, int], list[Record]] = {}
-        for record in self._done_records():
-            found.setdefault((record.cell.key, record.config.round), []).append(record)
         return found
 
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
