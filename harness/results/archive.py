@@ -73,21 +73,22 @@ def place_of(member: Member, source: str) -> tuple[Path, int] | None:
         raise InputError(f"{source} holds {shown}, which is a {member.kind}", "pack it with `outcore results export`")
     if member.kind == "folder" or not parts:
         return None
-    if len(parts) >= 2 and parts[-2] == STUDIES and parts[-1].endswith(".json") and not parts[-1].startswith("."):
-        if not STUDY_NAME.fullmatch(parts[-1]):
-            raise InputError(f"{source} holds {shown}, whose name is no study's", "see `outcore results export --runs`")
-        return _limited(member, Path(STUDIES, parts[-1]), STUDY_BYTES, source)
-    if len(parts) < 2 or parts[-1] not in RUN_FILES or parts[-2].startswith("."):
+    if len(parts) < 2 or parts[-2].startswith("."):
         return None
-    if not RUN_ID.fullmatch(parts[-2]):
-        raise InputError(f"{source} holds {shown}, whose folder has no run's id", "see `outcore results list`")
-    return _limited(member, Path(results.RUNS, parts[-2], parts[-1]), RUN_FILES[parts[-1]], source)
-
-
-def _limited(member: Member, place: Path, limit: int, source: str) -> tuple[Path, int]:
+    folder, name = parts[-2:]
+    if folder == STUDIES and name.endswith(".json") and not name.startswith("."):
+        if not STUDY_NAME.fullmatch(name):
+            raise InputError(f"{source} holds {shown}, whose name is no study's", "see `outcore results export --runs`")
+        place, limit = Path(STUDIES, name), STUDY_BYTES
+    elif name in RUN_FILES:
+        if not RUN_ID.fullmatch(folder):
+            raise InputError(f"{source} holds {shown}, whose folder has no run's id", "see `outcore results list`")
+        place, limit = Path(results.RUNS, folder, name), RUN_FILES[name]
+    else:
+        return None
     if member.size > limit:
         raise InputError(
-            f"{source} holds {member.name!a} of {format_bytes(member.size)}, {format_bytes(limit)} is the limit",
+            f"{source} holds {shown} of {format_bytes(member.size)}, {format_bytes(limit)} is the limit",
             "take that run out",
         )
     return place, limit
