@@ -22,6 +22,7 @@ from harness.advise import Setting, advise
 from harness.records.record import COUNTED, Record
 from harness.results import store as results
 from harness.worker import build
+from systems.interface import DiskProfile
 from workloads.dataset import Dataset
 
 WITHIN = 1.10
@@ -49,7 +50,7 @@ def main() -> int:
             continue
         found = advise(
             setting(first, path),
-            build.disk_profile(first.disk["limited"]),
+            DiskProfile.from_plain(first.disk["limited"]),
             batches=chosen.batches,
             systems=sorted(times),
         )

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes real runs in blocks, as long as it is told, and
 goes on where it stopped. A block holds, for each system, two runs as they are and one for each slowdown, whose epochs
-take turns as those of a check do: a slowed one spins in extract of every mini-batch (`harness/worker/slowdown.py`) for
+take turns as those of a check do: a slowed one spins in extract of every mini-batch (`harness/regress/slowdown.py`) for
 that share of the system's epoch. `--levels 0,0b` adds blocks of the two as they are, for live comparisons.
 `python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code: live ones (blocks
 as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together), with its own
@@ -61,9 +61,10 @@ def collect(
     """Make blocks until the time is up; each is written when it is whole."""
     from harness.plan.datasets import ensure, recipes_of
     from harness.plan.experiment import cells, load_experiment, resolve
+    from harness.regress.slowdown import slowed
     from harness.run.orchestrator import execute
     from harness.run.series import Series
-    from harness.worker.slowdown import VARIABLE
+    from harness.run.spec import TEST_CLOCK_VARIABLE
     from workloads.dataset import Dataset, find_dataset
 
     began = time.monotonic()
@@ -92,12 +93,12 @@ def collect(
             turn.take()
             try:
                 # The worker is started before anybody else gets the turn.
-                os.environ.pop(VARIABLE, None)
+                os.environ.pop(TEST_CLOCK_VARIABLE, None)
                 if wait_s:
-                    os.environ[VARIABLE] = repr(wait_s)
+                    os.environ[TEST_CLOCK_VARIABLE] = slowed(wait_s)
                 return sample_of(execute(series, configs[system], Dataset.open(copy), turn=turn), in_turns=in_turns)
             finally:
-                os.environ.pop(VARIABLE, None)
+                os.environ.pop(TEST_CLOCK_VARIABLE, None)
                 turn.close()
 
         def beside(system: str, order: list[str]) -> dict[str, RunSample]:

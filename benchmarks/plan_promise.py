@@ -23,7 +23,7 @@ from harness.records.record import Record, RunConfig
 from harness.run import calibrate
 from harness.run.orchestrator import execute
 from harness.run.series import Series
-from systems.interface import MemoryBudget, Runtime, StageClock, System, reserve_bytes
+from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System, reserve_bytes
 from systems.registry import load, names
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset, DatasetWriter
@@ -160,7 +160,7 @@ def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int 
         scratch = series.scratch_root / "plan-promise"
         runtime = Runtime(
             accelerator,
-            build.disk_profile(series.disk_plain(config)),
+            DiskProfile.from_plain(series.disk_plain(config)),
             series.artefacts(config.system),
             scratch,
             len(os.sched_getaffinity(0)),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,15 @@ class DiskProfile:
     first_read: tuple[DiskPoint, ...] = ()
     region_bytes: int = 0
     write_cost: float = 1.0
+
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> DiskProfile:
+        """Return a profile from plain data, as records keep it; without points where none was measured.
+
+        Raises:
+            ValueError: the content is no profile.
+        """
+        return _profiles().validate_python(content)
 
     def seconds(self, requests_by_size: Mapping[int, float]) -> float:
         """Predict the device's seconds for random reads at full depth, given the number of reads by request bytes.
@@ -100,6 +113,13 @@ class DiskProfile:
     def sequential_bytes_per_s(self) -> float:
         """Return the highest measured sequential rate, 0 if none was measured."""
         return max((p.bytes_per_s for p in self.points if p.pattern == "sequential"), default=0.0)
+
+
+@cache
+def _profiles() -> TypeAdapter[DiskProfile]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(DiskProfile)
 
 
 @dataclass(frozen=True)

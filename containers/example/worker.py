@@ -157,12 +157,12 @@ class Work:
     def plan(self) -> list[dict[str, Any]]:
         """Every buffer, before it is allocated."""
         from harness.worker import build
-        from systems.interface import MemoryBudget, Runtime, StageClock
+        from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 
         self._clock = StageClock()
         runtime = Runtime(
             accelerator=self._accelerator,
-            disk=build.disk_profile(self._spec["disk"]),
+            disk=DiskProfile.from_plain(self._spec["disk"]),
             artefacts=Path(self._spec["artefacts"]),
             scratch=Path(self._spec["scratch"]),
             cores=build.cores_of(self._inner),

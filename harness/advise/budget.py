@@ -37,31 +37,14 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
         HostError: an empty run could not be measured.
     """
     from harness.run import calibrate
-    from harness.wire.protocol import WorkerSpec
+    from harness.run.spec import worker_spec
 
     wanted = limit_of(config.memory, dataset)
     if wanted.budget_bytes is not None:
         return wanted.budget_bytes
     folder = Path(tempfile.mkdtemp(prefix=series.scratch_prefix, dir=series.scratch_root))
     try:
-        workload = series.workload(config, dataset)
-        bounds = calibrate.batch_bounds(config, workload, series.cache)
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        with series.device_pools(config, folder.name) as pools:
-            spec = WorkerSpec(
-                mode="run",
-                config=config,
-                dataset=str(dataset.path),
-                artefacts=str(series.artefacts(config.system)),
-                scratch=str(scratch),
-                budget_host=None,
-                budget_device=config.device_memory_bytes,
-                pools=[pool.name for pool in pools],
-                disk=series.disk_plain(config),
-                bounds=bounds,
-                partition=None,
-            )
+        with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
             measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
         budget = calibrate.memory_of(config, dataset, measured)[1]
         assert budget is not None

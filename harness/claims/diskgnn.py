@@ -9,7 +9,7 @@ from harness.claims.gnndrive import MARIUS
 from harness.claims.measured import Measured, NotRun, Number, ratio
 from harness.claims.pairs import Plain, Records, Side, device_bytes, epoch_s
 from harness.claims.query import OverSettings, Ratio, answers, one_setting, register, runs_of, summarise
-from harness.studies.record import StudyRecord
+from harness.records.study import StudyRecord
 
 OURS = Side("diskgnn")
 #: Epochs of the paper's training; all of them train on the samples of one epoch.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness.claims.measured import NotRun
 from harness.compare.alike import setting_key
 from harness.compare.evidence import Evidence, Where
-from harness.studies.record import StudyRecord
+from harness.records.study import StudyRecord
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.claims.measured import Measured, NotRun, Number
 from harness.claims.pairs import Plain, Records, Samples, Side, counter, epoch_s
 from harness.claims.query import Ratio, answers, register
-from harness.studies.record import StudyRecord
+from harness.records.study import StudyRecord
 
 # Edges of papers100M, whose reordering time the paper publishes.
 _PAPER_EDGES = 3.2e9

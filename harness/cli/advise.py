@@ -176,7 +176,7 @@ def _forecast(entry: Forecast, epochs: int) -> dict[str, Any]:
 def _print(found: Advice, host: int, epochs: int) -> None:
     from rich.table import Table
 
-    from harness.cli.table import console
+    from harness.table import console
     from workloads.units import format_bytes
 
     out = console()

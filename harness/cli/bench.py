@@ -156,9 +156,10 @@ def _over_hosts(
 
 def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:
     """Print the headline table, the figures' files, and why other figures were not drawn."""
-    from harness.cli.table import console, headline_table
+    from harness.cli.table import headline_table
     from harness.judge.predict import inversions
     from harness.report.headline import who_is_ahead
+    from harness.table import console
 
     out = console()
     own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records

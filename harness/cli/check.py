@@ -43,7 +43,7 @@ def _print(results: object) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.cli.table import console
+    from harness.table import console
 
     table = Table("", "promise", "detail")
     for result in results:  # type: ignore[attr-defined]

@@ -70,7 +70,7 @@ def _print(found: list[Judged]) -> None:
     from rich.table import Table
 
     from harness.claims.explain import measured_text
-    from harness.cli.table import console
+    from harness.table import console
 
     out = console()
     table = Table("id", "claim", "paper", "ours", "verdict", "why")

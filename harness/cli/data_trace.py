@@ -112,7 +112,7 @@ def _print(
 ) -> None:
     from rich.table import Table
 
-    from harness.cli.table import console
+    from harness.table import console
 
     counts = f"{format_count(recorded.accesses)} row accesses, {format_count(recorded.num_rows)} rows"
     title = f"{dataset.name}: {counts}; miss ratio{', fills of static caches counted' if fills else ''}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from harness.cli.table import console
+from harness.table import console
 from workloads.dataset import PARTS, Dataset
 from workloads.units import format_bytes, format_count
 

@@ -28,7 +28,7 @@ def list_(json_: Json = False, quiet: Quiet = False, verbose: Verbose = False) -
         return
     from rich.table import Table
 
-    from harness.cli.table import console
+    from harness.table import console
 
     out = console()
     out.print("cpu             trains for real, host memory is the device")

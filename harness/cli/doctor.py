@@ -26,7 +26,7 @@ def doctor(data_root: DataRoot = DATA, json_: Json = False, quiet: Quiet = False
     else:
         from rich.table import Table
 
-        from harness.cli.table import console
+        from harness.table import console
 
         colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
         table = Table("check", "state", "what", "fix", box=None, pad_edge=False)

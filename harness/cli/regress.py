@@ -193,8 +193,8 @@ def trend(
             }
         )
         return
-    from harness.cli.table import console
     from harness.regress.outputs.terminal import print_trend
+    from harness.table import console
 
     print_trend(series, history.notes, console())
     print(f"figure outcore-trend: {drawn.files[0] if drawn.files else drawn.reason}")
@@ -270,8 +270,8 @@ def _tell(found: Comparison, outputs: list[tuple[str, Path]], *, json_: bool) ->
     if json_:
         print_json(found.to_json())
     else:
-        from harness.cli.table import console
         from harness.regress.outputs.terminal import print_comparison
+        from harness.table import console
 
         print_comparison(found, console())
     if found.exit_code:

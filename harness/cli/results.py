@@ -52,7 +52,8 @@ def list_(
         return
     from rich.table import Table
 
-    from harness.cli.table import cell, console, seconds
+    from harness.cli.table import seconds
+    from harness.table import cell, console
 
     table = Table("run", "dataset", "memory", "status", "verdict", "class", "epoch s")
     for record in found:
@@ -104,7 +105,7 @@ def compare(
         return
     from rich.table import Table
 
-    from harness.cli.table import cell, console, number
+    from harness.table import cell, console, number
 
     table = Table("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in")
     for row in rows:

@@ -27,13 +27,14 @@ def gc(
     verbose: Verbose = False,
 ) -> None:
     """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked."""
+    from harness.figures.base import catalogue
     from harness.results.gc import doomed, remove
     from workloads.errors import InputError
 
     if not artefacts and (keep is not None or unused_days is not None):
         raise InputError("--keep and --unused-days are about artefacts", "add --artefacts")
     prepared = _artefacts(data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
-    found = doomed(results_root, failed=failed, damaged=damaged)
+    found = doomed(results_root, catalogue(), failed=failed, damaged=damaged)
     if not dry_run:
         remove(results_root, found)
     if json_:

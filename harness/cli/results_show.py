@@ -29,7 +29,8 @@ def show(
     if json_:
         print_json(record.to_json())
         return
-    from harness.cli.table import console, epoch_table, summary_lines
+    from harness.cli.table import epoch_table, summary_lines
+    from harness.table import console
 
     out = console()
     if record.epochs:
@@ -55,7 +56,7 @@ def stage_table(record: Record) -> Table:
 
     from rich.table import Table
 
-    from harness.cli.table import cell
+    from harness.table import cell
 
     whole = statistics.median(epoch.seconds for epoch in record.measured)
     table = Table("stage", "s an epoch", "share of the epoch", title="where a measured epoch went (stages overlap)")
@@ -70,7 +71,7 @@ def plan_table(record: Record) -> Table:
     """Make the table of planned buffers, largest first in each tier, with their share of the tier."""
     from rich.table import Table
 
-    from harness.cli.table import cell, size
+    from harness.table import cell, size
 
     whole = {"host": record.memory.budget_bytes, "device": record.config.device_memory_bytes, "disk": None}
     table = Table("buffer", "tier", "planned", "share of the tier", title="plan")

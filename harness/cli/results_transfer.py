@@ -65,8 +65,8 @@ def export(
 
 def _pack(root: Path, wanted: Wanted, out: Path, bad: list[BadRecord]) -> dict[str, Any]:
     """Write runs as an archive; without a filter also all studies, which belong to no run."""
+    from harness.records.study import STUDIES
     from harness.results.archive import STUDY_NAME, pack
-    from harness.studies.record import STUDIES
 
     folders = [folder for folder, _ in wanted_runs(root, wanted, bad)]
     studies = sorted((root / STUDIES).glob("*.json")) if wanted.anything() else []

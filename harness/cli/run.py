@@ -57,7 +57,8 @@ def run(
     if json_:
         print_json(record.to_json())
     else:
-        from harness.cli.table import console, epoch_table, summary_lines
+        from harness.cli.table import epoch_table, summary_lines
+        from harness.table import console
 
         out = console()
         if record.epochs:

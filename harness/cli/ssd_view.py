@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from harness.cli.table import cell, console, number
+from harness.table import cell, console, number
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:

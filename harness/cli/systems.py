@@ -24,7 +24,7 @@ def systems(
         return
     from rich.table import Table
 
-    from harness.cli.table import console
+    from harness.table import console
 
     out = console()
     if name is None:

@@ -6,30 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.records.record import Record, Spread, spread
+from harness.table import cell, number, size
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
-
-def console(*, markup: bool = True) -> Console:
-    """Return a console on standard output, 160 columns wide if that is no terminal; `markup` colours text, too."""
-    from rich.console import Console
-
-    found = Console(highlight=markup, markup=markup)
-    return found if found.is_terminal else Console(highlight=markup, markup=markup, width=160)
-
-
-def cell(text: object) -> str:
-    """Escape text from a record for a table: square brackets are no markup, control characters are replaced."""
-    from rich.markup import escape
-
-    return escape("".join(letter if letter.isprintable() else "�" for letter in str(text)))
-
-
-def number(value: float | None, form: str = ".2f") -> str:
-    """Format a number; a dash if it is unknown."""
-    return "–" if value is None else format(value, form)
+    from harness.judge.metrics import Metric
 
 
 def seconds(value: Spread | None) -> str:
@@ -40,11 +22,17 @@ def seconds(value: Spread | None) -> str:
     return f"{value.median:.3g} [{low:.3g}, {high:.3g}]"
 
 
-def size(value: int | None) -> str:
-    """Format bytes with a unit; a dash if they are unknown."""
-    from workloads.units import format_bytes
+def metric_text(metric: Metric, value: float | None) -> str:
+    """Format a metric's number by its unit; a dash if it is unknown."""
+    if metric.unit == "bytes":
+        return size(None if value is None else int(value))
+    return number(value, ".3g" if metric.unit == "s" else ".2f")
 
-    return "–" if value is None else format_bytes(value)
+
+def _shown() -> list[Metric]:
+    from harness.judge.metrics import METRICS
+
+    return [metric for metric in METRICS if metric.shown]
 
 
 def epoch_table(record: Record) -> Table:
@@ -82,9 +70,7 @@ def summary_lines(record: Record) -> list[str]:
     lines.append(
         f"class {record.class_label} (working set {number(summary.working_set_over_budget)} x memory, "
         f"topology {number(summary.topology_over_budget)} x host budget); "
-        f"read amplification {number(summary.read_amplification)}; AU {number(summary.accelerator_utilisation)}; "
-        f"SE {number(summary.storage_efficiency)}; engine efficiency {number(summary.engine_efficiency)}; "
-        f"distance to limit {number(summary.distance_to_limit)}"
+        + "; ".join(f"{metric.label} {metric_text(metric, getattr(summary, metric.name, None))}" for metric in _shown())
     )
     lines.append(f"verdict {record.verdict}")
     lines += [f"  rule {rule.rule} {rule.name}: {rule.detail}" for rule in record.verdict_rules if not rule.ok]
@@ -103,14 +89,7 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
         "class",
         "epoch s (median \\[range])",
         "with start-up s",
-        "start-up s",
-        "start-up read",
-        "predicted s",
-        "read ampl.",
-        "AU",
-        "SE",
-        "engine eff.",
-        "distance",
+        *(metric.heading or metric.label for metric in _shown()),
         title=title,
     )
     rounds: dict[str, list[Record]] = {}
@@ -119,8 +98,11 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
     for group in sorted(rounds.values(), key=_epoch_s):
         first = group[0]
         times = _times(group)
-        start_up = _median([record.summary.start_up_s for record in group])
-        start_up_bytes = _median([record.summary.start_up_bytes for record in group])
+        medians = {
+            metric.name: _median([getattr(record.summary, metric.name, None) for record in group])
+            for metric in _shown()
+        }
+        start_up = medians["start_up_s"]
         share = None if start_up is None else start_up / first.config.epochs
         table.add_row(
             first.system,
@@ -130,14 +112,7 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
             "/".join(dict.fromkeys(record.class_label if record.class_ else "–" for record in group)),
             seconds(spread(times) if times else None),
             number(_epoch_s(group) + share if times and share is not None else None, ".3g"),
-            number(start_up, ".3g"),
-            size(None if start_up_bytes is None else int(start_up_bytes)),
-            number(_median([record.summary.predicted_s for record in group]), ".3g"),
-            number(_median([record.summary.read_amplification for record in group])),
-            number(_median([record.summary.accelerator_utilisation for record in group])),
-            number(_median([record.summary.storage_efficiency for record in group])),
-            number(_median([record.summary.engine_efficiency for record in group])),
-            number(_median([record.summary.distance_to_limit for record in group])),
+            *(metric_text(metric, medians[metric.name]) for metric in _shown()),
         )
     return table
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.compare.match import Index
 from harness.compare.plan import Plain, Plan, kept
 from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured
-from harness.studies.record import StudyRecord, read_studies
+from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,25 @@ def all_mounts(proc: Path = Path("/proc")) -> list[Mount]:
             options = f"{fields[5]},{own}" if own else fields[5]
             found.append(Mount(Path(_plain(fields[4])), kind, options, fields[2], _plain(source), _plain(fields[3])))
     return found
+
+
+def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
+    """Return the mount that holds `path` or, where it does not exist yet, its nearest existing parent."""
+    real = existing(path).resolve()
+    best: Mount | None = None
+    for mount in all_mounts(proc):
+        if real.is_relative_to(mount.point) and (best is None or len(mount.point.parts) >= len(best.point.parts)):
+            best = mount
+    if best is None:
+        # In a chroot the table does not show the mount of /; the device number of the file still does.
+        number = real.stat().st_dev
+        return Mount(Path("/"), "unknown", "", f"{os.major(number)}:{os.minor(number)}")
+    return best
+
+
+def existing(path: Path) -> Path:
+    """Return `path` or its nearest parent that exists."""
+    return next(candidate for candidate in (path, *path.absolute().parents) if candidate.exists())
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.isolation.base import Cap, Isolation, Limits, Needs
-from harness.ssd.device import mount_of
+from harness.isolation.mounts import mount_of
 from workloads.errors import HostError
 
 CAP_BYTES = 48 << 20

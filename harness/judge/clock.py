@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.context import RunContext
 from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import EpochRecord, Record, spread
+from harness.records.record import Record, spread
 
 # Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a busy machine.
 AGREES_S, AGREES_SHARE = 0.1, 0.05
@@ -16,7 +16,7 @@ PREPARING_S, PREPARING_SHARE = 0.5, 0.10
 CHECKING_SHARE = 0.02
 
 
-@rule("29", "clock_agrees_with_the_gates")
+@rule("29", "clock_agrees_with_the_gates", of=["ok"], evidence=True)
 def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A slow or replaced clock in the worker makes any system look faster.
 
@@ -26,7 +26,7 @@ def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding 
     return _clock(record, AGREES_S, AGREES_SHARE)
 
 
-@rule("29", "clock_is_close_to_the_gates", "CAVEATS")
+@rule("29", "clock_is_close_to_the_gates", "CAVEATS", of=["ok"], evidence=True)
 def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A busy machine delays an epoch's message to the orchestrator.
 
@@ -35,17 +35,16 @@ def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding 
     return _clock(record, NEAR_S, NEAR_SHARE)
 
 
-@rule("29", "nothing_was_done_between_epochs")
+@rule("29", "nothing_was_done_between_epochs", of=["ok"], evidence=True)
 def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Finding | None:
     """Work of a system while the harness asks for its counters is missing from the epoch that benefits from it.
 
     Measures the seconds from the opening of an epoch's last gate to the arrival at the next epoch's first gate: at most
     a quarter of a second plus a tenth of the next epoch.
     """
-    evidence = record.evidence
-    if record.status != "ok" or evidence is None or len(record.epochs) < 2:
+    if len(record.epochs) < 2:
         return None
-    gates = {gate.at: gate for gate in evidence.gates}
+    gates = {gate.at: gate for gate in record.readings.gates}
     worst = (-1.0, 0.0, 0)
     for epoch in record.epochs[1:]:
         end, start = gates.get(f"epoch {epoch.epoch - 1} end"), gates.get(f"epoch {epoch.epoch} start")
@@ -56,15 +55,13 @@ def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Find
     return Finding(worst[0] <= 1.0, f"{worst[1]:.2f} s before epoch {worst[2]}")
 
 
-@rule("29", "preparation_took_what_it_says")
+@rule("29", "preparation_took_what_it_says", of=["ok"], evidence=True)
 def preparation_took_what_it_says(record: Record, context: RunContext) -> Finding | None:
     """Work of a system while the harness asks for names of files is missing from the preparation.
 
     Compares the preparation's seconds after the plan with the time from the plan's arrival to the gate after the
     preparation, by the orchestrator's clock, which may be longer by at most half a second plus a tenth of itself.
     """
-    if record.status != "ok" or record.evidence is None:
-        return None
     gate_s = record.preprocess.gate_s
     if gate_s is None:
         return unknown("the gates have no times")
@@ -75,13 +72,13 @@ def preparation_took_what_it_says(record: Record, context: RunContext) -> Findin
     )
 
 
-@rule("29", "numbers_follow_from_their_parts")
+@rule("29", "numbers_follow_from_their_parts", of=["ok"], evidence=True)
 def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Finding | None:
     """A median that differs from the median of the record's epochs was edited.
 
     Compares the summary's median epoch time with the median of the measured epochs.
     """
-    if record.status != "ok" or record.evidence is None or not record.measured:
+    if not record.measured:
         return None
     told, found = record.summary.epoch_s, spread([epoch.seconds for epoch in record.measured])
     if told is None or abs(told.median - found.median) > 1e-9:
@@ -89,31 +86,28 @@ def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Find
     return Finding(True, f"median {found.median:.4g} s")
 
 
-@rule("15", "checks_took_little", "CAVEATS")
+@rule("15", "checks_took_little", "CAVEATS", of=["ok"])
 def checks_took_little(record: Record, context: RunContext) -> Finding | None:
     """The digests of `--verify` are computed off the clock, and the system's own threads continue meanwhile, uncounted.
 
     Divides the seconds spent on digests by the epoch's seconds: at most a fiftieth.
     """
-    if record.status != "ok" or not record.measured:
+    if not record.measured:
         return None
     worst = max(epoch.checking_s / max(epoch.seconds, 1e-9) for epoch in record.measured)
     return Finding(worst <= CHECKING_SHARE, f"{worst:.2f} x the epoch spent on digests beside it") if worst else None
 
 
 def _clock(record: Record, seconds: float, share: float) -> Finding | None:
-    if record.status != "ok" or record.evidence is None or not record.epochs:
+    if not record.epochs:
         return None
     known = [(epoch, epoch.gate_s) for epoch in record.epochs if epoch.gate_s is not None]
     if len(known) < len(record.epochs):
         return unknown("the gates have no times")
-    apart, epoch = max(((_apart(epoch, gate), epoch) for epoch, gate in known), key=lambda entry: abs(entry[0]))
+    found = ((gate_s - epoch.seconds - epoch.checking_s, epoch) for epoch, gate_s in known)
+    apart, epoch = max(found, key=lambda entry: abs(entry[0]))
     allowed = max(seconds, share * (epoch.gate_s or 0.0))
     return Finding(
         abs(apart) <= allowed,
         f"epoch {epoch.epoch}: {epoch.seconds:.3f} s told, {epoch.gate_s:.3f} s between its gates",
     )
-
-
-def _apart(epoch: EpochRecord, gate_s: float) -> float:
-    return gate_s - epoch.seconds - epoch.checking_s

@@ -16,45 +16,41 @@ def run_ended_well(record: Record, context: RunContext) -> Finding | None:
     return Finding(record.status != "failed", record.reason or record.status)
 
 
-@rule("15", "warmed_up", "CAVEATS")
+@rule("15", "warmed_up", "CAVEATS", of=["ok"])
 def warmed_up(record: Record, context: RunContext) -> Finding | None:
     """The first epoch has one-time costs: a run needs a warm-up epoch, recorded and left out, and a measured one."""
-    if record.status != "ok":
-        return None
     return Finding(
         any(epoch.warmup for epoch in record.epochs) and bool(record.measured),
         f"{sum(epoch.warmup for epoch in record.epochs)} warm-up, {len(record.measured)} measured",
     )
 
 
-@rule("18", "every_batch_once")
+@rule("18", "every_batch_once", of=["ok"], evidence=True)
 def every_batch_once(record: Record, context: RunContext) -> Finding | None:
     """A system that drops mini-batches looks faster.
 
     Compares the number of mini-batches of every epoch with the seed plan's, which is the same for each epoch.
     """
-    if record.status != "ok" or record.evidence is None:
-        return None
-    wanted = record.evidence.batches
+    wanted = record.readings.batches
     if wanted is None:
-        return unknown(record.evidence.unknown or "the seed plan is not known")
+        return unknown(record.readings.unknown or "the seed plan is not known")
     wrong = [epoch for epoch in record.epochs if epoch.batches != wanted]
     if wrong:
         return Finding(False, f"epoch {wrong[0].epoch} trained {wrong[0].batches} of {wanted} batches")
     return Finding(True, f"{wanted} an epoch")
 
 
-@rule("18", "digests_equal_the_workload")
+@rule("18", "digests_equal_the_workload", of=["ok"], evidence=True, faithful=True)
 def digests_equal_the_workload(record: Record, context: RunContext) -> Finding | None:
     """Faithful systems on one workload have equal digests; a different digest is an error, not noise.
 
     Compares each epoch's structure digest with that of the same epoch sampled outside the cap.
     """
-    if record.status != "ok" or record.evidence is None or not context.faithful or not record.epochs:
+    if not record.epochs:
         return None
-    digests = record.evidence.digests
+    digests = record.readings.digests
     if not digests:
-        return unknown(record.evidence.unknown or "the mini-batches were not sampled again")
+        return unknown(record.readings.unknown or "the mini-batches were not sampled again")
     wrong = [epoch.epoch for epoch in record.epochs if epoch.digest != digests.get(epoch.epoch)]
     return Finding(not wrong, f"epochs {wrong} differ" if wrong else f"{len(record.epochs)} epochs equal")
 
@@ -68,27 +64,27 @@ def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | N
     return Finding(not carried, f"{record.config.device}: storage numbers only")
 
 
-@rule("20", "training_alone_is_shorter", "CAVEATS")
+@rule("20", "training_alone_is_shorter", "CAVEATS", of=["ok"])
 def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | None:
     """An accelerator cannot be busy for longer than the epoch; if it seems so, training alone was timed too slow.
 
     Compares accelerator utilisation with 1, plus a tenth for the noise of both times.
     """
     used = record.summary.accelerator_utilisation
-    if record.status != "ok" or record.config.stages != "all":
+    if record.config.stages != "all":
         return None
     if used is None:
         return unknown("training alone was not timed")
     return Finding(used <= 1.0 + NOISE, f"training alone takes {used:.2f} x the epoch")
 
 
-@rule("20", "device_memory_is_not_free", "CAVEATS")
+@rule("20", "device_memory_is_not_free", "CAVEATS", evidence=True)
 def device_memory_is_not_free(record: Record, context: RunContext) -> Finding | None:
     """If copies take no time, rows that stay on the device are in memory that no budget counts.
 
     An emulated device whose copies take no time must lose its rows between epochs, as `null` does.
     """
-    if record.evidence is None or not record.config.device.startswith("emulated:"):
+    if not record.config.device.startswith("emulated:"):
         return None
-    free = record.evidence.free_device_memory
+    free = record.readings.free_device_memory
     return Finding(not free, f"{record.config.device}{' keeps rows, and copies take no time' if free else ''}")

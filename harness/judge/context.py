@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from harness.isolation.base import IoLimit
 from systems.readings import DiskProfile, StageSpan
 
 if TYPE_CHECKING:
+    from harness.cache import Cache
     from harness.records.record import Record
-    from harness.run.calibrate import Cache
     from workloads.workload import Workload
 
 
@@ -34,6 +36,9 @@ class Calibration:
     max_nodes: int = 0
     max_edges: int = 0
     how: str = ""
+
+
+_CALIBRATION = TypeAdapter(Calibration)
 
 
 @dataclass
@@ -69,28 +74,18 @@ class RunContext:
 
 def context_of(record: Record) -> RunContext:
     """Return the context of a record from its own evidence; records of older versions hold little of it."""
-    from harness.records.record import Evidence
-
-    evidence = record.evidence or Evidence(isolation=record.config.isolation)
-    known = set(Calibration.__dataclass_fields__)
-    compute = {key: value for key, value in record.compute.items() if key in known}
-    for times in ("train_s", "null_s"):
-        compute[times] = {int(epoch): seconds for epoch, seconds in compute.get(times, {}).items()}
+    evidence = record.readings
+    kept = ((name, record.disk.get(name)) for name in ("limited", "bare"))
+    profiles = {name: DiskProfile.from_plain(content) if content else None for name, content in kept}
     return RunContext(
-        profile=_profile(record.disk.get("limited")),
-        bare_profile=_profile(record.disk.get("bare")),
+        profile=profiles["limited"],
+        bare_profile=profiles["bare"],
         limits=tuple(IoLimit(**limit) for limit in record.disk.get("limits") or ()),
         io_limited=evidence.io_limited,
         probe=record.environment.get("probe"),
         isolation=evidence.isolation,
         isolation_caveats=record.caveats,
         proves_memory=evidence.proves_memory,
-        calibration=Calibration(**compute) if "floor_bytes" in compute else None,
+        calibration=_CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None,
         faithful=evidence.faithful,
     )
-
-
-def _profile(content: dict[str, Any] | None) -> DiskProfile | None:
-    from harness.worker.build import disk_profile
-
-    return disk_profile(content) if content else None

@@ -7,18 +7,16 @@ from harness.judge.registry import Finding, rule, unknown
 from harness.records.record import Record
 
 
-@rule("26", "features_equal_the_dataset")
+@rule("26", "features_equal_the_dataset", of=["ok"], reads=True)
 def features_equal_the_dataset(record: Record, context: RunContext) -> Finding | None:
     """A system that reads no feature rows, or wrong ones, is the fastest of all.
 
     Compares feature rows at training with the dataset read by direct reads: a digest over the whole first warm-up
     epoch, and in every epoch 128 rows of each of four mini-batches, drawn when the epoch began.
     """
-    if record.status != "ok" or record.config.stages == "sample":
-        return None
-    evidence = record.evidence
-    if evidence is None or not evidence.features:
-        return unknown(evidence.unchecked if evidence and evidence.unchecked else "no row was checked")
+    evidence = record.readings
+    if not evidence.features:
+        return unknown(evidence.unchecked or "no row was checked")
     wrong = [check for check in evidence.features if not check.ok]
     if wrong:
         first = wrong[0]
@@ -33,11 +31,9 @@ def features_equal_the_dataset(record: Record, context: RunContext) -> Finding |
     )
 
 
-@rule("26", "features_were_checked", "CAVEATS")
+@rule("26", "features_were_checked", "CAVEATS", of=["ok"], evidence=True, reads=True)
 def features_were_checked(record: Record, context: RunContext) -> Finding | None:
     """An epoch without a compared feature row may have been trained on arbitrary data."""
-    if record.status != "ok" or record.config.stages == "sample" or record.evidence is None:
-        return None
-    checked = {check.epoch for check in record.evidence.features}
+    checked = {check.epoch for check in record.readings.features}
     left = [str(epoch.epoch) for epoch in record.epochs if epoch.epoch not in checked]
     return Finding(not left, f"epochs {', '.join(left)} were not checked" if left else "every epoch")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.cache import Cache
 from harness.judge.trace_facts import TraceFacts
 from harness.records.record import FeatureCheck, RunConfig
-from harness.run.calibrate import Cache
 from harness.wire.protocol import EpochDone
 from harness.wire.spots import VALUES, Spot, chosen, positions, rows_digest
 from workloads.dataset import Dataset
@@ -65,15 +65,9 @@ def _whole(
     wanted = facts.feature_digest(epoch.epoch, lambda nodes: np.asarray(table[nodes]), WHOLE_BYTES)
     if wanted is None:
         return []
-    return [
-        FeatureCheck(
-            epoch=epoch.epoch,
-            whole=True,
-            ok=wanted == epoch.feature_digest,
-            rows=0,
-            detail="" if wanted == epoch.feature_digest else "the rows of its mini-batches are not the dataset's",
-        )
-    ]
+    ok = wanted == epoch.feature_digest
+    detail = "" if ok else "the rows of its mini-batches are not the dataset's"
+    return [FeatureCheck(epoch=epoch.epoch, whole=True, ok=ok, detail=detail)]
 
 
 def _spots(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.judge.context import RunContext
-from harness.judge.metrics import engine_efficiency, least_device_seconds
+from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
 from harness.judge.registry import Finding, rule, unknown
 from harness.records.record import EpochRecord, Record
@@ -24,14 +24,12 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
     return epoch.device_bytes if epoch.device_bytes is not None else epoch.diskstats_bytes
 
 
-@rule("9", "device_reads_cover_own_count")
+@rule("9", "device_reads_cover_own_count", of=["ok"])
 def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding | None:
     """A system that counts more read bytes than the device delivered used a cache that was charged to no cap.
 
     Compares each epoch's device bytes (the cap's counters, else the disk's) with the system's own `bytes_read`.
     """
-    if record.status != "ok":
-        return None
     counted = [(epoch, own) for epoch in record.epochs if (own := int(epoch.counters.get("bytes_read") or 0))]
     for epoch, own in counted:
         device = _device_bytes(epoch)
@@ -44,18 +42,14 @@ def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding
     return Finding(True, "every epoch") if counted else None
 
 
-@rule("9", "device_reads_cover_working_set")
+@rule("9", "device_reads_cover_working_set", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)
 def device_reads_cover_working_set(record: Record, context: RunContext) -> Finding | None:
     """Rows that are neither in memory nor read from the device came from a cache that was charged to no cap.
 
     Compares each epoch's device bytes, regardless of the system's counters, with the bytes that even the best choice of
     resident rows leaves to read (docs/frontier.md). Applies to runs under a cap on the workload's own mini-batches.
     """
-    evidence = record.evidence
-    if record.status != "ok" or record.config.stages == "sample" or evidence is None or not context.faithful:
-        return None
-    if record.memory.cap_bytes is None or not context.proves_memory:
-        return None
+    evidence = record.readings
     if not evidence.least_bytes:
         return unknown(evidence.unknown or "the mini-batches were not sampled again")
     for epoch in record.epochs:
@@ -70,17 +64,14 @@ def device_reads_cover_working_set(record: Record, context: RunContext) -> Findi
     return Finding(True, f"{format_bytes(max(evidence.least_bytes.values()))} at the least")
 
 
-@rule("9", "nothing_was_read_between_epochs")
+@rule("9", "nothing_was_read_between_epochs", of=["ok"], evidence=True, capped=True)
 def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Finding | None:
     """Data that is read while no clock runs is missing from the epoch that uses it.
 
     Counts the cap's device bytes from the gate before a measured epoch (the end of the previous epoch or of the
     preparation) to its first gate: at most a fiftieth of the epoch's device bytes or 1 MiB, whichever is more.
     """
-    evidence = record.evidence
-    if record.status != "ok" or evidence is None or record.memory.cap_bytes is None or not context.proves_memory:
-        return None
-    gates = {gate.at: gate for gate in evidence.gates}
+    gates = {gate.at: gate for gate in record.readings.gates}
     worst: tuple[float, int, int] | None = None
     for epoch in record.measured:
         start = gates.get(f"epoch {epoch.epoch} start")
@@ -94,7 +85,7 @@ def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Find
     return None if worst is None else Finding(worst[0] <= 1, f"{format_bytes(worst[1])} before epoch {worst[2]}")
 
 
-@rule("9", "no_faster_than_the_device")
+@rule("9", "no_faster_than_the_device", of=["ok"])
 def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | None:
     """A rate above fio's on the same files comes from a cache below the kernel.
 
@@ -105,7 +96,7 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     programs still took a share of the disk or of the processors, the device may be faster by that share.
     """
     efficiency = record.summary.engine_efficiency
-    if record.status != "ok" or not any(epoch.device_bytes for epoch in record.measured):
+    if not any(epoch.device_bytes for epoch in record.measured):
         return None
     if efficiency is None:
         return unknown(str(record.summary.extra.get("engine_efficiency_from", "no request was counted")))
@@ -113,11 +104,11 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     beside = f", {allowed:.2f} allowed for what others took of it" if allowed > RATE_TOLERANCE else ""
     if efficiency <= RATE_TOLERANCE or not (context.io_limited and context.limits):
         return Finding(efficiency <= allowed, f"{efficiency:.2f} x the device's measured rate{beside}")
-    over_epoch, _ = engine_efficiency(record, context, whole_epoch=True)
+    over_epoch, _ = efficiency_of_engine(record, context, whole_epoch=True)
     if over_epoch is not None:
         seconds = [epoch.wall_s for epoch in record.measured]
         over_epoch *= sum(seconds) / (sum(seconds) + SLICE_S * len(seconds))
-    of_bare, _ = engine_efficiency(record, context, context.bare_profile) if context.bare_profile else (None, "")
+    of_bare, _ = efficiency_of_engine(record, context, context.bare_profile) if context.bare_profile else (None, "")
     held = [ratio for ratio in (over_epoch, of_bare) if ratio is not None]
     bare = "unknown" if of_bare is None else f"{of_bare:.2f}"
     return Finding(
@@ -127,23 +118,21 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     )
 
 
-@rule("9", "within_the_class_at_every_moment", "CAVEATS")
+@rule("9", "within_the_class_at_every_moment", "CAVEATS", of=["ok"])
 def within_the_class_at_every_moment(record: Record, context: RunContext) -> Finding | None:
     """Bursts that the limiter lets pass make extraction look faster than the class if epochs are short.
 
     Checks that engine efficiency under an SSD class is at most 1.1.
     """
     efficiency = record.summary.engine_efficiency
-    if record.status != "ok" or efficiency is None or not (context.io_limited and context.limits):
+    if efficiency is None or not (context.io_limited and context.limits):
         return None
     return Finding(efficiency <= RATE_TOLERANCE, f"{efficiency:.2f} x the class while extracting")
 
 
-@rule("10", "device_profile_by_fio", "CAVEATS")
+@rule("10", "device_profile_by_fio", "CAVEATS", of=["ok", "oom"])
 def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None:
     """The roofline needs a device profile of the series, measured by fio: other tools give a weaker one."""
-    if record.status not in ("ok", "oom"):
-        return None
     if context.profile is None or not context.profile.points:
         return Finding(False, "no device profile")
     return Finding(context.profile.tool.startswith("fio"), f"measured with {context.profile.tool}")
@@ -207,7 +196,7 @@ def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | No
     return Finding(context.io_limited, f"{record.config.disk_class} by {context.isolation}")
 
 
-@rule("10", "within_the_shared_budget", "CAVEATS")
+@rule("10", "within_the_shared_budget", "CAVEATS", of=["ok"])
 def within_the_shared_budget(record: Record, context: RunContext) -> Finding | None:
     """If a drive has one budget for reads and writes, an emulation with a limit for each is too fast.
 
@@ -215,7 +204,7 @@ def within_the_shared_budget(record: Record, context: RunContext) -> Finding | N
     limiter's slice: at most 1.1 times. Does not apply without writes, or if the class has separate budgets.
     """
     profile = context.profile
-    if record.status != "ok" or not (context.io_limited and context.limits) or profile is None:
+    if not (context.io_limited and context.limits) or profile is None:
         return None
     if not profile.limited or not profile.write_cost:
         return None
@@ -242,7 +231,7 @@ def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | Non
     return Finding(not fell_back, mode)
 
 
-@rule("11", "distance_is_below_one")
+@rule("11", "distance_is_below_one", of=["ok"], capped=True, reads=True, faithful=True)
 def distance_is_below_one(record: Record, context: RunContext) -> Finding | None:
     """No system can be faster than the least time of its mini-batches' reads; a faster one got rows from elsewhere.
 
@@ -250,9 +239,7 @@ def distance_is_below_one(record: Record, context: RunContext) -> Finding | None
     that even the best choice of resident rows leaves (proven in docs/frontier.md) at the best rate that fio measured on
     the device in the series. Under an SSD class the slice that the limiter saved up is added to the epoch.
     """
-    if record.status != "ok" or not record.epochs or record.config.stages == "sample" or not context.faithful:
-        return None
-    if record.memory.cap_bytes is None or not context.proves_memory:
+    if not record.epochs:
         return None
     saved = SLICE_S if context.io_limited and context.limits else 0.0
     shares = []

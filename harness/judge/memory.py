@@ -27,15 +27,13 @@ def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
     return Finding(context.proves_memory, f"isolation {context.isolation}")
 
 
-@rule("1", "peak_within_cap")
+@rule("1", "peak_within_cap", capped=True)
 def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     """A peak above the cap means that the kernel did not enforce it.
 
     Compares the kernel's own peak with the cap plus 1 MiB, since the kernel charges pages in batches per core.
     """
-    cap = record.memory.cap_bytes
-    if cap is None or not context.proves_memory:
-        return None
+    cap = record.memory.cap_bytes or 0
     if record.status == "ok" and record.memory.peak_bytes == 0:
         return unknown("the kernel told no peak")
     tolerance = 2**20
@@ -45,27 +43,23 @@ def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     )
 
 
-@rule("1", "nothing_was_swapped")
+@rule("1", "nothing_was_swapped", capped=True, evidence=True)
 def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
     """Swapped pages are memory beyond the cap; on a disk in memory (zram) they are as fast, too.
 
     Checks the swapped bytes of the cap at every gate: at most 2 MiB.
     """
-    if record.memory.cap_bytes is None or not context.proves_memory or record.evidence is None:
-        return None
-    most = max((gate.swap_bytes for gate in record.evidence.gates), default=0)
+    most = max((gate.swap_bytes for gate in record.readings.gates), default=0)
     return Finding(most <= SWAP_BYTES, f"{format_bytes(most)} swapped out")
 
 
-@rule("2", "started_cold")
+@rule("2", "started_cold", of=["ok", "oom", "timeout"], evidence=True)
 def started_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages cached by another program are read without being charged, so a warm start is free memory.
 
     Checks the resident share of the run's files after each eviction (before the run, after preparing): below 1 %.
     """
-    if record.evidence is None or record.status not in ("ok", "oom", "timeout"):
-        return None
-    evictions = record.evidence.evictions
+    evictions = record.readings.evictions
     if not evictions:
         return unknown("nothing was evicted")
     worst = max(evictions, key=lambda eviction: eviction.share)
@@ -75,7 +69,7 @@ def started_cold(record: Record, context: RunContext) -> Finding | None:
     )
 
 
-@rule("2", "files_stayed_cold")
+@rule("2", "files_stayed_cold", of=["ok"], evidence=True)
 def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages that another program reads during a run are as free as those of a warm start.
 
@@ -83,10 +77,10 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     worker with the page cache charged to the cap: the excess was read by other programs. At most 0.5 % of the features
     or 1 MiB, whichever is more.
     """
-    if record.evidence is None or record.status != "ok" or not context.proves_memory:
+    if not context.proves_memory:
         return None
     features = record.config.dataset.feature_bytes
-    gates = [gate for gate in record.evidence.gates if gate.resident_bytes is not None]
+    gates = [gate for gate in record.readings.gates if gate.resident_bytes is not None]
     if not gates:
         return unknown("the page cache was not looked at")
     warm, at = max(((gate.resident_bytes or 0) - gate.page_cache_bytes, gate.at) for gate in gates)
@@ -94,7 +88,7 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     return Finding(warm <= allowed, f"{format_bytes(max(0, warm))} cached for others at {at}, {len(gates)} gates")
 
 
-@rule("4", "memory_as_asked")
+@rule("4", "memory_as_asked", of=["ok"])
 def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
     """A system that holds more memory than it planned competes unfairly, even within the cap.
 
@@ -102,7 +96,7 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
     with slack of a tenth, at least 16 MiB.
     """
     memory = record.memory
-    if memory.cap_bytes is None or record.status != "ok":
+    if memory.cap_bytes is None:
         return None
     if memory.demand_peak_bytes == 0:
         return unknown("no memory was read")
@@ -146,25 +140,21 @@ def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
     return Finding(proven and not escapes, "escaped: " + ", ".join(escapes) if escapes else "charged and stopped")
 
 
-@rule("7", "class_is_known", "CAVEATS")
+@rule("7", "class_is_known", "CAVEATS", of=["ok", "oom"])
 def class_is_known(record: Record, context: RunContext) -> Finding | None:
     """Without the size of the working set it is unknown whether storage or memory was measured."""
-    if record.status not in ("ok", "oom"):
-        return None
     ratio = record.summary.working_set_over_budget
     shown = "" if ratio is None else f", working set {ratio:.2f} x memory"
     return Finding(record.class_ is not None, f"{record.class_}{shown}")
 
 
-@rule("27", "worker_is_in_its_cap")
+@rule("27", "worker_is_in_its_cap", of=["ok"], evidence=True, capped=True)
 def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
     """A worker that moves itself, a thread or a helper to another cgroup is neither capped nor counted.
 
     Checks the worker, its threads, all its descendants and orphans at every gate and ten times a second.
     """
-    evidence = record.evidence
-    if record.memory.cap_bytes is None or not context.proves_memory or record.status != "ok" or evidence is None:
-        return None
+    evidence = record.readings
     outside = [*evidence.outside, *(name for gate in evidence.gates for name in gate.outside)]
     if outside:
         return Finding(False, "outside the cap: " + ", ".join(dict.fromkeys(outside)))
@@ -173,15 +163,13 @@ def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
     return Finding(True, f"seen {evidence.samples} times, at {len(evidence.gates)} gates")
 
 
-@rule("27", "limit_is_what_was_asked_for")
+@rule("27", "limit_is_what_was_asked_for", of=["ok"], evidence=True, capped=True)
 def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
     """A cap that was raised during the run limited nothing.
 
     Checks the limit in force at every gate and ten times a second: not above the cap, at most 64 KiB (a page) below.
     """
-    cap, evidence = record.memory.cap_bytes, record.evidence
-    if cap is None or not context.proves_memory or record.status != "ok" or evidence is None:
-        return None
+    cap, evidence = record.memory.cap_bytes or 0, record.readings
     seen = {*evidence.limits, *(gate.limit_bytes or 0 for gate in evidence.gates)}
     if not seen:
         return unknown("nobody looked")
@@ -191,14 +179,14 @@ def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding 
     return Finding(not wrong, f"limit {said} of {format_bytes(cap)}" if wrong else format_bytes(cap))
 
 
-@rule("7", "topology_is_told", "CAVEATS")
+@rule("7", "topology_is_told", "CAVEATS", of=["ok", "oom"])
 def topology_is_told(record: Record, context: RunContext) -> Finding | None:
     """The papers' settings hold the topology, not the features, in memory; a budget for neither is another experiment.
 
     Both are valid: the rule names the setting, here and beside the class in every table. It is broken only if the size
     of the graph relative to the budget is unknown.
     """
-    if record.status not in ("ok", "oom") or not record.memory.budget_bytes:
+    if not record.memory.budget_bytes:
         return None
     ratio = record.summary.topology_over_budget
     if ratio is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 from harness.judge.context import RunContext
 from harness.judge.predict import device_seconds, predicted_seconds
@@ -13,49 +15,6 @@ from systems.readings import DiskProfile, StageSpan, wall_seconds
 
 STORAGE_BOUND = 2.0
 CACHED = 1.0
-
-
-@dataclass(frozen=True)
-class WorkingSet:
-    """Unique feature rows and topology pages of the median measured epoch (methodology rules 7 and 11).
-
-    `memory_bytes`: sum of host budget and device memory; None: unbounded.
-    """
-
-    bytes: int
-    memory_bytes: int | None
-
-    @property
-    def over_budget(self) -> float | None:
-        """Ratio of the working set to the memory that could hold it; None: unbounded memory."""
-        return self.bytes / self.memory_bytes if self.memory_bytes else None
-
-
-def working_set(record: Record, context: RunContext) -> WorkingSet | None:
-    """Return the working set of a run's measured epochs; None without its workload."""
-    if context.workload is None:
-        return None
-    from harness.judge.trace import PAGE_BYTES
-    from harness.judge.trace_facts import TraceFacts
-
-    epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
-    sizes = [
-        entry.unique_rows * record.config.dataset.row_bytes + entry.topology_pages * PAGE_BYTES
-        for entry in [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs
-    ]
-    host, device = record.memory.budget_bytes, _device_memory(record)
-    return WorkingSet(int(statistics.median(sizes)), None if host is None else host + device)
-
-
-def topology_over_budget(record: Record, context: RunContext) -> float | None:
-    """Return the ratio of the graph, `indptr` and `indices`, to the host budget (rule 7); above one it does not fit.
-
-    Device memory does not count, since systems sample on the host. None without a workload or a budget.
-    """
-    if context.workload is None or not record.memory.budget_bytes:
-        return None
-    dataset = context.workload.dataset
-    return (dataset.topology_bytes + 8 * (dataset.num_nodes + 1)) / record.memory.budget_bytes
 
 
 def _device_memory(record: Record) -> int:
@@ -121,7 +80,7 @@ def storage_class(ratio: float | None) -> StorageClass:
     return "storage-bound" if ratio >= STORAGE_BOUND else "mixed"
 
 
-def engine_efficiency(
+def efficiency_of_engine(
     record: Record, context: RunContext, profile: DiskProfile | None = None, *, whole_epoch: bool = False
 ) -> tuple[float | None, str]:
     """Return the engine efficiency, device seconds by profile over seconds spent, with a text on its derivation.
@@ -192,79 +151,244 @@ def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
     return float(min(missed, epoch.counters.get("rows", 0))) * row_bytes
 
 
+class Facts:
+    """The facts of one run from which its metrics are computed, each derived at most once.
+
+    Attributes:
+        record, context: the run's record and context.
+        measured: epochs after the warm-up.
+    """
+
+    def __init__(self, record: Record, context: RunContext) -> None:
+        self.record = record
+        self.context = context
+        self.measured = record.measured
+
+    @cached_property
+    def epoch_s(self) -> float | None:
+        """Median seconds of the measured epochs."""
+        return statistics.median(epoch.seconds for epoch in self.measured) if self.measured else None
+
+    @cached_property
+    def working_set_bytes(self) -> int | None:
+        """Bytes of the rows and topology pages that the median measured epoch uses; None without a workload."""
+        record, context = self.record, self.context
+        if context.workload is None:
+            return None
+        from harness.judge.trace import PAGE_BYTES
+        from harness.judge.trace_facts import TraceFacts
+
+        epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
+        counted = [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs
+        sizes = [
+            entry.unique_rows * record.config.dataset.row_bytes + entry.topology_pages * PAGE_BYTES for entry in counted
+        ]
+        return int(statistics.median(sizes))
+
+    @cached_property
+    def start_up(self) -> tuple[float | None, int | None]:
+        """Seconds and device bytes of the preparation, by whatever run, and of the first epoch's surplus.
+
+        The surplus takes at least the seconds of its bytes at the device's best rate. The seconds are a lower bound: a
+        warm-up's digests are left out, and the system's threads continue during them.
+        """
+        if not self.measured:
+            return None, None
+        first, spent = self.record.epochs[0], self.record.preprocess
+        before_s = spent.seconds + spent.made_s
+        more_s = max(0.0, first.seconds - (self.epoch_s or 0.0))
+        known = [epoch.device_bytes for epoch in self.measured if epoch.device_bytes is not None]
+        if first.device_bytes is None or not known:
+            return before_s + more_s, None
+        more = max(0, first.device_bytes - int(statistics.median(known)))
+        rate = best_rate(self.context)
+        return before_s + max(more_s, more / rate if rate else 0.0), spent.bytes_read + more
+
+    @cached_property
+    def engine(self) -> tuple[float | None, str]:
+        """Engine efficiency, and how it was derived."""
+        return efficiency_of_engine(self.record, self.context) if self.measured else (None, "")
+
+    @property
+    def train_s(self) -> Mapping[int, float]:
+        """Uncontended training seconds of each epoch's mini-batches."""
+        return self.context.calibration.train_s if self.context.calibration else {}
+
+    @property
+    def null_s(self) -> Mapping[int, float]:
+        """Seconds of each epoch with features already in memory."""
+        return self.context.calibration.null_s if self.context.calibration else {}
+
+    def share(self, by_epoch: Mapping[int, float]) -> float | None:
+        """Return the median ratio of `by_epoch` to the epoch's seconds; None for a run that does not train."""
+        known = [epoch for epoch in self.measured if epoch.epoch in by_epoch and epoch.seconds]
+        trains = self.record.config.stages == "all"
+        return statistics.median(by_epoch[epoch.epoch] / epoch.seconds for epoch in known) if known and trains else None
+
+    @cached_property
+    def limit_s(self) -> float | None:
+        """Least seconds of an epoch that the device needs; holds for the workload's own mini-batches only."""
+        if not (self.context.faithful and self.record.config.stages == "all" and self.epoch_s):
+            return None
+        limits = [least_device_seconds(self.record, self.context, epoch.epoch) for epoch in self.measured]
+        known = [seconds for seconds in limits if seconds is not None]
+        return statistics.median(known) if known else None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One derived number of a run.
+
+    Attributes:
+        of: function from the run's facts to the number, None: unknown. Its name is the key in the record's `summary`,
+            and so the column `summary.<name>` of the table of all records; its docstring explains the number.
+        label, heading: name in lines and, if a shorter one is needed, in the heads of tables.
+        unit: `s`, `bytes`, or empty for a ratio.
+        better: direction of better values; empty where there is none.
+        shown: whether tables of `outcore bench` and lines of `outcore run` and `outcore results show` have it.
+        column: its column in the report's table of runs; empty: not there.
+    """
+
+    of: Callable[[Facts], float | None]
+    label: str
+    unit: Literal["s", "bytes", ""] = ""
+    better: Literal["higher", "lower", ""] = ""
+    heading: str = ""
+    shown: bool = True
+    column: str = ""
+
+    @property
+    def name(self) -> str:
+        """Key of the metric in a record's summary."""
+        return self.of.__name__
+
+    @property
+    def meaning(self) -> str:
+        """Explanation of the metric in one paragraph."""
+        return " ".join((self.of.__doc__ or "").split())
+
+
+#: Every metric, in the order of the tables. What shows or stores metrics follows from here.
+METRICS: list[Metric] = []
+
+
+def metric(label: str, **more: Any) -> Callable[[Callable[[Facts], float | None]], Callable[[Facts], float | None]]:
+    """Register a function as a metric; `label` and `more` are fields of `Metric`."""
+
+    def register(of: Callable[[Facts], float | None]) -> Callable[[Facts], float | None]:
+        METRICS.append(Metric(of, label, **more))
+        return of
+
+    return register
+
+
+@metric("start-up s", unit="s", better="lower")
+def start_up_s(run: Facts) -> float | None:
+    """Seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes
+    beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes at the
+    device's best rate at least)."""
+    return run.start_up[0]
+
+
+@metric("start-up read", unit="bytes", better="lower")
+def start_up_bytes(run: Facts) -> int | None:
+    """Bytes that the start-up reads."""
+    return run.start_up[1]
+
+
+@metric("predicted s", unit="s", better="lower")
+def predicted_s(run: Facts) -> float | None:
+    """Seconds of an epoch by the system's counters and the device's profile, without any measured time."""
+    return predicted_seconds(
+        run.measured,
+        run.context.profile,
+        dict(run.train_s),
+        faults=usable_processors(run.record),
+        reads_first=run.record.notes.get("reads_in") == "data_prep",
+    )
+
+
+@metric("read amplification", better="lower", heading="read ampl.", column="amplification")
+def read_amplification(run: Facts) -> float | None:
+    """Device bytes over bytes of the rows and neighbour lists that were fetched."""
+    device = [epoch.device_bytes for epoch in run.measured if epoch.device_bytes is not None]
+    useful = sum(useful_bytes(epoch, run.record.config.dataset.row_bytes) for epoch in run.measured)
+    return sum(device) / useful if len(device) == len(run.measured) and useful > 0 else None
+
+
+@metric("AU", better="higher", column="au")
+def accelerator_utilisation(run: Facts) -> float | None:
+    """Accelerator utilisation: uncontended training time over epoch time."""
+    return run.share(run.train_s)
+
+
+@metric("SE", better="higher", column="se")
+def storage_efficiency(run: Facts) -> float | None:
+    """Storage efficiency: the same batches with features already in memory, over the epoch."""
+    return run.share(run.null_s)
+
+
+@metric("engine efficiency", better="higher", heading="engine eff.", column="engine")
+def engine_efficiency(run: Facts) -> float | None:
+    """The time the device needs for exactly the system's requests, over its extract time: how well the code drives the
+    disk."""
+    return run.engine[0]
+
+
+@metric("distance to limit", better="higher", heading="distance", column="distance")
+def distance_to_limit(run: Facts) -> float | None:
+    """The least time that any system could take with this memory, proven in
+    [the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea may
+    leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other mini-batches,
+    and an epoch below the least is `INVALID`."""
+    if run.limit_s is None or run.epoch_s is None:
+        return None
+    trained = [run.train_s[epoch.epoch] for epoch in run.measured if epoch.epoch in run.train_s]
+    least = max(run.limit_s, statistics.median(trained) if trained else 0.0)
+    # Reading, writing and ordering before the first epoch may save work in the epochs.
+    return least / (run.epoch_s + (run.start_up[0] or 0.0) / run.record.config.epochs)
+
+
+@metric("working set", unit="bytes", shown=False)
+def working_set_bytes(run: Facts) -> int | None:
+    """Bytes of the rows and topology pages that the median measured epoch uses (rules 7 and 11)."""
+    return run.working_set_bytes
+
+
+@metric("working set over memory", shown=False, column="working_set")
+def working_set_over_budget(run: Facts) -> float | None:
+    """Working set over host budget plus device memory; decides the class."""
+    budget = run.record.memory.budget_bytes
+    memory = None if budget is None else budget + _device_memory(run.record)
+    return run.working_set_bytes / memory if run.working_set_bytes is not None and memory else None
+
+
+@metric("topology over budget", shown=False)
+def topology_over_budget(run: Facts) -> float | None:
+    """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
+    (rule 7)."""
+    budget, workload = run.record.memory.budget_bytes, run.context.workload
+    if workload is None or not budget:
+        return None
+    return (workload.dataset.topology_bytes + 8 * (workload.dataset.num_nodes + 1)) / budget
+
+
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:
     """Return the summary and the class of a run; unknown numbers stay None."""
-    measured = record.measured
-    sets = working_set(record, context)
-    summary = Summary()
-    if sets is not None:
-        summary.working_set_bytes = sets.bytes
-        summary.working_set_over_budget = sets.over_budget
-        summary.topology_over_budget = topology_over_budget(record, context)
-    if measured:
-        seconds = [epoch.seconds for epoch in measured]
-        summary.epoch_s = spread(seconds)
-        epoch_s = summary.epoch_s.median
-        names = {name for epoch in measured for name in epoch.stages_s}
+    run = Facts(record, context)
+    summary = Summary.model_validate({metric.name: metric.of(run) for metric in METRICS})
+    if run.measured:
+        summary.epoch_s = spread([epoch.seconds for epoch in run.measured])
+        names = {name for epoch in run.measured for name in epoch.stages_s}
         summary.stages_s = {
-            name: statistics.median(epoch.stages_s.get(name, 0.0) for epoch in measured) for name in sorted(names)
+            name: statistics.median(epoch.stages_s.get(name, 0.0) for epoch in run.measured) for name in sorted(names)
         }
-        if all(epoch.device_bytes is not None for epoch in measured):
-            row_bytes = record.config.dataset.row_bytes
-            useful = sum(useful_bytes(epoch, row_bytes) for epoch in measured)
-            device = sum(epoch.device_bytes or 0 for epoch in measured)
-            summary.read_amplification = device / useful if useful > 0 else None
-        summary.start_up_s, summary.start_up_bytes = start_up(record, context)
-        summary.engine_efficiency, summary.extra["engine_efficiency_from"] = engine_efficiency(record, context)
-        train_by_epoch = context.calibration.train_s if context.calibration else {}
-        summary.predicted_s = predicted_seconds(
-            measured,
-            context.profile,
-            dict(train_by_epoch),
-            faults=usable_processors(record),
-            reads_first=record.notes.get("reads_in") == "data_prep",
-        )
-        if context.calibration is not None and record.config.stages == "all":
-            summary.accelerator_utilisation = _share(context.calibration.train_s, measured)
-            summary.storage_efficiency = _share(context.calibration.null_s, measured)
-        # The limit holds for the workload's own mini-batches only.
-        comparable = context.faithful and record.config.stages == "all"
-        limits = [least_device_seconds(record, context, epoch.epoch) for epoch in measured] if comparable else []
-        known = [seconds for seconds in limits if seconds is not None]
-        if known and epoch_s > 0:
-            summary.extra["limit_s"] = limit = statistics.median(known)
-            train = _median_of(train_by_epoch, measured) or 0.0
-            # Reading, writing and ordering before the first epoch may save work in the epochs.
-            summary.distance_to_limit = max(limit, train) / (epoch_s + summary.start_up_s / record.config.epochs)
-    return summary, storage_class(sets.over_budget) if sets is not None else None
-
-
-def start_up(record: Record, context: RunContext) -> tuple[float, int | None]:
-    """Return the start-up's seconds and device bytes (`Summary.start_up_s`): preparation, surplus of the first epoch.
-
-    The surplus takes at least the seconds of its bytes at the device's best rate.
-    """
-    first, measured = record.epochs[0], record.measured
-    spent = record.preprocess.seconds + record.preprocess.made_s
-    more_s = max(0.0, first.seconds - statistics.median(epoch.seconds for epoch in measured))
-    known = [epoch.device_bytes for epoch in measured if epoch.device_bytes is not None]
-    if first.device_bytes is None or not known:
-        return spent + more_s, None
-    more = max(0, first.device_bytes - int(statistics.median(known)))
-    rate = best_rate(context)
-    return spent + max(more_s, more / rate if rate else 0.0), record.preprocess.bytes_read + more
+        summary.extra["engine_efficiency_from"] = run.engine[1]
+        if run.limit_s is not None:
+            summary.extra["limit_s"] = run.limit_s
+    return summary, None if run.working_set_bytes is None else storage_class(summary.working_set_over_budget)
 
 
 def usable_processors(record: Record) -> int:
     """Return the number of usable processors of the run's host; 0: not recorded."""
     return int((record.environment.get("cpu") or {}).get("usable") or 0)
-
-
-def _median_of(by_epoch: Mapping[int, float], measured: list[EpochRecord]) -> float | None:
-    values = [by_epoch[epoch.epoch] for epoch in measured if epoch.epoch in by_epoch]
-    return statistics.median(values) if values else None
-
-
-def _share(by_epoch: Mapping[int, float], measured: list[EpochRecord]) -> float | None:
-    ratios = [by_epoch[epoch.epoch] / epoch.seconds for epoch in measured if epoch.epoch in by_epoch and epoch.seconds]
-    return statistics.median(ratios) if ratios else None

@@ -1,11 +1,15 @@
-"""The page of rules, generated from their docstrings: `python -m harness.judge.page > docs/methodology.md`."""
+"""Pages of docs: the rules, generated from their docstrings, and the metrics, generated from their table.
+
+`python -m harness.judge.page > docs/methodology.md` and `python -m harness.judge.page metrics > docs/metrics.md`.
+"""
 
 from __future__ import annotations
 
 import inspect
 import sys
 
-from harness.judge.registry import Rule, rules
+from harness.judge.metrics import METRICS
+from harness.judge.registry import rules
 
 _HEAD = """# The rules of the verdict
 
@@ -29,6 +33,22 @@ changes all of them alike is not found. Who doubts a record runs its configurati
 caught. This page is made from the rules (`harness/judge/`): `python -m harness.judge.page > docs/methodology.md`.
 """
 
+_METRICS = """# The metrics of a run
+
+Numbers that `outcore` derives from a run's readings: keys of `summary` in a record, columns `summary.<name>` of
+`outcore results export`. Made from the table in `harness/judge/metrics.py`, in which a new metric is one entry:
+`python -m harness.judge.page metrics > docs/metrics.md`.
+
+| name | shown as | unit | better | what it is |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def metrics_page() -> str:
+    """Return the page of all metrics as Markdown."""
+    rows = ((f"`{m.name}`", m.label, m.unit, m.better, m.meaning) for m in METRICS)
+    return _METRICS + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
 
 def page() -> str:
     """Return the page as Markdown: the rules by number, each with its name, severity, reason and method."""
@@ -38,13 +58,9 @@ def page() -> str:
         if entry.number != number:
             number = entry.number
             parts.append(f"## Rule {number}\n")
-        parts.append(_told(entry))
+        parts.append(f"**`{entry.name}`** ({entry.severity})\n\n{inspect.cleandoc(entry.why)}\n")
     return "\n".join(parts)
 
 
-def _told(entry: Rule) -> str:
-    return f"**`{entry.name}`** ({entry.severity})\n\n{inspect.cleandoc(entry.why)}\n"
-
-
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(metrics_page() if sys.argv[1:] == ["metrics"] else page())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.context import RunContext
 from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import SLOWED, Record
+from harness.records.record import SLOWED, TEST_CLOCK, Record
 
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
 
@@ -32,10 +32,10 @@ def code_is_committed(record: Record, context: RunContext) -> Finding | None:
 def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Finding | None:
     """Runs that are slowed on purpose, to test the regression gate, are no measurement of a system.
 
-    Checks for the note of a worker that spins in extract.
+    Checks for the orchestrator's note that the run had a stage clock for tests, which may spin in extract.
     """
-    wait = record.notes.get(SLOWED)
-    return Finding(wait is None, f"{wait} s added to every mini-batch" if wait else "")
+    clock = record.notes.get(TEST_CLOCK) or record.notes.get(SLOWED)
+    return Finding(clock is None, f"its stage clock was that of a test: {clock}" if clock else "")
 
 
 @rule("23", "host_keeps_its_promises", "CAVEATS")
@@ -64,13 +64,13 @@ def evidence_is_kept(record: Record, context: RunContext) -> Finding | None:
     return Finding(record.evidence is not None, "" if record.evidence else "made by an older version: not judged anew")
 
 
-@rule("29", "record_is_sealed")
+@rule("29", "record_is_sealed", evidence=True)
 def record_is_sealed(record: Record, context: RunContext) -> Finding | None:
     """A number that was changed after it was written is no measurement.
 
     Checks the seal: digests over `record.json` and the run's tables, written last.
     """
-    return None if record.evidence is None else Finding(not context.unsealed, context.unsealed or "as it was written")
+    return Finding(not context.unsealed, context.unsealed or "as it was written")
 
 
 def _at(tree: object, path: str) -> object:

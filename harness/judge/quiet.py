@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harness.judge.context import RunContext
 from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import GateReading, Record
+from harness.records.record import Record
 from systems.readings import DiskProfile
 from workloads.units import format_bytes
 
@@ -18,7 +18,7 @@ BUSY = 0.2
 LEAST_S = 0.5
 
 
-@rule("16", "disk_was_quiet", "CAVEATS")
+@rule("16", "disk_was_quiet", "CAVEATS", of=["ok"])
 def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
     """Other programs' reads on the same disk slow the run's reads, even below the limits of an SSD class.
 
@@ -28,7 +28,7 @@ def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
     return _disk(record, context, QUIET)
 
 
-@rule("16", "disk_was_not_shared", "SPOILT")
+@rule("16", "disk_was_not_shared", "SPOILT", of=["ok"])
 def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     """If other programs' reads keep the disk busy for more than a quarter of an epoch, its time is not the system's.
 
@@ -37,15 +37,13 @@ def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     return _disk(record, context, SHARED)
 
 
-@rule("16", "processors_were_quiet", "CAVEATS")
+@rule("16", "processors_were_quiet", "CAVEATS", of=["ok"])
 def processors_were_quiet(record: Record, context: RunContext) -> Finding | None:
     """Other programs take processors, their caches and memory bandwidth from the run.
 
     Divides the host's user time beyond the worker's by the epoch's seconds (0.5 or more) times the processors: at most
     a fifth. Time in the kernel is left out, since that of the run's own requests is charged to no process.
     """
-    if record.status != "ok":
-        return None
     long = [epoch for epoch in record.measured if epoch.wall_s >= LEAST_S]
     processors = int((record.environment.get("cpu") or {}).get("usable") or 0)
     if not long:
@@ -71,8 +69,6 @@ class _Span:
 
 def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
     profile = context.bare_profile or context.profile
-    if record.status != "ok":
-        return None
     spans = [span for span in _spans(record) if span.seconds >= LEAST_S]
     if not spans:
         return None
@@ -94,17 +90,10 @@ def _spans(record: Record) -> list[_Span]:
     ]
     evidence = record.evidence
     if evidence and len(evidence.gates) > 1 and not evidence.in_turns:
-        found.append(_between(evidence.gates[0], evidence.gates[-1]))
+        first, last = evidence.gates[0], evidence.gates[-1]
+        counts = (last.since(first, name) for name in ("io_bytes", "io_requests", "disk_bytes", "disk_requests"))
+        found.append(_Span(last.reached_s - first.opened_s, *counts))
     return found
-
-
-def _between(first: GateReading, last: GateReading) -> _Span:
-    def difference(name: str) -> int | None:
-        before, after = getattr(first, name), getattr(last, name)
-        return None if before is None or after is None else after - before
-
-    counts = (difference(name) for name in ("io_bytes", "io_requests", "disk_bytes", "disk_requests"))
-    return _Span(last.reached_s - first.opened_s, *counts)
 
 
 def _others(span: _Span, profile: DiskProfile) -> tuple[float, int] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import wraps
 from typing import Literal
 
 from harness.judge.context import RunContext, context_of
-from harness.records.record import COUNTED, Record, RuleOutcome, Verdict
+from harness.records.record import COUNTED, Record, RuleOutcome, Status, Verdict
 
 Severity = Literal["INVALID", "SPOILT", "CAVEATS"]
 # In ascending order: the worst severity of a broken rule gives the verdict.
@@ -49,6 +50,11 @@ class Rule:
         """The check's docstring."""
         return (self.check.__doc__ or "").strip()
 
+    def outcome(self, record: Record, context: RunContext) -> RuleOutcome | None:
+        """Return the rule's outcome for a record; None where the rule does not apply."""
+        finding = self.check(record, context)
+        return None if finding is None else RuleOutcome(rule=self.number, name=self.name, **vars(finding))
+
 
 _RULES: list[Rule] = []
 # Rules that other activity on the host can break: the same run may keep them when it is repeated.
@@ -64,12 +70,42 @@ OF_THE_MOMENT = frozenset(
 )
 
 
-def rule(number: str, name: str, severity: Severity = "INVALID") -> Callable[[Check], Check]:
-    """Register a check as rule `number` of the methodology."""
+def rule(
+    number: str,
+    name: str,
+    severity: Severity = "INVALID",
+    *,
+    of: Collection[Status] = (),
+    evidence: bool = False,
+    capped: bool = False,
+    reads: bool = False,
+    faithful: bool = False,
+) -> Callable[[Check], Check]:
+    """Register a check as rule `number` of the methodology.
+
+    Args:
+        number, name, severity: fields of the rule.
+        of: statuses of the runs to which it applies; empty: any.
+        evidence: whether it applies only to records with evidence.
+        capped: whether it applies only to runs under a memory cap that the host enforces.
+        reads: whether it applies only to runs that read features.
+        faithful: whether it applies only to runs whose mini-batches have to equal the workload's.
+    """
 
     def register(check: Check) -> Check:
-        _RULES.append(Rule(number, name, severity, check))
-        return check
+        @wraps(check)
+        def where_it_applies(record: Record, context: RunContext) -> Finding | None:
+            applies = (
+                (not of or record.status in of)
+                and (not evidence or record.evidence is not None)
+                and (not capped or (record.memory.cap_bytes is not None and context.proves_memory))
+                and (not reads or record.config.stages != "sample")
+                and (not faithful or context.faithful)
+            )
+            return check(record, context) if applies else None
+
+        _RULES.append(Rule(number, name, severity, where_it_applies))
+        return where_it_applies
 
     return register
 
@@ -97,9 +133,7 @@ def judged_anew(record: Record, unsealed: str) -> Record:
         record.verdict, record.verdict_rules = judge(record, context)
         return record
     kept = next(entry for entry in _RULES if entry.name == "evidence_is_kept")
-    finding = kept.check(record, context_of(record))
-    if finding is not None:
-        outcome = RuleOutcome(rule=kept.number, name=kept.name, ok=finding.ok, detail=finding.detail)
+    if outcome := kept.outcome(record, context_of(record)):
         record.verdict_rules = [*(one for one in record.verdict_rules if one.name != kept.name), outcome]
     record.verdict = "CAVEATS" if record.verdict == "VALID" else record.verdict
     return record
@@ -112,16 +146,6 @@ def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, l
     machine that the times are meaningless; else `CAVEATS` if another rule is broken or cannot be judged; else `VALID`.
     """
     context = context or context_of(record)
-    outcomes: list[RuleOutcome] = []
-    verdict: Verdict = "VALID"
-    for entry in rules():
-        finding = entry.check(record, context)
-        if finding is None:
-            continue
-        outcomes.append(
-            RuleOutcome(rule=entry.number, name=entry.name, ok=finding.ok, detail=finding.detail, known=finding.known)
-        )
-        if not finding.ok:
-            found: Verdict = entry.severity if finding.known else "CAVEATS"
-            verdict = max(verdict, found, key=_WEIGHT.index)
-    return verdict, outcomes
+    judged = [(entry, outcome) for entry in rules() if (outcome := entry.outcome(record, context))]
+    broken: list[Verdict] = [entry.severity if one.known else "CAVEATS" for entry, one in judged if not one.ok]
+    return max(broken, key=_WEIGHT.index, default="VALID"), [outcome for _, outcome in judged]

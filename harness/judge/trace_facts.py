@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
+from harness.cache import Cache, fingerprint
 from harness.judge.trace import EpochTrace, batches_of, trace_epochs
 from harness.records.record import RunConfig
-from harness.run.calibrate import Cache, fingerprint
 from workloads.sampling.digest import EpochDigest, feature_digest
 from workloads.workload import Workload
 
@@ -22,6 +24,7 @@ from workloads.workload import Workload
 _KEYS = ("layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "ranks", "seed")
 # Traces known to this process, since rules and metrics of a run ask repeatedly, with or without a cache.
 _KNOWN: dict[str, EpochTrace] = {}
+_TRACE = TypeAdapter(EpochTrace)
 
 
 class TraceFacts:
@@ -40,7 +43,7 @@ class TraceFacts:
         for found in trace_epochs(self._workload, missing if epoch in missing else [epoch]):
             _KNOWN[self._key(found.epoch)] = found
             if self._cache is not None:
-                self._cache.put("trace", self._key(found.epoch), _plain(found))
+                self._cache.put("trace", self._key(found.epoch), asdict(found))
         return _KNOWN[self._key(epoch)]
 
     def epochs(self) -> list[EpochTrace]:
@@ -73,14 +76,10 @@ class TraceFacts:
         key = self._key(epoch)
         if key not in _KNOWN and self._cache is not None and (kept := self._cache.get("trace", key)) is not None:
             try:
-                _KNOWN[key] = EpochTrace(**{**kept, "uses": tuple((times, rows) for times, rows in kept["uses"])})
-            except (KeyError, TypeError, ValueError):
+                _KNOWN[key] = _TRACE.validate_python(kept)
+            except ValueError:
                 return None  # damaged: sampled again
         return _KNOWN.get(key)
 
     def _key(self, epoch: int) -> str:
         return hashlib.sha256(f"{self._own}/{epoch}".encode()).hexdigest()[:16]
-
-
-def _plain(trace: EpochTrace) -> dict[str, object]:
-    return {**vars(trace), "uses": [list(entry) for entry in trace.uses]}

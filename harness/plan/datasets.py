@@ -7,19 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from harness.plan.experiment import Experiment
 from harness.progress import stages
-from harness.settings import strict
+from harness.settings import Strict, strict
 from workloads.errors import InputError
 from workloads.units import format_bytes, parse_bytes, parse_count, row_bytes
 
 
-class Recipe(BaseModel):
+class Recipe(Strict):
     """One entry of `datasets:`; keys and defaults as in `outcore data make`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["kronecker", "fractal", "rmat"]
     nodes: str | int = 0
@@ -83,20 +81,12 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
     from workloads.dataset import Dataset
     from workloads.make import MakeSpec, make_dataset
 
+    same = MakeSpec.__dataclass_fields__.keys() & Recipe.model_fields.keys() - {"nodes", "edges"}
     spec = MakeSpec(
-        kind=recipe.kind,
+        **recipe.model_dump(include=same),
         nodes=recipe.num_nodes(),
         edges=parse_count(recipe.edges, "edges"),
-        dim=recipe.dim,
-        dtype=recipe.dtype,
-        classes=recipe.classes,
         fractions=(recipe.train_fraction, recipe.valid_fraction, recipe.test_fraction),
-        base=recipe.base,
-        expand=recipe.expand,
-        labels=recipe.labels,
-        features=recipe.features,
-        seed=recipe.seed,
-        index_dtype=recipe.index_dtype,
     )
     spec.check()
     target = data_root / name

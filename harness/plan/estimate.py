@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from harness.records.record import Record
+from harness.settings import SharedSettings
 
 if TYPE_CHECKING:
     from harness.plan.datasets import Recipe
@@ -21,57 +22,45 @@ MEMORY_ROWS_PER_S = 3_000_000.0
 DISTINCT = 0.5
 
 
-def modelled_s(
-    *,
-    epochs: int,
-    batches: int,
-    batch_size: int,
-    fanout: Sequence[int],
-    num_nodes: int,
-    memory: str,
-    stages: str = "all",
-) -> float:
+def modelled_s(settings: SharedSettings, train_nodes: float, num_nodes: int) -> float:
     """Return a run's seconds without regard to the system: rows of all epochs over a rate, plus a fixed cost.
 
     Args:
-        epochs, batches: epochs of the run, mini-batches of an epoch.
-        batch_size, fanout: seed nodes of a mini-batch, in-neighbours drawn at each hop.
-        num_nodes, memory, stages: nodes of the graph, settings of the run.
+        settings: settings of the run.
+        train_nodes, num_nodes: training nodes, and all nodes of the graph.
     """
+    batches = settings.max_batches or max(1, round(train_nodes / settings.batch_size))
     expansion, rows = 1, 1
-    for count in fanout:
+    for count in settings.fanout:
         expansion *= max(1, count)
         rows += expansion
-    asked = epochs * batches * min(num_nodes, DISTINCT * batch_size * rows)
-    rate = MEMORY_ROWS_PER_S if memory == "none" or stages == "sample" else DISK_ROWS_PER_S
+    asked = settings.epochs * batches * min(num_nodes, DISTINCT * settings.batch_size * rows)
+    rate = MEMORY_ROWS_PER_S if settings.memory == "none" or settings.stages == "sample" else DISK_ROWS_PER_S
     return FIXED_S + asked / rate
 
 
 class CostModel:
-    """The duration model with a correction factor for each system, from earlier runs with status `ok`."""
+    """The duration of earlier runs of a cell, else a model with a correction factor for each system from earlier runs.
+
+    Only runs with status `ok` count.
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
         found: dict[tuple[str, bool], list[float]] = {}
         written: dict[str, list[float]] = {}
+        measured: dict[str, list[float]] = {}
         for record in records:
             config = record.config
             if record.status != "ok" or not record.duration_s:
                 continue
+            measured.setdefault(record.cell.key, []).append(record.duration_s)
             written.setdefault(record.system, []).append(
                 record.preprocess.bytes_written / max(1, config.dataset.feature_bytes)
             )
-            batches = config.max_batches or max(1, config.dataset.train_nodes // config.batch_size)
-            expected = modelled_s(
-                epochs=config.epochs,
-                batches=batches,
-                batch_size=config.batch_size,
-                fanout=config.fanout,
-                num_nodes=config.dataset.num_nodes,
-                memory=config.memory,
-                stages=config.stages,
-            )
+            expected = modelled_s(config, config.dataset.train_nodes, config.dataset.num_nodes)
             found.setdefault((record.system, config.memory == "none"), []).append(record.duration_s / expected)
         self._factors = {key: statistics.median(values) for key, values in found.items()}
+        self._measured = {key: statistics.median(values) for key, values in measured.items()}
         # The mean, not the median: most runs reuse artefacts that one run wrote.
         self._written = {system: statistics.fmean(values) for system, values in written.items()}
 
@@ -81,20 +70,11 @@ class CostModel:
 
     def seconds(self, cell: PlannedRun, recipe: Recipe | None) -> float:
         """Return the expected seconds of one run."""
-        settings = cell.settings
-        nodes = recipe.num_nodes() if recipe else 1_000_000
-        trained = (nodes or 1_000_000) * (recipe.train_fraction if recipe else 0.01)
-        batches = settings.max_batches or max(1, round(trained / settings.batch_size))
-        expected = modelled_s(
-            epochs=settings.epochs,
-            batches=batches,
-            batch_size=settings.batch_size,
-            fanout=settings.fanout,
-            num_nodes=nodes or 1_000_000,
-            memory=settings.memory,
-            stages=settings.stages,
-        )
-        return expected * self._factors.get((cell.system, settings.memory == "none"), 1.0)
+        if (measured := self._measured.get(cell.key)) is not None:
+            return measured
+        nodes = (recipe.num_nodes() if recipe else 0) or 1_000_000
+        expected = modelled_s(cell.settings, nodes * (recipe.train_fraction if recipe else 0.01), nodes)
+        return expected * self._factors.get((cell.system, cell.settings.memory == "none"), 1.0)
 
     def artefact_bytes(self, cell: PlannedRun, recipe: Recipe | None) -> int:
         """Return the expected bytes of artefacts on disk, from the system's earlier runs or its declared share."""

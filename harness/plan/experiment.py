@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from harness.records.cell import cell_key
 from harness.records.record import DatasetConfig, RunConfig
 from harness.settings import (
     RunSettings,
@@ -21,7 +22,7 @@ from harness.settings import (
     strict,
     unknown_name,
 )
-from workloads.errors import InputError
+from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes
 
 __all__ = [
@@ -73,7 +74,10 @@ class Experiment(Strict):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One cell of the grid before its dataset is opened."""
+    """One cell of the grid before its dataset is opened.
+
+    `axes`: values of the grid at this cell, by setting.
+    """
 
     system: str
     settings: RunSettings
@@ -81,6 +85,24 @@ class PlannedRun:
     rounds: int = 1
     experiment: str = ""
     figure_tags: tuple[str, ...] = field(default=())
+    axes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Identity of the cell (`harness.records.cell`): that of the records of its runs."""
+        settings = self.settings
+        try:
+            options = check_options(self.system, settings.options)
+        except OutcoreError:  # a system that is not installed here
+            options = dict(settings.options)
+        return cell_key(
+            self.system,
+            Path(str(settings.dataset)).name,
+            settings.model_dump(mode="json"),
+            options,
+            layers=settings.layers,
+            device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
+        )
 
 
 def load_experiment(source: Path | str) -> Experiment:
@@ -151,6 +173,7 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
                 rounds=experiment.rounds,
                 experiment=experiment.name,
                 figure_tags=tuple(experiment.figures),
+                axes={key: value for part in choice for key, value in part.items()},
             )
 
 
@@ -185,22 +208,14 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
     dataset = find_dataset(settings.dataset, data_root)
     return RunConfig(
         system=run.system,
-        dataset=DatasetConfig(
-            name=dataset.name,
-            fingerprint=dataset.fingerprint,
-            num_nodes=dataset.num_nodes,
-            num_edges=dataset.num_edges,
-            dim=dataset.dim,
-            dtype=str(dataset.feature_dtype),
-            num_classes=dataset.num_classes,
-            train_nodes=len(dataset.memmap("train")),
-        ),
+        dataset=DatasetConfig.of(dataset),
         layers=settings.layers or len(settings.fanout),
         device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
         isolation=isolation,
         timeout_s=parse_seconds(settings.timeout),
         options=options,
         experiment=run.experiment,
+        axes=dict(run.axes),
         figure_tags=list(run.figure_tags),
         round=run.round,
         **settings.model_dump(include=set(SharedSettings.model_fields) - {"options"}),

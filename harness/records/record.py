@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.records.cell import Cell, cell_key
 from harness.settings import SharedSettings
 from workloads.units import row_bytes
+
+if TYPE_CHECKING:
+    from workloads.dataset import Dataset
 
 SCHEMA = 2
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
@@ -19,11 +23,12 @@ Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "cached"]
 
-# Note of a worker with the added wait in extract that tests the regression gate.
-SLOWED = "test_extract_wait_s"
+# Note of a run whose stage clock was replaced to test the measurement (`harness/run/spec.py`), and the one that older
+# records hold instead.
+TEST_CLOCK, SLOWED = "test_clock", "test_extract_wait_s"
 
 # Settings outside a run's identity: its purpose and its repetition.
-LABELS = ("experiment", "figure_tags", "round")
+LABELS = ("experiment", "axes", "figure_tags", "round")
 
 
 class _Part(BaseModel):
@@ -43,6 +48,20 @@ class DatasetConfig(_Part):
     dtype: str
     num_classes: int = 0
     train_nodes: int = 0
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DatasetConfig:
+        """Describe an opened dataset."""
+        return cls(
+            name=dataset.name,
+            fingerprint=dataset.fingerprint,
+            num_nodes=dataset.num_nodes,
+            num_edges=dataset.num_edges,
+            dim=dataset.dim,
+            dtype=str(dataset.feature_dtype),
+            num_classes=dataset.num_classes,
+            train_nodes=len(dataset.memmap("train")),
+        )
 
     @property
     def row_bytes(self) -> int:
@@ -65,6 +84,8 @@ class RunConfig(_Part, SharedSettings):
     isolation: str = "auto"
     timeout_s: float = 3600.0
     experiment: str = ""
+    # Values of the experiment's grid for this run, by setting.
+    axes: dict[str, Any] = Field(default_factory=dict)
     figure_tags: list[str] = Field(default_factory=list)
     round: int = 0
 
@@ -74,6 +95,24 @@ class RunConfig(_Part, SharedSettings):
         content = self.model_dump(mode="json", exclude=set(LABELS))
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def cell(self) -> Cell:
+        """The planned cell of the run."""
+        return Cell(
+            experiment=self.experiment,
+            axes=self.axes,
+            system=self.system,
+            options=self.options,
+            key=cell_key(
+                self.system,
+                self.dataset.name,
+                self.model_dump(mode="json", include=set(SharedSettings.model_fields)),
+                self.options,
+                layers=self.layers,
+                device_memory_bytes=self.device_memory_bytes,
+            ),
+        )
 
 
 class RuleOutcome(_Part):
@@ -216,6 +255,11 @@ class GateReading(_Part):
     outside: list[str] = Field(default_factory=list)
     host_user_s: float = 0.0
 
+    def since(self, earlier: GateReading, counter: str) -> int | None:
+        """Return the increase of a counter since an earlier gate; None if either reading lacks it."""
+        before, after = getattr(earlier, counter), getattr(self, counter)
+        return None if before is None or after is None else after - before
+
 
 class FeatureCheck(_Part):
     """Comparison of one mini-batch's feature rows in training with the dataset's (methodology rule 26).
@@ -287,8 +331,14 @@ class Spread(_Part):
     interval_kind: Literal["bootstrap95", "range"]
 
 
-class Summary(_Part):
-    """Derived numbers of a run; None: unknown."""
+class Summary(BaseModel):
+    """Derived numbers of a run; None: unknown. `harness/judge/metrics.py` lists the metrics and what they mean.
+
+    A metric is stored under its name; those that our code reads by name have a field.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None] = Field(init=False)
 
     epoch_s: Spread | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
@@ -297,15 +347,11 @@ class Summary(_Part):
     storage_efficiency: float | None = None
     engine_efficiency: float | None = None
     distance_to_limit: float | None = None
-    # Predicted seconds of an epoch by the system's counters and the device's profile (`harness/judge/predict.py`).
     predicted_s: float | None = None
-    # Start-up: the preparation, by whatever run, and the first epoch's surplus over the median epoch. The seconds are a
-    # lower bound: a warm-up's digests are left out, and the system's threads continue during them.
     start_up_s: float | None = None
     start_up_bytes: int | None = None
     working_set_bytes: int | None = None
     working_set_over_budget: float | None = None
-    # Ratio of the graph, `indptr` and `indices`, to the host budget (rule 7).
     topology_over_budget: float | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
 
@@ -352,9 +398,16 @@ class Record(_Part):
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
     code: Code = Field(default_factory=Code)
+    # The planned cell that the run measures; derived from `config` where an older version left it out.
+    cell: Cell = Field(default_factory=lambda known: known["config"].cell)
     evidence: Evidence | None = None
     # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.
     seal: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def readings(self) -> Evidence:
+        """Evidence of the run; without a reading in records of older versions."""
+        return self.evidence or Evidence(isolation=self.config.isolation)
 
     @property
     def measured(self) -> list[EpochRecord]:

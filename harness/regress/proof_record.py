@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records.environment import versions
-from harness.studies.record import StudyRecord, write_study
+from harness.records.study import StudyRecord, write_study
 
 STUDY = "gate-proof"
 

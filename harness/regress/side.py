@@ -48,7 +48,8 @@ class Side:
     @property
     def takes_turns(self) -> bool:
         """Whether this commit's sweeps can alternate epochs with other sweeps."""
-        return (self.built.tree / "harness" / "turns.py").is_file()
+        harness = self.built.tree / "harness"
+        return (harness / "run" / "turns.py").is_file() or (harness / "turns.py").is_file()
 
     def use(self, tables: Path) -> None:
         """Let later runs find the datasets of folder `tables` by name."""

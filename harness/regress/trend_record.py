@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.records.environment import versions
+from harness.records.study import StudyRecord, read_study, study_path, write_study
 from harness.regress.git import Repository
 from harness.regress.history import load, with_runs
 from harness.regress.store import FolderStore
 from harness.regress.trend import Series, trends
 from harness.results import store as results
-from harness.studies.record import StudyRecord, read_study, study_path, write_study
 
 STUDY = "regress-trend"
 MIN_EFFECT = 0.03

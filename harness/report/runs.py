@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.judge.metrics import METRICS
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import class_of
 from harness.results.store import WORKER_LOG
@@ -22,13 +23,10 @@ Plain = dict[str, Any]
 LOG_TAIL = 4096
 # Control characters, and those that turn the writing direction: a log may contain anything.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-COLUMNS = tuple(
-    """
+_COLUMNS = """
     id system dataset dim model sampler batch memory memory_bytes device disk host accelerator ranks stages
-    experiment round status verdict class epoch_s low high samples kind prep_s amplification au se engine distance
-    device_mb peak_mib working_set parts
+    experiment round status verdict class epoch_s low high samples kind prep_s device_mb peak_mib
     """.split()
-)
 
 
 def table_of(records: Sequence[Plain]) -> Plain:
@@ -42,7 +40,12 @@ def table_of(records: Sequence[Plain]) -> Plain:
     for record in records:
         row = _row(record, stages)
         rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row])
-    return {"columns": list(COLUMNS), "stages": stages, "texts": list(texts), "rows": rows}
+    return {
+        "columns": [*_COLUMNS, *(metric.column for metric in METRICS if metric.column), "parts"],
+        "stages": stages,
+        "texts": list(texts),
+        "rows": rows,
+    }
 
 
 def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
@@ -81,14 +84,9 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         len(measured),
         str(epoch.get("interval_kind") or ""),
         _short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
-        _short(summary.get("read_amplification")),
-        _short(summary.get("accelerator_utilisation")),
-        _short(summary.get("storage_efficiency")),
-        _short(summary.get("engine_efficiency")),
-        _short(summary.get("distance_to_limit")),
         _short(sum(read) / len(read) / 1e6 if read else None),
         _short((memory.get("peak_bytes") or 0) / 2**20 or None),
-        _short(summary.get("working_set_over_budget")),
+        *(_short(summary.get(metric.name)) for metric in METRICS if metric.column),
         [_short(own.get(stage)) for stage in stages] if own else None,
     ]
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from harness.atomic import whole_file
+from harness.records.study import STUDIES
 from harness.results import store as results
-from harness.studies.record import STUDIES
 from workloads.errors import InputError
 from workloads.units import format_bytes
 
@@ -57,7 +57,6 @@ class Member:
     name: str
     kind: str
     size: int
-    handle: Any
 
 
 def place_of(member: Member, source: str) -> tuple[Path, int] | None:
@@ -74,21 +73,22 @@ def place_of(member: Member, source: str) -> tuple[Path, int] | None:
         raise InputError(f"{source} holds {shown}, which is a {member.kind}", "pack it with `outcore results export`")
     if member.kind == "folder" or not parts:
         return None
-    if len(parts) >= 2 and parts[-2] == STUDIES and parts[-1].endswith(".json") and not parts[-1].startswith("."):
-        if not STUDY_NAME.fullmatch(parts[-1]):
-            raise InputError(f"{source} holds {shown}, whose name is no study's", "see `outcore results export --runs`")
-        return _limited(member, Path(STUDIES, parts[-1]), STUDY_BYTES, source)
-    if len(parts) < 2 or parts[-1] not in RUN_FILES or parts[-2].startswith("."):
+    if len(parts) < 2 or parts[-2].startswith("."):
         return None
-    if not RUN_ID.fullmatch(parts[-2]):
-        raise InputError(f"{source} holds {shown}, whose folder has no run's id", "see `outcore results list`")
-    return _limited(member, Path(results.RUNS, parts[-2], parts[-1]), RUN_FILES[parts[-1]], source)
-
-
-def _limited(member: Member, place: Path, limit: int, source: str) -> tuple[Path, int]:
+    folder, name = parts[-2:]
+    if folder == STUDIES and name.endswith(".json") and not name.startswith("."):
+        if not STUDY_NAME.fullmatch(name):
+            raise InputError(f"{source} holds {shown}, whose name is no study's", "see `outcore results export --runs`")
+        place, limit = Path(STUDIES, name), STUDY_BYTES
+    elif name in RUN_FILES:
+        if not RUN_ID.fullmatch(folder):
+            raise InputError(f"{source} holds {shown}, whose folder has no run's id", "see `outcore results list`")
+        place, limit = Path(results.RUNS, folder, name), RUN_FILES[name]
+    else:
+        return None
     if member.size > limit:
         raise InputError(
-            f"{source} holds {member.name!a} of {format_bytes(member.size)}, {format_bytes(limit)} is the limit",
+            f"{source} holds {shown} of {format_bytes(member.size)}, {format_bytes(limit)} is the limit",
             "take that run out",
         )
     return place, limit
@@ -153,7 +153,7 @@ def _walk(root: Path) -> Iterator[tuple[Member, Any]]:
         begin = [root]
     for path in begin:
         if path.is_symlink() and path != root:
-            yield Member(path.relative_to(base).as_posix(), "link", 0, None), None
+            yield Member(path.relative_to(base).as_posix(), "link", 0), None
     waiting = [path for path in begin if path.is_dir()]
     while waiting:
         folder = waiting.pop()
@@ -165,13 +165,9 @@ def _walk(root: Path) -> Iterator[tuple[Member, Any]]:
                 waiting.append(path)
             name = path.relative_to(base).as_posix()
             yield (
-                Member(name, kind, path.lstat().st_size if kind == "file" else 0, None),
-                lambda path=path: _plain(path),
+                Member(name, kind, path.lstat().st_size if kind == "file" else 0),
+                lambda path=path: os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb"),
             )
-
-
-def _plain(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
 def _kind(mode: int) -> str:
@@ -216,7 +212,7 @@ def _of_tar(stream: IO[bytes]) -> Iterator[tuple[Member, Any]]:
             kind = (
                 "file" if plain else "folder" if info.isdir() else "link" if info.islnk() or info.issym() else "device"
             )
-            yield Member(info.name, kind, info.size, info), lambda info=info: archive.extractfile(info)
+            yield Member(info.name, kind, info.size), lambda info=info: archive.extractfile(info)
         stream.seek(archive.offset)
         if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             # tarfile takes an archive cut off between two members or within a header for complete.
@@ -230,7 +226,7 @@ def _of_zip(source: Path) -> Iterator[tuple[Member, Any]]:
             kind = "folder" if info.is_dir() else _kind(mode) if stat.S_IFMT(mode) else "file"
             if info.flag_bits & 1:
                 raise InputError(f"{source} is encrypted", "pack it without a password")
-            yield Member(info.filename, kind, info.file_size, info), lambda info=info: archive.open(info)
+            yield Member(info.filename, kind, info.file_size), lambda info=info: archive.open(info)
 
 
 def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,13 @@ class Doomed:
     why: str
 
 
-def doomed(root: Path, *, failed: bool = False, damaged: bool = False) -> list[Doomed]:
+def doomed(root: Path, figures: Collection[str], *, failed: bool = False, damaged: bool = False) -> list[Doomed]:
     """Return the files and folders under a results root that can be removed.
 
     A record is replaced by a newer one of the same configuration, round and host; a failed one replaces no record.
 
     Args:
+        root, figures: results root, and the ids of all known figures.
         failed, damaged: whether to include failed runs, and unreadable records, except those of another schema.
     """
     found = [Doomed(path, "half-written") for path in sorted(results.runs_folder(root).glob(f"{results.PARTIAL}*"))]
@@ -44,16 +45,13 @@ def doomed(root: Path, *, failed: bool = False, damaged: bool = False) -> list[D
         newest[key] = folder
     if damaged:
         found += [Doomed(Path(entry.path), entry.reason) for entry in bad if not entry.other_schema]
-    return [*found, *_stale_figures(root / FIGURES)]
+    return [*found, *_stale_figures(root / FIGURES, figures)]
 
 
-def _stale_figures(folder: Path) -> Iterator[Doomed]:
+def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Doomed]:
     """Yield the files of figures no longer in the catalogue, as listed in the JSON written beside each drawing."""
     if not folder.is_dir():
         return
-    from harness.figures.base import catalogue
-
-    known = catalogue()
     for path in sorted(folder.glob("[!.]*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))

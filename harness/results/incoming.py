@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.records.study import STUDIES, read_study
 from harness.results import store as results
 from harness.results.archive import RUN_FILES, unpack
-from harness.studies.record import STUDIES, read_study
 from workloads.errors import DataIOError, InputError
 from workloads.tempfolder import temporary_prefix, try_lock
 
 if TYPE_CHECKING:
-    from harness.studies.record import StudyRecord
+    from harness.records.study import StudyRecord
 
 MAX_ROWS = 50_000_000
 _NUMBERS = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")

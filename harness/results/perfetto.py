@@ -137,14 +137,13 @@ class _Names:
         return self._known[pid, name]
 
     def _say(self, what: str, pid: int, tid: int, args: dict[str, Any]) -> None:
-        self.events.append({"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args})
+        self.events.append(_event("M", what, pid, tid, 0, args=args))
 
 
 def _epochs(record: Record, names: _Names) -> Iterator[Event]:
     for epoch in record.epochs:
         tid = names.thread(EPOCHS, "epochs")
         name = f"epoch {epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
-        shared: Event = {"name": name, "cat": "epoch", "pid": EPOCHS, "tid": tid}
         args = {
             "seconds": epoch.seconds,
             "batches": epoch.batches,
@@ -154,9 +153,9 @@ def _epochs(record: Record, names: _Names) -> Iterator[Event]:
             "stages_s": epoch.stages_s,
         }
         begin, number = _us(epoch.start_s), f"epoch-{epoch.epoch}"
-        yield {**shared, "ph": "b", "id": number, "ts": begin, "args": args}
-        yield {**shared, "ph": "e", "id": number, "ts": begin + _us(epoch.seconds)}
-        yield {**shared, "ph": "i", "s": "g", "ts": begin}
+        yield _event("b", name, EPOCHS, tid, begin, cat="epoch", id=number, args=args)
+        yield _event("e", name, EPOCHS, tid, begin + _us(epoch.seconds), cat="epoch", id=number)
+        yield _event("i", name, EPOCHS, tid, begin, cat="epoch", s="g")
 
 
 def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Names) -> Iterator[Event]:
@@ -175,16 +174,8 @@ def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Na
         own = name if thread == "lane" else f"{thread} {name}"
         track = tracks.place(pid, own if lane else thread, start, end)
         args = {"batch": batch, "epoch": epoch, **sizes.get((epoch, batch), {})}
-        event = {
-            "name": name,
-            "cat": "lane" if lane else "stage",
-            "ph": "X",
-            "pid": pid,
-            "tid": names.thread(pid, track),
-            "ts": _us(start),
-            "dur": round(max(0.0, _us(end) - _us(start)), 3),
-            "args": args,
-        }
+        event = _event("X", name, pid, names.thread(pid, track), _us(start), cat="lane" if lane else "stage", args=args)
+        event["dur"] = round(max(0.0, _us(end) - _us(start)), 3)
         if batch >= 0 and not lane:
             of_batch.setdefault((epoch, batch), []).append(event)
         yield event
@@ -207,15 +198,7 @@ def _in_order(seen: Iterable[tuple[str, float]]) -> list[str]:
 def _flow(number: str, path: list[Event]) -> Iterator[Event]:
     for at, span in enumerate(path):
         phase = "s" if at == 0 else "f" if at == len(path) - 1 else "t"
-        event = {
-            "name": "batch",
-            "cat": "batch",
-            "ph": phase,
-            "id": number,
-            "pid": span["pid"],
-            "tid": span["tid"],
-            "ts": span["ts"],
-        }
+        event = _event(phase, "batch", span["pid"], span["tid"], span["ts"], cat="batch", id=number)
         # Bind to the enclosing span, not to the next one.
         yield event | {"bp": "e"} if phase == "f" else event
 
@@ -252,44 +235,28 @@ def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
     columns = (batches[name].tolist() for name in ("epoch", "batch", "loss", "released_at"))
     for epoch, batch, loss, moment in zip(*columns, strict=True):
         if moment == moment:  # not NaN
-            yield {
-                "name": f"batch {batch} released",
-                "cat": "batch",
-                "ph": "i",
-                "s": "t",
-                "pid": STAGES,
-                "tid": names.thread(STAGES, "released"),
-                "ts": _us(moment),
-                "args": {"batch": batch, "epoch": epoch, "loss": _number(loss)},
-            }
+            tid, args = names.thread(STAGES, "released"), {"batch": batch, "epoch": epoch, "loss": _number(loss)}
+            yield _event("i", f"batch {batch} released", STAGES, tid, _us(moment), cat="batch", s="t", args=args)
 
 
 def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:
     """Yield counter values. A track holds a value until the next, so one for an interval is put at its begin."""
     tid = names.thread(HOST, "telemetry")
-    when = telemetry["t"].tolist()
-    for column, track, unit, before in COUNTERS:
+    when, before = telemetry["t"], telemetry["t"].shift()
+    for column, track, unit, of_interval in COUNTERS:
         if column not in telemetry:
             continue
-        values: Iterable[float] = telemetry[column].tolist()
-        for at, value in enumerate(values):
-            if value is None or not math.isfinite(value) or (before and at == 0):
-                continue
-            step = when[at] - when[at - 1] if before else 0.0
-            if unit in _PER_SECOND:
-                if step <= 0:
-                    continue
-                value = value / step
-            moment = when[at - 1] if before else when[at]
-            yield {
-                "name": f"{track} ({unit})",
-                "cat": "telemetry",
-                "ph": "C",
-                "pid": HOST,
-                "tid": tid,
-                "ts": _us(moment),
-                "args": {unit: round(float(value), 3)},
-            }
+        values, moments = telemetry[column].astype(float), before if of_interval else when
+        if unit in _PER_SECOND:
+            values = values / (when - before).where(lambda step: step > 0)
+        for moment, value in zip(moments.tolist(), values.tolist(), strict=True):
+            if math.isfinite(moment) and math.isfinite(value):
+                args = {unit: round(value, 3)}
+                yield _event("C", f"{track} ({unit})", HOST, tid, _us(moment), cat="telemetry", args=args)
+
+
+def _event(phase: str, name: str, pid: int, tid: int, ts: float, **more: Any) -> Event:
+    return {"ph": phase, "name": name, "pid": pid, "tid": tid, "ts": ts, **more}
 
 
 def _us(seconds: float) -> float:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.cache import Cache, fingerprint
 from harness.isolation.base import Cap, Isolation, Limits
 from harness.isolation.docker.foreign import identity
 from harness.judge.context import Calibration
@@ -31,57 +30,6 @@ _BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
 _KEYS = ("system", "dataset", "layers", "device_memory_bytes", "isolation", *deciding("batches", "step"))
 # Training alone does not depend on the system: measured once, so that AU and SE of all systems share their numerator.
 _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
-
-
-class Cache:
-    """Small JSON files under `<results root>/cache`, by fingerprint; a damaged file counts as missing."""
-
-    def __init__(self, root: Path) -> None:
-        self._folder = root / "cache"
-
-    def get(self, kind: str, key: str) -> dict[str, Any] | None:
-        """Return the content of an entry; None where it is missing or damaged."""
-        try:
-            content = json.loads((self._folder / f"{kind}-{key}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return content if isinstance(content, dict) else None
-
-    def put(self, kind: str, key: str, content: dict[str, Any]) -> None:
-        """Write an entry atomically; on a full disk the next run measures again."""
-        file = self._folder / f"{kind}-{key}.json"
-        partial = file.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(content), encoding="utf-8")
-            partial.rename(file)
-        except OSError:
-            partial.unlink(missing_ok=True)
-
-
-def fingerprint(config: RunConfig, keys: tuple[str, ...]) -> str:
-    """Return 16 hex digits over some fields of a configuration, the versions of Python and torch, and the code."""
-    import torch
-
-    content = {
-        **config.model_dump(mode="json", include=set(keys)),
-        "python": sys.version,
-        "torch": torch.__version__,
-        "code": _code_fingerprint(),
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _code_fingerprint() -> str:
-    """Return a digest that changes with any source of the lower layers, so that other code is measured again."""
-    root = Path(__file__).resolve().parents[2]
-    digest = hashlib.sha256()
-    for layer in ("workloads", "systems"):
-        for file in sorted((root / layer).rglob("*")):
-            if file.suffix in (".py", ".so", ".toml"):
-                stat = file.stat()
-                digest.update(f"{file.relative_to(root)}:{stat.st_size}:{stat.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
@@ -150,23 +98,21 @@ def calibrate(
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
                 cache.put("training", times_key, times)
+    # In JSON the numbers of epochs are text.
+    measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **times})
     return Calibration(
         **memory,
-        train_s=_by_epoch(times.get("train_s", {})),
-        null_s=_by_epoch(times.get("null_s", {})),
+        train_s=measured.train_s,
+        null_s=measured.null_s,
         max_nodes=max((int(rank["max_nodes"]) for rank in spec.bounds or []), default=0),
         max_edges=max((int(rank["max_edges"]) for rank in spec.bounds or []), default=0),
-        how=times.get("how", ""),
+        how=measured.how,
     )
 
 
 def _short(image: str) -> str:
     """Return the suffix of an image's calibrations; empty for runs on the host's own files."""
     return f"-{hashlib.sha256(image.encode()).hexdigest()[:8]}" if image else ""
-
-
-def _by_epoch(times: dict[Any, float]) -> dict[int, float]:
-    return {int(epoch): seconds for epoch, seconds in times.items()}
 
 
 def _why(ending: Ending, folder: Path) -> str:

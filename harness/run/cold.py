@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 # Smaller files are not a run's data.
 _LEAST_BYTES = 1 << 20
-# The holder keeps libraries resident on purpose, for every run alike.
+_PURELIB = Path(sysconfig.get_path("purelib"))
+# The holder keeps libraries resident on purpose, for every run alike; an environment may link to them elsewhere.
 _LIBRARIES = tuple(
     {
         "/usr/",
@@ -28,7 +29,8 @@ _LIBRARIES = tuple(
         "/dev/",
         f"{sys.prefix}/",
         f"{sys.base_prefix}/",
-        sysconfig.get_path("purelib"),
+        str(_PURELIB),
+        *(f"{path.resolve().parent}/" for path in _PURELIB.iterdir() if path.is_symlink()),
     }
 )
 

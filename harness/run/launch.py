@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +116,9 @@ class Worker:
                     more = on_event(event)
                     if isinstance(event, Gate):
                         deadline += time.monotonic() - reached
-                        self._open_gate(more or b"")
+                        # A worker may die at the gate; the loop detects its end.
+                        with suppress(BrokenPipeError):
+                            os.write(self._pipes.go, b"g" + (more or b""))
                 if (exited or self._reader.closed) and last is None:
                     break
             return self._classify(last)
@@ -123,12 +126,6 @@ class Worker:
             return self._end(Ending("failed", error.message, error), kill=True)
         finally:
             self._cap.kill()
-
-    def _open_gate(self, more: bytes) -> None:
-        try:
-            os.write(self._pipes.go, b"g" + more)
-        except BrokenPipeError:
-            pass  # the worker died at the gate; the loop detects its end
 
     def _classify(self, last: Done | Failed | None) -> Ending:
         """Return the ending by the kernel's OOM counter, else the last event, the cap's report or the exit code."""
@@ -173,7 +170,6 @@ class Worker:
         self._pipes.close()
         if self._pools is not None:
             self._pools.close()
-            self._pools = None
 
     def __enter__(self) -> Worker:
         return self

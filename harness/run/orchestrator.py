@@ -8,23 +8,23 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.isolation.base import Cap, Limits
-from harness.isolation.docker.foreign import image_of
 from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
 from harness.progress import during
 from harness.records.code import code_of
-from harness.records.record import EpochRecord, Evidence, GateReading, Memory, Preprocess, Record, RunConfig
+from harness.records.record import TEST_CLOCK, EpochRecord, Evidence, Memory, Preprocess, Record, RunConfig
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
 from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
 from harness.run.series import Series
+from harness.run.spec import worker_spec
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
@@ -76,27 +76,31 @@ def execute(
     return _Execution(series, config, dataset, progress, refuse, turn or series.turn).run()
 
 
+@dataclass
 class _Execution:
-    def __init__(
-        self, series: Series, config: RunConfig, dataset: Dataset, progress: Progress, refuse: bool, turn: Turn
-    ) -> None:
-        self._series = series
-        self._config = config
-        self._dataset = dataset
-        self._progress = progress
-        self._refuse = refuse
-        self._run_id = new_run_id(config)
-        self._seen = Gathered(dataset, [series.artefacts(config.system)], series.disk_io, progress)
+    """One run under way; the first fields are the parameters of `execute`."""
+
+    _series: Series
+    _config: RunConfig
+    _dataset: Dataset
+    _progress: Progress
+    _refuse: bool
+    _turn: Turn
+    _calibration: Calibration | None = None
+    _cap_bytes: int | None = None
+    _budget: int | None = None
+    _telemetry: Any = None
+    _partition: MadePartition | None = None
+    _caveats: list[str] = field(default_factory=list)
+    _test_clock: str = ""
+    _phase: str = "starting"
+
+    def __post_init__(self) -> None:
+        self._run_id = new_run_id(self._config)
+        folders = [self._series.artefacts(self._config.system)]
+        self._seen = Gathered(self._dataset, folders, self._series.disk_io, self._progress)
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
-        self._calibration: Calibration | None = None
-        self._cap_bytes: int | None = None
-        self._budget: int | None = None
-        self._telemetry: Any = None
-        self._partition: MadePartition | None = None
-        self._caveats: list[str] = []
-        self._turn = turn
-        self._phase = "starting"
 
     def run(self) -> Record:
         """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
@@ -127,31 +131,12 @@ class _Execution:
     def _measure(self, folder: Path) -> Ending:
         series, config = self._series, self._config
         self._partition = series.made_partition(config, self._dataset)
-        workload = series.workload(config, self._dataset)
-        with during(self._progress, "sampling every mini-batch for the largest"):
-            bounds = calibrate.batch_bounds(config, workload, series.cache)
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        with series.device_pools(config, self._run_id) as pools:
-            spec = WorkerSpec(
-                mode="run",
-                config=config,
-                dataset=str(self._dataset.path),
-                artefacts=str(series.artefacts(config.system)),
-                scratch=str(scratch),
-                budget_host=None,
-                budget_device=config.device_memory_bytes,
-                pools=[pool.name for pool in pools],
-                disk=series.disk_plain(config),
-                bounds=bounds,
-                partition=None if workload.partition is None else str(workload.partition),
-                challenge=image_of(config.system) is None,
-            )
-            self._seen.challenge = spec.challenge
+        with worker_spec(series, config, self._dataset, folder, self._run_id, self._progress) as (spec, pools):
+            self._seen.challenge, self._test_clock = spec.challenge, spec.test_clock
             device = profile_of(config.device)
             if device is not None and not device.keeps_rows:
                 self._seen.forgetful = pools
-            self._seen.folders.append(scratch)
+            self._seen.folders.append(Path(spec.scratch))
             began = time.monotonic()
             self._calibration = calibrate.calibrate(
                 config, spec, series.isolation, folder, series.cache, self._progress
@@ -224,7 +209,7 @@ class _Execution:
             started_at=self._started,
             duration_s=time.monotonic() - self._begin,
             config=self._config,
-            environment=self._series.environment(),
+            environment=self._series.environment,
             memory=self._memory(tables.get("telemetry")),
             preprocess=_preprocess(seen.prepared, self._partition).model_copy(update={"gate_s": seen.preparing_s()}),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
@@ -233,7 +218,7 @@ class _Execution:
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
-            notes={**ending.notes, **_partition_note(self._partition)},
+            notes=ending.notes | self._notes(),
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         if record.broke_its_plan:
@@ -245,6 +230,16 @@ class _Execution:
         path = results.write_run(self._series.results_root, record, tables, log=log)
         self._progress(f"{record.status}, {record.verdict}: {path.name}")
         return record
+
+    def _notes(self) -> dict[str, str]:
+        """Return the notes of the orchestrator, which replace what the worker says under the same names."""
+        made, found = self._partition, {}
+        if made is not None:
+            whose = "by an earlier run" if made.reused else "for this run"
+            found["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
+        if self._test_clock:
+            found[TEST_CLOCK] = self._test_clock
+        return found
 
     def _judge(self, record: Record, zero: float) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
@@ -372,33 +367,27 @@ class _Execution:
 
     def _epoch(self, epoch: EpochDone, zero: float) -> EpochRecord:
         start, end = (self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end"))
-        io_bytes, io_requests, disk_bytes, disk_requests = (
-            _between(start, end, name) for name in ("io_bytes", "io_requests", "disk_bytes", "disk_requests")
-        )
+
+        def spent(counter: str) -> int | None:
+            return end.since(start, counter) if start and end else None
+
+        io_bytes, disk_bytes, disk_requests = spent("io_bytes"), spent("disk_bytes"), spent("disk_requests")
         # Only requested digests are off the clock, and only our own worker's seconds are trusted.
         warmup = epoch.epoch < self._config.warmup
         checking_s = epoch.checking_s if (warmup or self._config.verify) and self._seen.challenge else 0.0
         return EpochRecord(
-            epoch=epoch.epoch,
+            **epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"}),
             warmup=warmup,
             seconds=epoch.end - epoch.start - checking_s,
             start_s=epoch.start - zero,
-            stages_s=epoch.stages_s,
-            batches=epoch.batches,
-            digest=epoch.digest,
-            feature_digest=epoch.feature_digest,
-            loss=epoch.loss,
-            accuracy=epoch.accuracy,
             device_bytes=disk_bytes if io_bytes is None else io_bytes,
-            device_requests=disk_requests if io_requests is None else io_requests,
-            device_written_bytes=_between(start, end, "io_written_bytes"),
+            device_requests=disk_requests if (own := spent("io_requests")) is None else own,
+            device_written_bytes=spent("io_written_bytes"),
             diskstats_bytes=disk_bytes,
             diskstats_requests=disk_requests,
-            user_s=epoch.user_s,
             host_user_s=end.host_user_s - start.host_user_s if start and end else None,
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
-            counters=epoch.counters,
         )
 
 
@@ -407,19 +396,6 @@ def _ending_of(error: OutcoreError) -> Ending:
     if isinstance(error, BudgetError):
         return Ending("oom", str(error), error)
     return Ending("unsupported" if isinstance(error, HostError | InputError) else "failed", str(error), error)
-
-
-def _between(start: GateReading | None, end: GateReading | None, counter: str) -> int | None:
-    """Return a counter's increase between two gates; None if either lacks it."""
-    before, after = (getattr(gate, counter) if gate else None for gate in (start, end))
-    return None if before is None or after is None else after - before
-
-
-def _partition_note(partition: MadePartition | None) -> dict[str, str]:
-    if partition is None:
-        return {}
-    whose = "by an earlier run" if partition.reused else "for this run"
-    return {"partition": f"self-reliant, made in {partition.seconds:.3g} s {whose}, outside the cap"}
 
 
 def _as_json(content: dict[str, Any]) -> dict[str, Any]:
@@ -433,11 +409,11 @@ def _preprocess(prepared: Prepared | None, partition: MadePartition | None) -> P
         return Preprocess()
     spent = partition.seconds if partition is not None and not partition.reused else 0.0
     inherited = partition.seconds if partition is not None and partition.reused else 0.0
-    return Preprocess(
-        seconds=prepared.seconds + spent,
-        planning_s=prepared.planning_s + spent,
-        made_s=prepared.made_s + inherited,
-        bytes_read=prepared.bytes_read,
-        bytes_written=prepared.bytes_written,
-        reused=prepared.reused,
+    told = Preprocess.model_validate(prepared.model_dump(include=set(Preprocess.model_fields)))
+    return told.model_copy(
+        update={
+            "seconds": told.seconds + spent,
+            "planning_s": told.planning_s + spent,
+            "made_s": told.made_s + inherited,
+        }
     )

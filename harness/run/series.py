@@ -9,17 +9,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from harness.cache import Cache
 from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.docker.foreign import image_of
 from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.select import select, sweep_all
 from harness.records.record import RunConfig
 from harness.results import store as results
-from harness.run.calibrate import Cache
 from harness.run.holder import Holder
 from harness.run.turns import Turn
 from harness.ssd.profile import forget, quick_profile, slower_than
@@ -126,37 +126,23 @@ class Series:
             return
         systems = sorted({config.system for config in configs if image_of(config.system) is None})
         self._holder = Holder(systems, self.isolation.holder_cap())
-        features = self._features = dataset.file("features")
-        cache = self.results_root / "cache"
+        self._features = dataset.file("features")
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:
             self._progress("proving the cap")
             self.probe = self._probe(gpu=any(config.device.startswith("cuda") for config in configs))
         # The holder's imports would disturb the profile.
         ready = self._holder.wait_ready()
         self._progress("profiling the device")
-        self.bare_profile = self._profile(lambda: quick_profile(features, cache=cache))
-        for limits in {self.limits(config) for config in configs}:
-            if limits:
-                self._profiles[limits] = self._profile(partial(self._limited_profile, limits)) or DiskProfile()
-        self._look_at_bare_again()
+        self.bare_profile = self._measured()
+        for limits in {self.limits(config) for config in configs if self.limits(config)}:
+            self._profiles[limits] = self._measured(limits) or DiskProfile()
+        held = self.bare_profile
+        if held is not None and any(slower_than(held, limited) for limited in self._profiles.values()):
+            # The bare device was measured in a slow moment.
+            self._progress("the device is faster under limits than it was bare: profiling it again")
+            self.bare_profile = self._measured(held=held) or held
         if not ready:
             self._progress("the holder did not start; runs pay for their own library pages")
-
-    def _look_at_bare_again(self) -> None:
-        """Profile the bare device again if it was slower than under limits, and so measured in a slow moment."""
-        held, features = self.bare_profile, self._features
-        assert features is not None
-        if held is None or not any(slower_than(held, limited) for limited in self._profiles.values()):
-            return
-        self._progress("the device is faster under limits than it was bare: profiling it again")
-        cache = self.results_root / "cache"
-        again = self._profile(lambda: quick_profile(features, cache=cache, held=held))
-        self.bare_profile = again or held
-
-    def _limited_profile(self, limits: tuple[IoLimit, ...]) -> DiskProfile:
-        assert self._features is not None
-        cache = self.results_root / "cache"
-        return quick_profile(self._features, Limits(io=limits), isolation=self.isolation, cache=cache)
 
     def _probe(self, *, gpu: bool) -> ProbeResult | None:
         from harness.isolation.probe import probe
@@ -170,10 +156,22 @@ class Series:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _profile(self, measure: Callable[[], DiskProfile]) -> DiskProfile | None:
-        """Return a measured profile; None if the device cannot be measured, which rule 10 then reports."""
+    def _measured(
+        self, limits: tuple[IoLimit, ...] = (), *, held: DiskProfile | None = None, cached: bool = True
+    ) -> DiskProfile | None:
+        """Profile the device, under limits where given; None if it cannot be measured, which rule 10 then reports.
+
+        With a `held` profile the better rate of each point counts.
+        """
+        assert self._features is not None
         try:
-            return measure()
+            return quick_profile(
+                self._features,
+                Limits(io=limits) if limits else None,
+                isolation=self.isolation if limits else None,
+                cache=self.results_root / "cache" if cached else None,
+                held=held,
+            )
         except HostError as error:
             self._progress(str(error))
             return None
@@ -213,20 +211,17 @@ class Series:
         The better rate of each point counts: a virtual disk has slow moments, and a valid run may beat a profile taken
         in one. Under limits, fio never exceeds them. The cached profile, too slow for later series, is removed.
         """
-        bare, features = self.bare_profile, self._features
-        if bare is None or features is None:
+        if self.bare_profile is None or self._features is None:
             return False
-        again = self._profile(lambda: quick_profile(features, held=bare))
+        again = self._measured(held=self.bare_profile, cached=False)
         if again is None:
             return False
         self.bare_profile = again
-        forget(features, self.results_root / "cache")
+        forget(self._features, self.results_root / "cache")
         limits = self.limits(config)
         if limits in self._profiles:
             held = self._profiles[limits]
-            caps = Limits(io=limits)
-            better = self._profile(lambda: quick_profile(features, caps, isolation=self.isolation, held=held))
-            self._profiles[limits] = better or held
+            self._profiles[limits] = self._measured(limits, held=held, cached=False) or held
         return True
 
     def disk_plain(self, config: RunConfig) -> dict[str, Any]:
@@ -285,12 +280,8 @@ class Series:
         """Return the workload of a run, as its worker builds it."""
         from harness.worker.build import workload_of
 
-        return workload_of(config, dataset, partition=self.partition(config, dataset))
-
-    def partition(self, config: RunConfig, dataset: Dataset) -> Path | None:
-        """Return the partition file of the training nodes; None without a partition."""
         made = self.made_partition(config, dataset)
-        return None if made is None else made.path
+        return workload_of(config, dataset, partition=None if made is None else made.path)
 
     def made_partition(self, config: RunConfig, dataset: Dataset) -> MadePartition | None:
         """Return the partition of the training nodes with the seconds spent on it; None without a partition."""
@@ -347,12 +338,9 @@ class Series:
 
         return list(block_device(self._data_path or self.data_root).numbers)
 
-    def environment(self) -> dict[str, Any]:
-        """Return host, versions and device for the record."""
-        return self._environment
-
     @cached_property
-    def _environment(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
+        """Host, versions and device for the record."""
         from harness.records.environment import describe
 
         found = describe(self._data_path or self.data_root)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -151,11 +151,12 @@ class Sweep:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         model = CostModel(results.records(self._results_root))
         seconds, measured, done, artefacts = 0.0, True, 0, 0
-        finished = self._finished()
+        earlier = self._done()
         for cell in self.planned:
             if self._is_there(str(cell.settings.dataset)):
                 config = resolve(cell, self._data_root, "auto")
-                if any(hash_ == _loose(config) and config.round == round_ for hash_, round_ in finished):
+                # Which isolation backend a run gets is chosen only when a series begins.
+                if any(_same(record.config, config) for record in earlier.get((config.cell.key, config.round), ())):
                     done += 1
                     continue
             measured &= model.knows(cell)
@@ -201,17 +202,19 @@ class Sweep:
         configs = self.configs(series.isolation.name)
         datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
         outcome = Outcome()
-        finished = {(record.config_hash, record.config.round): record for record in self._done_records()}
+        done = self._done()
         todo = []
         for number, (cell, config) in enumerate(zip(self.planned, configs, strict=True)):
             if only is not None and number != only:
                 continue
-            earlier = finished.get((config.config_hash, config.round))
-            if earlier is None:
-                todo.append((cell, config))
-            else:
-                outcome.records.append(earlier)
+            earlier = [
+                one for one in done.get((config.cell.key, config.round), ()) if one.config_hash == config.config_hash
+            ]
+            if earlier:
+                outcome.records.append(earlier[-1])
                 outcome.skipped += 1
+            else:
+                todo.append((cell, config))
         if todo:
             self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before")
             series.prepare([config for _, config in todo], datasets[str(todo[0][0].settings.dataset)])
@@ -225,29 +228,28 @@ class Sweep:
     def _is_there(self, name: str) -> bool:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
-    def _done_records(self) -> Iterable[Record]:
-        """Return the records that need not be made again.
+    def _done(self) -> dict[tuple[str, int], list[Record]]:
+        """Return the records that need not be made again by the key of their cell and their round, oldest first.
 
         Every status but `failed` is a result, if the run was made on this host by the present code and, with `retry`,
         was not spoilt by other programs.
         """
+        found: dict[tuple[str, int], list[Record]] = {}
         if self._fresh:
-            return []
+            return found
         bad: list[results.BadRecord] = []
-        found = [
-            record
-            for record in results.records(self._results_root, bad)
-            if record.status != "failed"
-            and not (self._retry and spoilt(record))
-            and is_current(record.code, record.system)
-        ]
+        here = ("", this_host(self._data_root))
+        for record in results.records(self._results_root, bad):
+            if (
+                record.status != "failed"
+                and not (self._retry and spoilt(record))
+                and is_current(record.code, record.system)
+                and host_fingerprint(record.environment) in here
+            ):
+                found.setdefault((record.cell.key, record.config.round), []).append(record)
         if bad:
             self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
-        here = ("", this_host(self._data_root))
-        return [record for record in found if host_fingerprint(record.environment) in here]
-
-    def _finished(self) -> set[tuple[str, int]]:
-        return {(_loose(record.config), record.config.round) for record in self._done_records()}
+        return found
 
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
         """Return the expected bytes of missing datasets; `more`: recipes that studies need."""
@@ -256,6 +258,6 @@ class Sweep:
         return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
 
 
-def _loose(config: RunConfig) -> str:
-    """Return the identity without the isolation backend, which is chosen only when a series begins."""
-    return config.model_copy(update={"isolation": "auto"}).config_hash
+def _same(one: RunConfig, other: RunConfig) -> bool:
+    """Return whether two configurations are equal but for their labels, round and isolation backend."""
+    return one.model_copy(update={"isolation": other.isolation}).config_hash == other.config_hash

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.isolation.blocks import layer_below
 from harness.isolation.files import read_text
-from harness.isolation.mounts import Mount, all_mounts
+from harness.isolation.mounts import mount_of
 
 _LAYERED = ("overlay", "fuse.fuse-overlayfs")
 
@@ -46,20 +46,6 @@ class BlockDevice:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for the run record."""
         return asdict(self) | {"numbers": list(self.numbers), "page_cached": list(self.page_cached)}
-
-
-def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
-    """Return the mount that holds `path` or, where it does not exist yet, its nearest existing parent."""
-    real = existing(path).resolve()
-    best: Mount | None = None
-    for mount in all_mounts(proc):
-        if real.is_relative_to(mount.point) and (best is None or len(mount.point.parts) >= len(best.point.parts)):
-            best = mount
-    if best is None:
-        # In a chroot the table does not show the mount of /; the device number of the file still does.
-        number = real.stat().st_dev
-        return Mount(Path("/"), "unknown", "", f"{os.major(number)}:{os.minor(number)}")
-    return best
 
 
 def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> BlockDevice:
@@ -121,11 +107,6 @@ def direct_block_bytes(path: Path) -> int | None:
         return None
     finally:
         os.close(fd)
-
-
-def existing(path: Path) -> Path:
-    """Return `path` or its nearest parent that exists."""
-    return next(candidate for candidate in (path, *path.absolute().parents) if candidate.exists())
 
 
 def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:

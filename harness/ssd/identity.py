@@ -8,7 +8,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.isolation.blocks import layer_below
-from harness.ssd.device import BlockDevice, block_device, mount_of
+from harness.isolation.mounts import mount_of
+from harness.ssd.device import BlockDevice, block_device
 
 # Mount options that may name folders, users or hosts.
 _TELLTALE = re.compile(r"(\w*dir|\w*uid|\w*gid|\w*user\w*|\w*name|\w*addr|prjquota|usrquota|grpquota)=")

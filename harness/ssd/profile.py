@@ -19,7 +19,6 @@ from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from harness.ssd.fio import fio_path, fio_tool
 from harness.ssd.quiet import WAITS_S, is_quiet, quietly
 from harness.ssd.ways import DEPTHS, Reads, Way, search, way_of
-from harness.worker.build import disk_profile
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import HostError
 
@@ -276,7 +275,7 @@ def _is_quiet(profile: DiskProfile) -> bool:
 def _load(where: Path, max_age_s: float) -> DiskProfile | None:
     try:
         kept = json.loads(where.read_text())
-        found = disk_profile(kept)
+        found = DiskProfile.from_plain(kept)
         age, most = time.time() - kept["measured_at"], max_age_s
         if not _is_quiet(found):
             most = min(most, DISTURBED_AGE_S)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from harness.records.record import DatasetConfig
+from harness.records.study import StudyRecord, read_study, study_path, write_study
 from harness.settings import Strict, strict, unknown_name
-from harness.studies.record import StudyRecord, read_study, study_path, write_study
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
@@ -115,23 +115,9 @@ class StudyContext:
         # A study of mini-batches has further parameters beside the workload's.
         settings = params.model_dump(include=set(WorkloadParams.model_fields) - {"dataset"})
         config = RunConfig(
-            system="in-memory", dataset=dataset_config(dataset), layers=len(params.fanout), warmup=0, **settings
+            system="in-memory", dataset=DatasetConfig.of(dataset), layers=len(params.fanout), warmup=0, **settings
         )
         return workload_of(config, dataset)
-
-
-def dataset_config(dataset: Dataset) -> DatasetConfig:
-    """Describe a dataset as in records."""
-    return DatasetConfig(
-        name=dataset.name,
-        fingerprint=dataset.fingerprint,
-        num_nodes=dataset.num_nodes,
-        num_edges=dataset.num_edges,
-        dim=dataset.dim,
-        dtype=str(dataset.feature_dtype),
-        num_classes=dataset.num_classes,
-        train_nodes=len(dataset.memmap("train")),
-    )
 
 
 _STUDIES: dict[str, Study] = {}
@@ -217,7 +203,7 @@ def make_study(
     begin = time.perf_counter()
     try:
         name = getattr(params, "dataset", None)
-        dataset = None if name is None else dataset_config(context.dataset(name))
+        dataset = None if name is None else DatasetConfig.of(context.dataset(name))
         result = study.run(params, context)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -12,8 +12,8 @@ from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     from harness.plan.datasets import Recipe
+    from harness.records.study import StudyRecord
     from harness.run.sweep import Progress
-    from harness.studies.record import StudyRecord
 
 
 @dataclass

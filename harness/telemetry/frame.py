@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from harness.telemetry.recorder import Sample
+    from harness.telemetry.sources import Sample
 
 COLUMNS = tuple(
     """

@@ -5,30 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from harness.isolation.base import Cap, MemoryStats
 from harness.telemetry.frame import to_frame
-from harness.telemetry.sources import CpuSource, DiskSample, DiskSource, GpuSource, PressureSource
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Raw counters at one moment; rates are differences of two samples, taken after the run."""
-
-    monotonic: float
-    cpu: np.ndarray
-    switches: int
-    memory: MemoryStats | None
-    psi_io: int | None
-    psi_memory: int | None
-    disk: DiskSample | None
-    gpu_percent: float | None
-    gpu_memory: int | None
-    progress: float | None = None
+from harness.telemetry.sources import CpuSource, DiskSource, GpuSource, PressureSource, Sample
 
 
 class Recorder:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.isolation.base import MemoryStats
 from harness.isolation.files import KernelFile, psi_some_total
 
 # Fields of a cpu line in /proc/stat. Guest time is already in user; steal belongs to other machines.
@@ -51,6 +52,22 @@ class DiskSample:
     read_sectors: int = 0
     read_ms: int = 0
     queue_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Raw counters at one moment; rates are differences of two samples, taken after the run."""
+
+    monotonic: float
+    cpu: np.ndarray
+    switches: int
+    memory: MemoryStats | None
+    psi_io: int | None
+    psi_memory: int | None
+    disk: DiskSample | None
+    gpu_percent: float | None
+    gpu_memory: int | None
+    progress: float | None = None
 
 
 class DiskSource:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.records.record import PlannedBuffer, RunConfig
+from harness.settings import Strict
 from workloads.errors import OutcoreError
 
 # A worker may be untrusted code: its events are bounded in size and validated before use.
@@ -17,6 +18,9 @@ MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
 MAX_ROWS = 5_000_000
 MAX_STREAM_BYTES = 1 << 30
+
+
+BatchRow = tuple[int, int, int, int, float | None, int, str, float]
 
 
 class ProtocolError(OutcoreError):
@@ -63,13 +67,25 @@ class Prepared(_Event):
     planning_s: float = 0.0
     files: list[str] = Field(max_length=100_000)
 
+    @classmethod
+    def joined(cls, parts: list[Prepared]) -> Prepared:
+        """Join the reports of all ranks: the longest times, the sums of bytes, every file once."""
+        longest = {name: max(getattr(part, name) for part in parts) for name in ("seconds", "planning_s", "made_s")}
+        return cls(
+            **longest,
+            bytes_read=sum(part.bytes_read for part in parts),
+            bytes_written=sum(part.bytes_written for part in parts),
+            reused=all(part.reused for part in parts),
+            files=list(dict.fromkeys(file for part in parts for file in part.files)),
+        )
+
 
 class Batches(_Event):
     """Rows of batches.parquet: batch, nodes, edges, seeds, loss, correct, digest, released_at (monotonic s)."""
 
     event: Literal["batches"] = "batches"
     epoch: int
-    rows: list[tuple[int, int, int, int, float | None, int, str, float]] = Field(max_length=CHUNK_ROWS)
+    rows: list[BatchRow] = Field(max_length=CHUNK_ROWS)
 
 
 class Spans(_Event):
@@ -144,10 +160,8 @@ def schema() -> dict[str, Any]:
     return _ADAPTER.json_schema()
 
 
-class WorkerSpec(BaseModel):
+class WorkerSpec(Strict):
     """Specification of a worker's task, in a file that only the worker reads."""
-
-    model_config = ConfigDict(extra="forbid")
 
     mode: Literal["run", "calibrate"]
     config: RunConfig
@@ -164,6 +178,8 @@ class WorkerSpec(BaseModel):
     # Bounds over the mini-batches of each rank, found outside the cap.
     bounds: list[dict[str, Any]] | None = None
     time_training: bool = True
+    # `module:argument` of a stage clock that tests the measurement (`harness/run/spec.py`); empty: the plain clock.
+    test_clock: str = ""
     # Whether the number that decides the spot checks follows the `go` of an epoch's first gate.
     challenge: bool = False
 

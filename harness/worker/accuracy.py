@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 TEST_EPOCH = (1 << 16) - 1
 
 
-def accuracy_on_test_nodes(workload: Workload, trainer: Trainer, nodes: int) -> float:
-    """Return the share of the first `nodes` test nodes classified correctly; nan for a dataset without test nodes."""
-    dataset = workload.dataset
-    test = np.asarray(dataset.memmap("test")[:nodes], dtype=np.int64)
-    return trainer.evaluate(_batches(workload, trainer.accelerator.torch_device, test))
-
-
 class Snapshots:
     """Model files of a run, one for each trained epoch, in its scratch folder."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.records.record import RunConfig
     from harness.wire.protocol import WorkerSpec
     from harness.worker.accuracy import Snapshots
-    from systems.readings import DiskProfile
+    from systems.interface import StageClock
     from workloads.accelerator import Accelerator
     from workloads.dataset import Dataset
     from workloads.ranks import RankGroup
@@ -134,20 +135,12 @@ def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
     keep_bounds(workload, BatchBounds(**content))
 
 
-def disk_profile(content: dict[str, Any]) -> DiskProfile:
-    """Return the device's profile from plain data; without points where no profile was measured."""
-    from systems.readings import DiskPoint, DiskProfile
+def stage_clock(spec: WorkerSpec) -> StageClock:
+    """Return the stage clock of a run: that of the spec's `test_clock`, else the plain one."""
+    from systems.interface import StageClock
 
-    def points(name: str) -> tuple[DiskPoint, ...]:
-        return tuple(DiskPoint(**point) for point in content.get(name, ()))
-
-    return DiskProfile(
-        points("points"),
-        int(content.get("logical_block_bytes", 512)),
-        str(content.get("tool", "none")),
-        tuple(content["limited"]) if content.get("limited") else None,
-        points("tried"),
-        points("first_read"),
-        int(content.get("region_bytes", 0)),
-        float(content.get("write_cost", 1.0)),
-    )
+    if not spec.test_clock:
+        return StageClock()
+    module, _, argument = spec.test_clock.partition(":")
+    made: StageClock = importlib.import_module(module).stage_clock(argument)
+    return made

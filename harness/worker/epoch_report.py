@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.wire.joint import Joint
+    from harness.wire.protocol import BatchRow, Event
     from harness.wire.spots import Spot
     from systems.interface import Batch, StageSpan
     from workloads.accelerator import LaneSpan
@@ -24,7 +25,7 @@ class EpochLog:
     def __init__(self, *, with_features: bool, nonce: bytes = b"", looked_at: frozenset[int] = frozenset()) -> None:
         from workloads.sampling.digest import EpochDigest
 
-        self.rows: list[tuple[int, int, int, int, float | None, int, str, float]] = []
+        self.rows: list[BatchRow] = []
         self.structure = EpochDigest()
         self.features = EpochDigest()
         self.spots: list[Spot] = []
@@ -65,18 +66,8 @@ class EpochLog:
         """
         sampled = batch.sampled
         finite = math.isfinite(loss)
-        self.rows.append(
-            (
-                sampled.index,
-                sampled.num_nodes,
-                sampled.num_edges,
-                sampled.num_seeds,
-                loss if finite else None,
-                correct,
-                self._digest,
-                time.monotonic(),
-            )
-        )
+        sizes = (sampled.index, sampled.num_nodes, sampled.num_edges, sampled.num_seeds)
+        self.rows.append((*sizes, loss if finite else None, correct, self._digest, time.monotonic()))
         if finite:
             self._loss += loss * seen
             self._correct += correct
@@ -139,33 +130,23 @@ def joined(parts: list[EpochReport]) -> tuple[EpochLog, list[StageSpan], list[La
     return log, spans, [span for part in parts for span in part.lanes]
 
 
-def send_epoch_tables(
-    joint: Joint,
-    epoch: int,
-    rows: list[tuple[int, int, int, int, float | None, int, str, float]],
-    spans: list[StageSpan],
-    lanes: list[LaneSpan],
-    spots: list[Spot],
-) -> None:
-    """Send the epoch's tables in lines of bounded size.
+def tables(epoch: int, log: EpochLog, spans: list[StageSpan], lanes: list[LaneSpan]) -> Iterator[Event]:
+    """Yield the events with an epoch's tables, each of bounded size.
 
     Args:
-        joint, epoch: channel of the ranks, number of the epoch.
-        rows: one tuple a mini-batch, as in `Batches`.
+        epoch, log: number of the epoch, and the log of its mini-batches.
         spans, lanes: spans of the stages, and of the lanes of a device.
-        spots: spot-checked feature rows.
     """
     from harness.wire.protocol import CHUNK_ROWS, Batches, Checks, Spans
 
-    for spot in spots:
-        joint.send(
-            Checks(epoch=epoch, rows=[(spot.batch, list(spot.nodes), spot.digest, [list(v) for v in spot.values])])
-        )
-    for at in range(0, len(rows), CHUNK_ROWS):
-        joint.send(Batches(epoch=epoch, rows=rows[at : at + CHUNK_ROWS]))
-    stage_rows = [(span.stage, span.batch, span.thread, span.start, span.end) for span in spans]
-    for at in range(0, len(stage_rows), CHUNK_ROWS):
-        joint.send(Spans(epoch=epoch, rows=stage_rows[at : at + CHUNK_ROWS]))
-    lane_rows = [(span.lane, span.batch, "lane", span.start, span.end) for span in lanes]
-    for at in range(0, len(lane_rows), CHUNK_ROWS):
-        joint.send(Spans(epoch=epoch, kind="lane", rows=lane_rows[at : at + CHUNK_ROWS]))
+    for spot in log.spots:
+        rows = [(spot.batch, list(spot.nodes), spot.digest, [list(values) for values in spot.values])]
+        yield Checks(epoch=epoch, rows=rows)
+    for at in range(0, len(log.rows), CHUNK_ROWS):
+        yield Batches(epoch=epoch, rows=log.rows[at : at + CHUNK_ROWS])
+    of_stages = [(span.stage, span.batch, span.thread, span.start, span.end) for span in spans]
+    of_lanes = [(span.lane, span.batch, "lane", span.start, span.end) for span in lanes]
+    for at in range(0, len(of_stages), CHUNK_ROWS):
+        yield Spans(epoch=epoch, rows=of_stages[at : at + CHUNK_ROWS])
+    for at in range(0, len(of_lanes), CHUNK_ROWS):
+        yield Spans(epoch=epoch, kind="lane", rows=of_lanes[at : at + CHUNK_ROWS])

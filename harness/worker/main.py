@@ -42,8 +42,7 @@ class Run:
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
         import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
         from harness.worker import build
-        from harness.worker.slowdown import stage_clock
-        from systems.interface import MemoryBudget, Runtime, reserve_bytes
+        from systems.interface import DiskProfile, MemoryBudget, Runtime, reserve_bytes
         from systems.registry import load
 
         self._spec = spec
@@ -60,10 +59,10 @@ class Run:
         build.hand_over_bounds(spec, self._workload)
         self._accelerator = build.build_accelerator(spec, joint.rank)
         self._trainer = build.build_trainer(spec, self._workload, self._accelerator, joint.group)
-        self._clock = stage_clock(os.environ)
+        self._clock = build.stage_clock(spec)
         runtime = Runtime(
             accelerator=self._accelerator,
-            disk=build.disk_profile(spec.disk),
+            disk=DiskProfile.from_plain(spec.disk),
             artefacts=Path(spec.artefacts),
             scratch=Path(spec.scratch),
             cores=cores,
@@ -91,7 +90,7 @@ class Run:
         from harness.records.record import PlannedBuffer
         from harness.wire.joint import merged_plan
         from harness.wire.protocol import Done, Planned
-        from harness.worker import build, slowdown
+        from harness.worker import build
 
         try:
             items = [
@@ -108,7 +107,7 @@ class Run:
                 self._epoch(epoch, warmup=epoch < config.warmup)
                 if models is not None:
                     models.keep()
-            notes = {**self._system.notes(), **self._lowered(), **slowdown.notes(os.environ)}
+            notes = {**self._system.notes(), **self._lowered()}
         finally:
             self._system.close()
             self._accelerator.close()
@@ -152,24 +151,13 @@ class Run:
             reused=reused,
             files=[str(path) for path in files],
         )
-        parts = self._joint.gather(own)
-        self._joint.send(
-            Prepared(
-                seconds=max(part.seconds for part in parts),
-                planning_s=max(part.planning_s for part in parts),
-                made_s=max(part.made_s for part in parts),
-                bytes_read=sum(part.bytes_read for part in parts),
-                bytes_written=sum(part.bytes_written for part in parts),
-                reused=all(part.reused for part in parts),
-                files=list(dict.fromkeys(file for part in parts for file in part.files)),
-            )
-        )
+        self._joint.send(Prepared.joined(self._joint.gather(own)))
         self._joint.gate("prepared")
 
     def _epoch(self, epoch: int, *, warmup: bool) -> None:
         from harness.wire.protocol import EpochDone
         from harness.wire.spots import NONCE_BYTES, chosen
-        from harness.worker.epoch_report import EpochLog, EpochReport, joined, send_epoch_tables
+        from harness.worker.epoch_report import EpochLog, EpochReport, joined, tables
 
         with_features = (warmup or self._spec.config.verify) and self._spec.config.stages != "sample"
         self._clock.drain()
@@ -199,7 +187,8 @@ class Run:
         parts = self._joint.gather(own)
         checking_s = max(part.log.checking_s for part in parts)
         log, spans, lanes = joined([part.numbered(rank, len(parts)) for rank, part in enumerate(parts)])
-        send_epoch_tables(self._joint, epoch, log.rows, spans, lanes, log.spots)
+        for event in tables(epoch, log, spans, lanes):
+            self._joint.send(event)
         self._joint.send(
             EpochDone(
                 epoch=epoch,

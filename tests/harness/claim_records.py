@@ -16,9 +16,9 @@ from harness.compare.evidence import Evidence
 from harness.figures.base import catalogue
 from harness.plan.experiment import PlannedRun, check_options, load_experiment
 from harness.records.record import RunConfig
+from harness.records.study import StudyRecord
 from harness.settings import parse_memory
 from harness.studies.base import studies
-from harness.studies.record import StudyRecord
 from workloads.units import parse_bytes
 
 STAGES = ("sample", "ask", "inspect", "extract", "transfer", "train", "switch", "cache_update", "data_prep")

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from harness.records.study import StudyRecord, write_study
 from harness.studies.base import studies
-from harness.studies.record import StudyRecord, write_study
 
 
 def put_study(root: Path, name: str, result: dict[str, Any], **params: Any) -> None:

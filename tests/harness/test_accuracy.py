@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,21 @@ import pytest
 import torch
 
 from harness.plan.experiment import RunSettings, check_settings
-from harness.worker.accuracy import TEST_EPOCH, Snapshots, accuracy_on_test_nodes
+from harness.worker.accuracy import TEST_EPOCH, Snapshots
 from workloads.accelerator import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.training import Trainer
 from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+
+def accuracy_now(workload: Workload, trainer: Trainer, nodes: int) -> float:
+    """Accuracy of the trainer's present model."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = Snapshots(Path(folder), trainer)
+        models.keep()
+        return models.accuracies(workload, nodes)[0]
 
 
 def test_accuracy_is_the_models_on_the_test_nodes(tiny_dataset: Dataset) -> None:
@@ -33,8 +42,8 @@ def test_accuracy_is_the_models_on_the_test_nodes(tiny_dataset: Dataset) -> None
     with torch.no_grad():
         scores = trainer.model(features, batch.blocks, torch.from_numpy(batch.nodes))  # type: ignore[misc]
     right = scores.argmax(1).numpy() == tiny_dataset.load("labels")[test]
-    assert accuracy_on_test_nodes(workload, trainer, len(test)) == pytest.approx(right.mean())
-    assert accuracy_on_test_nodes(workload, trainer, 3) == pytest.approx(right[:3].mean())
+    assert accuracy_now(workload, trainer, len(test)) == pytest.approx(right.mean())
+    assert accuracy_now(workload, trainer, 3) == pytest.approx(right[:3].mean())
     assert 0 < right.mean() < 1
 
 
@@ -49,9 +58,9 @@ def test_each_epochs_model_is_judged_as_it_was_and_the_last_one_stays(tiny_datas
             batch = sampler.sample(epoch, index, seeds)
             trainer.step(batch, features, torch.from_numpy(batch.nodes))
         models.keep()
-        seen.append(accuracy_on_test_nodes(workload, trainer, 500))
+        seen.append(accuracy_now(workload, trainer, 500))
     assert models.accuracies(workload, 500) == pytest.approx(seen)
-    assert accuracy_on_test_nodes(workload, trainer, 500) == pytest.approx(seen[-1])
+    assert accuracy_now(workload, trainer, 500) == pytest.approx(seen[-1])
     assert seen[0] < seen[-1]
 
 

@@ -12,8 +12,7 @@ import pytest
 from harness.advise import Advice, Setting, advise
 from harness.advise.forecasts import Forecast
 from harness.advise.share import Share, misses, take_share
-from harness.records.record import RunConfig
-from harness.studies.base import dataset_config
+from harness.records.record import DatasetConfig, RunConfig
 from harness.worker.build import workload_of
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.run_tools import outcore, share_cache
@@ -38,7 +37,7 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     )
     config = RunConfig(
         system="in-memory",
-        dataset=dataset_config(dataset),
+        dataset=DatasetConfig.of(dataset),
         layers=2,
         fanout=[5, 5],
         batch_size=100,

@@ -18,6 +18,11 @@ def test_the_page_of_rules_is_made_from_the_rules() -> None:
     assert all(f"`{rule.name}`" in text for rule in rules())
 
 
+def test_the_page_of_metrics_is_made_from_the_metrics() -> None:
+    text = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert text == page.metrics_page(), "run `python -m harness.judge.page metrics > docs/metrics.md`"
+
+
 def test_the_page_of_settings_is_made_from_the_settings() -> None:
     text = (REPOSITORY / "docs" / "settings.md").read_text(encoding="utf-8")
     assert text == settings.page(), "run `python -m harness.settings > docs/settings.md`"

@@ -21,9 +21,7 @@ def cell(system: str = "gnndrive", **settings: object) -> PlannedRun:
 def took(system: str, factor: float, **config: object) -> Record:
     """A record of a run that took `factor` times what the model says."""
     record = make_record(system, [1.0, 1.0], **{**SETTING, **config})
-    expected = modelled_s(
-        epochs=3, batches=16, batch_size=50, fanout=[10, 10, 10], num_nodes=2_000_000, memory=record.config.memory
-    )
+    expected = modelled_s(record.config, 0, 2_000_000)
     return record.model_copy(update={"duration_s": factor * expected})
 
 
@@ -40,6 +38,13 @@ def test_earlier_runs_of_the_system_scale_the_model() -> None:
     assert model.seconds(cell(), None) == pytest.approx(3 * CostModel([]).seconds(cell(), None))
     assert not model.knows(cell("pyg+"))
     assert not model.knows(cell(memory="none"))
+
+
+def test_earlier_runs_of_the_same_cell_are_the_estimate() -> None:
+    same = took("gnndrive", 3.0)
+    planned = cell(dataset=same.config.dataset.name, memory="+64MiB", device="emulated:a10g", device_memory="32MiB")
+    same = same.model_copy(update={"cell": same.cell.model_copy(update={"key": planned.key}), "duration_s": 123.0})
+    assert CostModel([same]).seconds(planned, None) == 123.0 != CostModel([same]).seconds(cell(), None)
 
 
 def test_a_run_that_did_not_end_teaches_nothing() -> None:

@@ -170,8 +170,8 @@ def _config(**changes: Any) -> RunConfig:
 
 def test_identity_is_everything_but_labels() -> None:
     base = _config().config_hash
-    assert _config(round=3, experiment="x", figure_tags=["y"]).config_hash == base
-    labels = {"experiment", "figure_tags", "round", "dataset", "system"}
+    assert _config(round=3, experiment="x", axes={"seed": 1}, figure_tags=["y"]).config_hash == base
+    labels = {"experiment", "axes", "figure_tags", "round", "dataset", "system"}
     other: dict[type, Any] = {int: 7, float: 0.5, str: "other", bool: None, list: [1], dict: {"a": 1}}
     for name, field in RunConfig.model_fields.items():
         if name in labels:

@@ -17,9 +17,9 @@ from harness.figures.diskgnn.fig18 import STEPS
 from harness.figures.diskgnn.fig19 import SEQUENTIAL
 from harness.plan.experiment import load_experiment
 from harness.records.record import DatasetConfig, Preprocess, Record
+from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
 from harness.run.sweep import union
-from harness.studies.record import StudyRecord, write_study
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, telemetry_of
 

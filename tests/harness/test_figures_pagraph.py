@@ -22,10 +22,10 @@ from harness.figures.pagraph.parts import COMPUTE, EXPOSED, OTHER, epoch_parts
 from harness.figures.pagraph.parts import HIDDEN as HIDDEN_LOADING
 from harness.plan.experiment import PROFILES, check_options, load_experiment
 from harness.records.record import DatasetConfig, PlannedBuffer, Record
+from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
 from harness.run.sweep import union
 from harness.studies.base import resolve_study
-from harness.studies.record import StudyRecord, write_study
 from tests.harness.records import make_record
 
 IDS = sorted(figure.id for figure in catalogue().values() if figure.paper == "pagraph")

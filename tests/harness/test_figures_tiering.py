@@ -160,7 +160,7 @@ def test_studies_of_two_graphs_are_never_mixed(tmp_path: Path) -> None:
     fill_coverage(tmp_path, 1.0)
     old = load_evidence(tmp_path).study("access-coverage", where=lambda params: params["fanout"] == [25, 15])
     assert old.dataset is not None
-    from harness.studies.record import write_study
+    from harness.records.study import write_study
 
     other = old.dataset.model_copy(update={"name": "other", "fingerprint": "x"})
     write_study(tmp_path, old.model_copy(update={"dataset": other, "key": "z" * 16, "started_at": "2027-01-01"}))

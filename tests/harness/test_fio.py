@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.isolation import IoLimit, Limits
+from harness.isolation.mounts import mount_of
 from harness.ssd.classes import load_classes, parse_disk_class
-from harness.ssd.device import block_device, direct_block_bytes, mount_of
+from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, best_engine, fio_path, parse_fio, run_fio
 from harness.ssd.profile import IN_PROCESS, quick_profile
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, needs_io, on_disk

@@ -15,10 +15,12 @@ import pytest
 
 from harness.isolation.select import select
 from harness.records.record import Record, RunConfig
+from harness.regress.slowdown import slowed
 from harness.results import store as results
 from harness.run import orchestrator
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from harness.run.spec import TEST_CLOCK_VARIABLE
 from harness.ssd.device import block_device
 from harness.ssd.profile import _cache_file, _save, better_of, forget, quick_profile, slower_than
 from systems.interface import DiskPoint, DiskProfile
@@ -90,6 +92,17 @@ def test_epoch_time_holds_every_stage_of_the_epoch(series: Series) -> None:
         assert epoch.seconds >= 4 * 0.05
         assert epoch.stages_s["extract"] == pytest.approx(0.2, abs=0.1)
         assert epoch.seconds >= max(epoch.stages_s.values())
+
+
+def test_a_run_with_a_clock_for_tests_is_invalid_whatever_its_system_says(
+    series: Series, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TEST_CLOCK_VARIABLE, slowed(0.02))
+    record = misbehave(series, "hide")
+    assert record.status == "ok" and record.notes["test_clock"] == "harness.regress.slowdown:0.02"
+    assert all(epoch.stages_s["extract"] >= 4 * 0.02 for epoch in record.epochs)
+    assert record.verdict == "INVALID"
+    assert "nothing_was_slowed_on_purpose" in {rule.name for rule in record.verdict_rules if not rule.ok}
 
 
 def test_feature_digests_are_taken_while_warming_up_only(series: Series) -> None:

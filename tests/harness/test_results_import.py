@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.records.study import StudyRecord, write_study
 from harness.results import archive as results_archive
 from harness.results import store as results
 from harness.results.archive import RUN_ID, pack
 from harness.results.incoming import check_table, merge
-from harness.studies.record import StudyRecord, write_study
 from tests.harness.records import make_record, save
 from workloads.errors import DataIOError, InputError
 

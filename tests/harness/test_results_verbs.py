@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from harness import cli
+from harness.figures.base import catalogue
 from harness.judge import judged_anew
 from harness.records.record import PlannedBuffer, Record
 from harness.results import store as results
@@ -213,7 +214,7 @@ def test_gc_removes_files_of_figures_that_are_no_more_and_nobodys_own(tmp_path: 
         (figures / f"{name}.png").write_bytes(b"x")
     for name in ("notes.md", "mine.png", "mine.json"):
         (figures / name).write_text("{}")
-    assert sorted(entry.path.name for entry in doomed(tmp_path)) == ["gone-fig1.json", "gone-fig1.png"]
+    assert sorted(entry.path.name for entry in doomed(tmp_path, catalogue())) == ["gone-fig1.json", "gone-fig1.png"]
 
 
 def test_gc_removes_what_systems_prepared_only_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from harness.records.study import read_studies
 from harness.settings import Strict
 from harness.studies import base
 from harness.studies.base import Study, StudyContext, StudyNeed, WorkloadParams, find_record, make_study, union_of
-from harness.studies.record import read_studies
 from harness.studies.sweep import StudySweep
 from workloads.errors import DatasetError, InputError
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cache import Cache
 from harness.judge.trace import EpochTrace, trace_epochs
 from harness.judge.trace_facts import _KNOWN, TraceFacts
 from harness.records.record import DatasetConfig, RunConfig
-from harness.run.calibrate import Cache
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses
 from workloads.sampling.digest import EpochDigest, structure_digest

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from harness.records.record import DatasetConfig, Record
+from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
-from harness.studies.record import StudyRecord, write_study
 from tests.harness.records import make_record, telemetry_of
 
 BATCHES = 10

@@ -12,8 +12,8 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import many_panels
+from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
-from harness.studies.record import StudyRecord
 
 SHARES = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 FANOUTS = [[10, 15], [10, 15, 20]]

@@ -14,8 +14,8 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import legend_above, many_panels
+from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
-from harness.studies.record import StudyRecord
 
 SEGMENTS = [50, 100, 150]
 VARIANTS = ["not reordered", "global", "segmented"]

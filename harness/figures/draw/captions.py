@@ -13,7 +13,7 @@ from workloads.units import format_bytes, format_count, parse_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from harness.studies.record import StudyRecord
+    from harness.records.study import StudyRecord
 
 
 def caption(group: Group, points: list[Point] | None = None, extra: str = "") -> str:

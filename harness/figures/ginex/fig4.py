@@ -18,9 +18,9 @@ from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.panels import legend_above, many_panels
 from harness.figures.draw.stacks import draw_stacks
 from harness.figures.ginex.grid import systems_of
+from harness.records.study import StudyRecord
 from harness.results import store as results
 from harness.studies.base import StudyNeed
-from harness.studies.record import StudyRecord
 from workloads.errors import OutcoreError
 
 SYSTEM = "pyg+"

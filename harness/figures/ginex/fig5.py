@@ -23,9 +23,9 @@ from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import SERIES
 from harness.figures.draw.panels import legend_above, many_panels
 from harness.figures.ginex.tab2 import FRACTAL_SHARE, expansions, fractal_name
+from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
 from harness.studies.miss_ratios import read_ratios
-from harness.studies.record import StudyRecord
 
 #: The paper's two policies and their labels.
 MAIN = {"degree": "PaGraph (static, by out-degree)", "belady": "optimal (Belady)"}

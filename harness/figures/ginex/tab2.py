@@ -9,8 +9,8 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.figures.base import Figure, Plain, Sheet, gallery, no_runs, published, register
 from harness.figures.draw.sheets import Formatter, sheet
+from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
-from harness.studies.record import StudyRecord
 from workloads.units import format_bytes, format_count, parse_count
 
 # The randomised expansion flattens skew; a graph a tenth as large shows this and is made in seconds.

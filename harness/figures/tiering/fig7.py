@@ -22,9 +22,9 @@ from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import SERIES
 from harness.figures.draw.panels import legend_above, many_panels
 from harness.figures.tiering.grid import coverage_needs, coverage_studies
+from harness.records.study import StudyRecord
 from harness.studies.access_coverage import MEASURED
 from harness.studies.base import StudyNeed
-from harness.studies.record import StudyRecord
 
 # Of ogbn-papers100M and WikiKG90M, and of MAG240M (Section 5.1).
 FANOUTS = [[12, 12, 12], [25, 15]]

@@ -10,8 +10,8 @@ from harness.compare.plan import Plan, grid
 from harness.compare.points import NotDrawn
 from harness.figures.base import Plain, gallery, values
 from harness.figures.ginex.grid import feature_bytes, systems_of
+from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
-from harness.studies.record import StudyRecord
 from workloads.units import parse_bytes
 
 #: The paper's comparison: systems, and their names in its figures.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.cli.table import cell
 from harness.regress.decision import Comparison
 from harness.regress.outputs.words import MARK, by_decision, change, percent, value, why, worth_showing
 from harness.regress.trend import Series
+from harness.table import cell
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,7 +24,6 @@ from harness.ssd.fio import FioJob, best_engine, fio_path, parse_fio, run_fio
 from harness.ssd.profile import better_of, quick_profile
 from harness.ssd.quiet import QUIET_CPU, Meter, busiest, is_quiet, quietly, slack
 from harness.ssd.ways import Reads, Way, first_ways, search, shared_ways
-from harness.worker.build import disk_profile
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.cap_tools import MIB, cold_file, needs_root, on_disk
 from tests.harness.ssd.loops import mounted_loop
@@ -172,7 +171,7 @@ def test_a_profile_beside_others_says_so_and_is_kept_for_minutes_alone(
     assert quick_profile(file, depths=(8,), seconds=0.1, cache=tmp_path).points != found.points
     assert {point.block_bytes for point in found.tried} == {4096, 65536}
     assert len({(point.depth, point.batch, point.jobs) for point in found.tried}) >= 3
-    assert disk_profile(json.loads(json.dumps(asdict(found)))) == found
+    assert DiskProfile.from_plain(json.loads(json.dumps(asdict(found)))) == found
 
 
 def test_profiles_of_older_records_are_read() -> None:
@@ -182,7 +181,7 @@ def test_profiles_of_older_records_are_read() -> None:
         "tool": "fio-3.33 io_uring",
         "limited": None,
     }
-    found = disk_profile(old)
+    found = DiskProfile.from_plain(old)
     assert found.points[0].jobs == 1 and found.tried == () and slack(found) == 1.0
 
 

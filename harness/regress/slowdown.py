@@ -1,20 +1,27 @@
 """A busy wait in extract, to test the gate with runs that are slowed on purpose.
 
-It is set by an environment variable of the worker, not by an experiment, a command or a setting. A slowed run has a
-note and is INVALID (rule 23), and no figure draws it.
+It is set by an environment variable of whoever starts a run (`harness/run/spec.py`), not by an experiment, a command
+or a setting. A slowed run has a note and is INVALID (rule 23), and no figure draws it.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from harness.records.record import SLOWED
 from systems.interface import StageClock, StageSpan
 
-VARIABLE = "OUTCORE_TEST_EXTRACT_WAIT_S"
+
+def slowed(wait_s: float) -> str:
+    """Return the value of `OUTCORE_TEST_CLOCK` for runs that spin for `wait_s` in extract of every mini-batch."""
+    return f"{__name__}:{wait_s!r}"
+
+
+def stage_clock(argument: str) -> StageClock:
+    """Return the clock of a run that spins for as many seconds as `argument` says."""
+    return SlowedClock(float(argument))
 
 
 class SlowedClock(StageClock):
@@ -54,15 +61,3 @@ class SlowedClock(StageClock):
         while (spun := time.monotonic() - begin) < self._wait_s:
             pass
         return spun
-
-
-def stage_clock(environment: Mapping[str, str]) -> StageClock:
-    """Return the clock of a run: slowed if the environment sets `VARIABLE`, else plain."""
-    wait = environment.get(VARIABLE)
-    return SlowedClock(float(wait)) if wait else StageClock()
-
-
-def notes(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the note of a slowed run; empty for other runs."""
-    wait = environment.get(VARIABLE)
-    return {SLOWED: wait} if wait else {}

@@ -1,0 +1,64 @@
+"""The spec of a run's worker, made in one place: for runs, for their calibration and for advice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.isolation.docker.foreign import image_of
+from harness.progress import during
+from harness.run import calibrate
+from harness.wire.protocol import WorkerSpec
+
+if TYPE_CHECKING:
+    from harness.records.record import RunConfig
+    from harness.run.series import Series
+    from workloads.accelerators.pool import DevicePool
+    from workloads.dataset import Dataset
+
+#: Environment variable `module:argument` with the stage clock of all runs, set by a test of the measurement: the worker
+#: uses `module.stage_clock(argument)`, and the record has a note, so that the run is INVALID (rule 23).
+TEST_CLOCK_VARIABLE = "OUTCORE_TEST_CLOCK"
+
+
+@contextmanager
+def worker_spec(
+    series: Series,
+    config: RunConfig,
+    dataset: Dataset,
+    folder: Path,
+    name: str,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Iterator[tuple[WorkerSpec, list[DevicePool]]]:
+    """Yield the spec of a run's worker without its host budget, and the memory of its emulated devices.
+
+    Args:
+        series, config, dataset: host, configuration and opened dataset of the run.
+        folder, name: scratch folder of the run, and a name of its shared memory that is unique on the host.
+        progress: called with a text for each step.
+    """
+    workload = series.workload(config, dataset)
+    with during(progress, "sampling every mini-batch for the largest"):
+        bounds = calibrate.batch_bounds(config, workload, series.cache)
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    with series.device_pools(config, name) as pools:
+        spec = WorkerSpec(
+            mode="run",
+            config=config,
+            dataset=str(dataset.path),
+            artefacts=str(series.artefacts(config.system)),
+            scratch=str(scratch),
+            budget_host=None,
+            budget_device=config.device_memory_bytes,
+            pools=[pool.name for pool in pools],
+            disk=series.disk_plain(config),
+            bounds=bounds,
+            partition=None if workload.partition is None else str(workload.partition),
+            challenge=image_of(config.system) is None,
+            test_clock=os.environ.get(TEST_CLOCK_VARIABLE, ""),
+        )
+        yield spec, pools

@@ -1,0 +1,100 @@
+"""Golden records, written by the commit that `tests/golden` came from: they are read, judged as then and upgraded.
+
+They are real runs of a tiny dataset, sealed again after paths and models of the machine were taken out: runs of several
+systems, one out of memory, one slowed on purpose; one of them with its tables; and a study.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.compare.evidence import load_evidence
+from harness.records.study import read_studies
+from harness.results import store
+from harness.results.incoming import merge
+from harness.results.perfetto import build_trace
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+RUNS = sorted((GOLDEN / "runs").iterdir())
+WITH_TABLES = next(run for run in RUNS if (run / "stages.parquet").is_file())
+
+
+def written(run: Path) -> dict[str, Any]:
+    """Return what the file holds."""
+    content: dict[str, Any] = json.loads((run / store.RECORD).read_text())
+    return content
+
+
+def outcomes(rules: list[dict[str, Any]]) -> list[tuple[str, str, bool, bool]]:
+    """Return rules without the wording of their details."""
+    return [(rule["rule"], rule["name"], rule["ok"], rule["known"]) for rule in rules]
+
+
+def holds(now: Any, then: Any, where: str = "") -> list[str]:
+    """Return the places in which `now` lacks or changes a part of `then`."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        return [place for key in then for place in holds(now.get(key, "missing"), then[key], f"{where}.{key}")]
+    return [] if now == then else [where]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_record_is_read_whole_and_judged_as_then(run: Path) -> None:
+    then, record = written(run), store.read_record(run)
+    assert record.verdict == then["verdict"]
+    assert outcomes([rule.model_dump() for rule in record.verdict_rules]) == outcomes(then["verdict_rules"])
+    assert holds(record.to_json() | {"verdict_rules": []}, then | {"verdict_rules": []}) == []
+    assert record.config.config_hash == then["config_hash"]
+    assert record.cell == record.config.cell and record.cell.experiment == then["config"]["experiment"]
+
+
+def test_the_records_show_each_kind_of_ending() -> None:
+    found = [store.read_record(run) for run in RUNS]
+    assert {record.status for record in found} == {"ok", "oom"}
+    assert {record.verdict for record in found} >= {"INVALID", "CAVEATS"}
+    slowed = [record for record in found if "test_extract_wait_s" in record.notes]
+    assert slowed and all(record.verdict == "INVALID" for record in slowed)
+    assert len({record.system for record in found}) >= 4
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_record_of_schema_1_is_upgraded(run: Path, tmp_path: Path) -> None:
+    old = {key: value for key, value in written(run).items() if key not in ("evidence", "code", "seal")} | {"schema": 1}
+    (tmp_path / store.RECORD).write_text(json.dumps(old))
+    record = store.read_record(tmp_path)
+    assert record.schema_version == 2 and record.verdict == old["verdict"]
+    assert "evidence_is_kept" in {rule.name for rule in record.verdict_rules if not rule.ok}
+
+
+def test_a_changed_number_is_found(tmp_path: Path) -> None:
+    content = written(RUNS[0])
+    content["duration_s"] += 1.0
+    (tmp_path / store.RECORD).write_text(json.dumps(content))
+    assert store.read_record(tmp_path).verdict == "INVALID"
+
+
+def test_tables_are_read_and_give_a_trace() -> None:
+    record = store.read_record(WITH_TABLES)
+    stages, batches = store.stages(WITH_TABLES), store.batches(WITH_TABLES)
+    assert list(stages.columns) == list(store.STAGE_COLUMNS) and list(batches.columns) == list(store.BATCH_COLUMNS)
+    assert len(batches) == sum(epoch.batches for epoch in record.epochs)
+    trace = build_trace(record, stages, batches, store.telemetry(WITH_TABLES))
+    assert {event["ph"] for event in trace["traceEvents"]} >= {"X", "C", "M"}
+
+
+def test_records_and_studies_are_evidence_and_can_be_imported(tmp_path: Path) -> None:
+    merged = merge([GOLDEN], tmp_path)
+    assert sorted(merged.runs) == [run.name for run in RUNS] and len(merged.studies) == 1
+    (study,) = read_studies(tmp_path)
+    (file,) = (GOLDEN / "studies").iterdir()
+    assert study.model_dump(mode="json") == json.loads(file.read_text())
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    evidence = load_evidence(tmp_path)
+    assert len(evidence.frame) == len(RUNS) and len(evidence.studies) == 1
+    assert set(evidence.frame["summary.epoch_s.median"].dropna()) == {
+        content["summary"]["epoch_s"]["median"] for content in map(written, RUNS) if content["summary"]["epoch_s"]
+    }
