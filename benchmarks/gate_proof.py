@@ -32,10 +32,10 @@ from harness.records.environment import describe
 from harness.records.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
 from harness.regress.judge import compare
-from harness.regress.proof_record import Promise, keep_proof
+from harness.regress.measure.schedule import Pairs
 from harness.regress.samples import Cell, RunSample, is_deterministic, paired, sample_of
-from harness.regress.schedule import Pairs
 from harness.regress.statistics import LEAST_SAMPLES
+from harness.regress.studies import Promise, keep_proof
 from harness.run.turns import Turn, Turns
 from workloads.errors import InputError
 

@@ -140,3 +140,11 @@ class Repository:
 def _last(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it did not say why"
+
+
+def checkout(path: Path) -> Repository | None:
+    """Return the checkout that holds a folder; None outside of one or without git."""
+    try:
+        return Repository(path)
+    except (HostError, InputError):
+        return None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.regress.build import SOURCES, BuildError, build
 from harness.regress.git import Repository
+from harness.regress.measure.build import SOURCES, BuildError, build
 from tests.harness.regress.git_made import commit, git
 
 HERE = Path(__file__).resolve().parents[3]
@@ -47,7 +47,7 @@ def cache(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache to build in; the installed modules are said to be of the clone's sources, so that nothing is compiled."""
     sources = tmp_path / "native-sources"
     sources.write_text(git(clone, "rev-parse", *(f"HEAD:{path}" for path in SOURCES)) + "\n")
-    monkeypatch.setattr("harness.regress.build.INSTALLED_SOURCES", sources)
+    monkeypatch.setattr("harness.regress.measure.build.INSTALLED_SOURCES", sources)
     return tmp_path / "cache"
 
 
@@ -113,7 +113,7 @@ def test_a_commit_is_built_once(clone: Path, cache: Path):
 def test_installed_modules_of_other_sources_are_not_taken(clone: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
     noted = cache.parent / "native-sources"
     noted.write_text(noted.read_text().replace("\n", "0\n", 1))
-    monkeypatch.setattr("harness.regress.build.shutil.which", lambda name, path: None)
+    monkeypatch.setattr("harness.regress.measure.build.shutil.which", lambda name, path: None)
     found = Repository(clone)
     with pytest.raises(BuildError, match="no cmake"):
         build(found, found.commit("HEAD"), cache, "head")

@@ -27,7 +27,7 @@ LOCK_FILE = "requirements.lock"
 LAYERS = ("workloads", "systems")
 # Paths whose git objects identify a native module.
 SOURCES = ("workloads/native", "systems/native", "CMakeLists.txt", LOCK_FILE)
-_RUNNING = Path(__file__).resolve().parent.parent.parent
+_RUNNING = Path(__file__).resolve().parents[3]
 #: Git objects of `SOURCES`, one per line, from which `scripts/setup` built the installed modules.
 INSTALLED_SOURCES = Path(sys.prefix) / "native-sources"
 _CHECK = "import harness.cli, workloads._native, systems._native; print(harness.__file__)"

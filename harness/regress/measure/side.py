@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.plan.experiment import PlannedRun
 from harness.records.record import Record
-from harness.regress.build import Built, clean_environment
+from harness.regress.measure.build import Built, clean_environment
 from harness.regress.samples import RunSample, sample_of
 from harness.results.store import read_record, run_folders
 from harness.run.turns import VARIABLE

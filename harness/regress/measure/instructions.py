@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.regress.build import clean_environment
 from harness.regress.decision import Decision, MetricResult
+from harness.regress.measure.build import clean_environment
 from workloads.errors import HostError
 
 PARTS = ("sampler", "reader", "changeset", "packing", "gather")
