@@ -116,7 +116,7 @@ def collect(
             if system not in found:
                 run(system, 0.0, copies[0], Turn(), in_turns=False)  # prepares, calibrates and warms up
                 sample = run(system, 0.0, copies[0], Turn(), in_turns=False)
-                found[system] = sample.noisy["epoch"] / sample.exact["batches"][-1]
+                found[system] = sample.noisy["epoch"] / int(sample.exact["batches"][-1] or 0)
                 waits.write_text(json.dumps(found))
         longest = 0.0
         while time.monotonic() - began + longest < seconds and done < most:
@@ -185,7 +185,7 @@ def _with_requests(run: RunSample, extra: int) -> RunSample:
     if not extra or "io_requests" not in run.exact:
         return run
     counts = [*run.exact["io_requests"]]
-    counts[-1] += extra
+    counts[-1] = int(counts[-1] or 0) + extra
     return replace(run, exact={**run.exact, "io_requests": counts})
 
 

@@ -35,7 +35,7 @@ def build_app() -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=found.name)
         elif hasattr(module, found.name):
-            app.command()(getattr(module, found.name))
+            app.verb(getattr(module, found.name))
     return app
 
 

@@ -157,17 +157,12 @@ def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
         return []
     from harness.compare.evidence import load_evidence
     from harness.figures.base import chosen, render
-    from harness.regress.git import Repository
+    from harness.regress.git import checkout
     from harness.regress.studies import keep_own
-    from workloads.errors import HostError, InputError
 
     wanted = chosen(figures)
     if any(figure.id == "outcore-trend" for figure in wanted):
-        try:
-            repository = Repository(Path())
-        except (HostError, InputError):
-            repository = None  # without a checkout, commits are ordered by their first runs
-        keep_own(results_root, repository)
+        keep_own(results_root, checkout(Path()))  # without a checkout, commits are ordered by their first runs
     return render(wanted, load_evidence(results_root), results_root / "figures")
 
 

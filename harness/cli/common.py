@@ -110,13 +110,9 @@ def expanded(
 class Verbs(typer.Typer):
     """A group of verbs, whose parameters may be groups of options."""
 
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def verb(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add a verb, called like its function without trailing underscores."""
-
-        def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            return super(Verbs, self).command(name or function.__name__.rstrip("_"), **options)(expanded(function))
-
-        return add
+        return self.command(function.__name__.rstrip("_"))(expanded(function))
 
 
 def print_json(content: Any) -> None:

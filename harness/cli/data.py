@@ -21,7 +21,7 @@ from workloads.manifest import MANIFEST_NAME, Manifest
 from workloads.units import parse_bytes, parse_count
 
 app = Verbs(help="Make, import, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
-app.command()(trace)
+app.verb(trace)
 
 Name = Annotated[str, typer.Argument(help="the dataset's name, or the path of its folder")]
 
@@ -51,7 +51,7 @@ class Drawn(Options):
         return parse_bytes(self.max_memory, "--max-memory")
 
 
-@app.command()
+@app.verb
 def make(
     name: Annotated[str, typer.Argument(help="name of the new dataset")],
     drawn: Drawn,
@@ -101,7 +101,7 @@ def make(
     _said(dataset, call, reused=False)
 
 
-@app.command()
+@app.verb
 def import_(
     name: Annotated[str, typer.Argument(help="name of the new dataset")],
     drawn: Drawn,
@@ -152,7 +152,7 @@ def import_(
     _said(dataset, call, reused=False)
 
 
-@app.command()
+@app.verb
 def list_(call: OnData) -> None:
     """List the datasets under the data root."""
     datasets = list_datasets(call.data_root)
@@ -165,7 +165,7 @@ def list_(call: OnData) -> None:
         print(f"no datasets under {call.data_root}; make one: {how}")
 
 
-@app.command()
+@app.verb
 def info(name: Name, call: OnData) -> None:
     """Describe a dataset: counts, bytes, how it was made, and its skew beside that of its base graph."""
     dataset = find_dataset(name, call.data_root)
@@ -175,7 +175,7 @@ def info(name: Name, call: OnData) -> None:
         print_dataset(dataset, verbose=call.verbose)
 
 
-@app.command()
+@app.verb
 def verify(
     call: OnData, names: Annotated[list[str] | None, typer.Argument(help="datasets (default: all)")] = None
 ) -> None:
@@ -207,7 +207,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.verb
 def rm(
     names: Annotated[list[str], typer.Argument(help="datasets to remove")],
     call: OnData,

@@ -14,7 +14,7 @@ app = Verbs(help="List accelerators and their coefficients, or measure a real on
 _UNITS = {"step_s": "s", "kernel_s": "s", "copy_s": "s", "edge_s": "s/edge/float", "flops": "1/s"}
 
 
-@app.command()
+@app.verb
 def list_(call: Call) -> None:
     """Every device: `cpu`, `cuda` where there is one, and each profile with its coefficients and their sources."""
     import torch
@@ -39,7 +39,7 @@ def list_(call: Call) -> None:
         )
 
 
-@app.command()
+@app.verb
 def calibrate(
     name: Annotated[str, typer.Argument(help="name of the profile to write")],
     call: Call,

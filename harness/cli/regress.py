@@ -90,7 +90,7 @@ class OnBaselines(OnResults):
         return load(self.store(), checkout(self.repository))
 
 
-@app.command()
+@app.verb
 def check(
     base: Annotated[str, typer.Option("--base", help="commit to hold HEAD against, like origin/main or HEAD~1")],
     judging: Judging,
@@ -138,7 +138,7 @@ def check(
     _tell(found, outputs, call)
 
 
-@app.command()
+@app.verb
 def compare(
     judging: Judging,
     call: OnBaselines,
@@ -156,7 +156,7 @@ def compare(
     _tell(found, outputs, call)
 
 
-@app.command()
+@app.verb
 def record(call: OnBaselines) -> None:
     """Keep the runs of a results root as the baseline of their commit on this machine."""
     from harness.regress import history
@@ -173,7 +173,7 @@ def record(call: OnBaselines) -> None:
         print(line)
 
 
-@app.command()
+@app.verb
 def trend(
     call: OnBaselines,
     host: Annotated[str, typer.Option(help="fingerprint of a machine; else the one with most entries")] = "",

@@ -15,7 +15,7 @@ from harness.cli.results_transfer import export, import_
 app = Verbs(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
 
 
-@app.command()
+@app.verb
 def list_(wanted: Wanted, call: OnResults) -> None:
     """List the runs, oldest first; what cannot be read is named on stderr."""
     from harness.results.store import BadRecord
@@ -56,7 +56,7 @@ def list_(wanted: Wanted, call: OnResults) -> None:
     say_bad(bad)
 
 
-@app.command()
+@app.verb
 def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")], call: OnResults) -> None:
     """Put runs beside each other; the first is the measure of the others. Says what else differs than the system."""
     from harness.records.hosts import measured_on
@@ -122,7 +122,7 @@ def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") ->
     return found
 
 
-app.command()(show)
-app.command()(export)
-app.command()(import_)
-app.command()(gc)
+app.verb(show)
+app.verb(export)
+app.verb(import_)
+app.verb(gc)

@@ -60,7 +60,7 @@ def _print_plan(record: Record) -> None:
     from harness.cli.table import size
 
     whole = {"host": record.memory.budget_bytes, "device": record.config.device_memory_bytes, "disk": None}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for buffer in sorted(record.memory.plan, key=lambda entry: (list(whole).index(entry.tier), -entry.bytes)):
         limit = whole[buffer.tier]
         rows.append((buffer.name, buffer.tier, size(buffer.bytes), _percent(buffer.bytes, limit)))

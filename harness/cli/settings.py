@@ -14,7 +14,9 @@ from harness.settings import RunSettings, strict
 OptionPairs = Annotated[list[str] | None, typer.Option("-o", "--option", help="key=value of the system")]
 
 
-def takes_settings(*names: str, required: tuple[str, ...] = (), pairs: bool = False, **instead: str) -> Any:
+def takes_settings(
+    *names: str, required: tuple[str, ...] = (), pairs: bool = False, **instead: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator: the command gets an option for each setting, and all, checked, as `settings`.
 
     Args:

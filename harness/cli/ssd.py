@@ -13,7 +13,7 @@ from harness.cli.common import OnResults, Verbs, print_json, unwind_on_signals
 app = Verbs(help="Profile SSDs, emulate classes of them, compare drives, predict epochs.", no_args_is_help=True)
 
 
-@app.command()
+@app.verb
 def profile(
     call: OnResults,
     path: Annotated[Path, typer.Argument(help="a folder on the drive; a file is made in it, read, removed")] = Path(),
@@ -61,7 +61,7 @@ def profile(
     print_drive(drive, where)
 
 
-@app.command()
+@app.verb
 def list_(call: OnResults) -> None:
     """Every class of SSD that can be emulated, and every saved profile."""
     from harness.ssd.classes import load_classes
@@ -85,7 +85,7 @@ def list_(call: OnResults) -> None:
     print_list(list(classes.values()), drives)
 
 
-@app.command()
+@app.verb
 def emulate(
     disk_class: Annotated[str, typer.Argument(metavar="CLASS", help="NAME, NAME/k or NAME/auto")],
     call: OnResults,
@@ -140,7 +140,7 @@ def emulate(
         raise typer.Exit(emulation.run_limited(isolation, limits, command, who))
 
 
-@app.command()
+@app.verb
 def compare(
     drives: Annotated[list[str], typer.Argument(help="names of profiles, files of profiles, or classes NAME/k")],
     call: OnResults,
@@ -176,7 +176,7 @@ def compare(
             print(path)
 
 
-@app.command()
+@app.verb
 def predict(
     drive: Annotated[str, typer.Argument(help="name or file of a profile, or a class NAME/k")],
     call: OnResults,
