@@ -32,10 +32,10 @@ from harness.records.environment import describe
 from harness.records.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
 from harness.regress.judge import compare
-from harness.regress.proof_record import Promise, keep_proof
+from harness.regress.measure.schedule import Pairs
 from harness.regress.samples import Cell, RunSample, is_deterministic, paired, sample_of
-from harness.regress.schedule import Pairs
 from harness.regress.statistics import LEAST_SAMPLES
+from harness.regress.studies import Promise, keep_proof
 from harness.run.turns import Turn, Turns
 from workloads.errors import InputError
 
@@ -117,7 +117,7 @@ def collect(
             if system not in found:
                 run(system, 0.0, copies[0], Turn(), in_turns=False)  # prepares, calibrates and warms up
                 sample = run(system, 0.0, copies[0], Turn(), in_turns=False)
-                found[system] = sample.noisy["epoch"] / sample.exact["batches"][-1]
+                found[system] = sample.noisy["epoch"] / int(sample.exact["batches"][-1] or 0)
                 waits.write_text(json.dumps(found))
         longest = 0.0
         while time.monotonic() - began + longest < seconds and done < most:
@@ -186,7 +186,7 @@ def _with_requests(run: RunSample, extra: int) -> RunSample:
     if not extra or "io_requests" not in run.exact:
         return run
     counts = [*run.exact["io_requests"]]
-    counts[-1] += extra
+    counts[-1] = int(counts[-1] or 0) + extra
     return replace(run, exact={**run.exact, "io_requests": counts})
 
 

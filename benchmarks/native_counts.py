@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from harness.regress.instructions import compare_counts, count
+from harness.regress.measure.instructions import compare_counts, count
 from workloads.errors import OutcoreError
 
 

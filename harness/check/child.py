@@ -48,9 +48,7 @@ def _endless(folder: Path, case: Case, system: Any, out: Any) -> int:
     from harness.check.drive import Stage
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with Stage(folder, case, system).make() as running:
-        running.plan()
-        running.prepare()
+    with Stage(folder, case, system).ready() as running:
         for number in range(1 << 15):
             for count, batch in enumerate(running.epoch(number)):
                 batch.release()

@@ -72,6 +72,14 @@ class Stage:
         finally:
             accelerator.close()
 
+    @contextmanager
+    def ready(self, **wanted: Any) -> Iterator[System]:
+        """Make a system as `make` does, planned and prepared."""
+        with self.make(**wanted) as system:
+            system.plan()
+            system.prepare()
+            yield system
+
     def _build(
         self,
         accelerator: Accelerator,
@@ -232,9 +240,7 @@ def _smallest(stage: Stage, seen: Observation) -> None:
 
 
 def _sample_only(stage: Stage, seen: Observation) -> None:
-    with stage.make(stages="sample") as system:
-        system.plan()
-        system.prepare()
+    with stage.ready(stages="sample") as system:
         epoch = run_epoch(stage, system, 0)
     # Without a feature table there are no rows to compare.
     epoch.expected_features = epoch.features
@@ -244,7 +250,7 @@ def _sample_only(stage: Stage, seen: Observation) -> None:
 
 
 def _abandon(stage: Stage, seen: Observation) -> None:
-    with stage.make() as system:
+    with stage.ready() as system:
         batches = _begun(system)
         for _ in range(2):
             next(batches).release()
@@ -254,7 +260,7 @@ def _abandon(stage: Stage, seen: Observation) -> None:
 
 def _close(stage: Stage, seen: Observation) -> None:
     """Close the system while an epoch is under way and a mini-batch is held."""
-    with stage.make() as system:
+    with stage.ready() as system:
         batches = _begun(system)
         held = next(batches)
         start = time.monotonic()
@@ -266,8 +272,6 @@ def _close(stage: Stage, seen: Observation) -> None:
 
 def _begun(system: System) -> Generator[Batch]:
     """Begin the first epoch; every system's mini-batches come from a generator, which can be closed."""
-    system.plan()
-    system.prepare()
     return cast("Generator[Batch]", system.epoch(0))
 
 
@@ -277,9 +281,7 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
     shutil.rmtree(stage.artefacts)
     stage.artefacts.mkdir()
     for seed in (0, 0, 5):
-        with stage.make(seed=seed) as system:
-            system.plan()
-            system.prepare()
+        with stage.ready(seed=seed) as system:
             seen.reused.append(system.notes().get("prepared") == "reused")
             if seed == 0:
                 seen.epochs.append(run_epoch(stage, system, 0))

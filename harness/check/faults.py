@@ -32,9 +32,7 @@ def cut_late(stage: Stage, seen: Observation) -> None:
     stage = _own_copy(stage)
     features = stage.dataset.file("features")
     try:
-        with stage.make() as system:
-            system.plan()
-            system.prepare()
+        with stage.ready() as system:
             next(batches := system.epoch(0)).release()
             os.truncate(features, stage.dataset.data_offset("features") + 100)
             for batch in batches:
@@ -55,9 +53,7 @@ def gone(stage: Stage, seen: Observation) -> None:
 
 def _try(stage: Stage, seen: Observation) -> None:
     try:
-        with stage.make() as system:
-            system.plan()
-            system.prepare()
+        with stage.ready() as system:
             seen.epochs.append(run_epoch(stage, system, 0))
     except Exception as error:
         note_error(seen, error, stage.dataset)

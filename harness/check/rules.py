@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 from harness.check.case import Epoch, Observation
 
@@ -14,12 +15,11 @@ CLOSE_LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class Rule:
-    """A promise and a function that yields its violations; the flags ask for systems with or without an oracle."""
+    """A promise and a function that yields its violations; `only`: systems with (or without) an oracle."""
 
     name: str
     broken: Finder
-    faithful_only: bool = False
-    unfaithful_only: bool = False
+    only: Literal["oracle", "no oracle", ""] = ""
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,7 @@ class CheckResult:
 
     def as_dict(self) -> dict[str, object]:
         """Return plain data for JSON."""
-        return {"name": self.name, "ok": self.ok, "detail": self.detail}
-
-
-RULES: list[Rule] = []
-
-
-def rule(name: str, *, faithful_only: bool = False, unfaithful_only: bool = False) -> Callable[[Finder], Finder]:
-    """Register the decorated function as a rule."""
-
-    def register(finder: Finder) -> Finder:
-        RULES.append(Rule(name, finder, faithful_only, unfaithful_only))
-        return finder
-
-    return register
+        return asdict(self)
 
 
 def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResult]:
@@ -53,10 +40,10 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
     results = []
     compared = faithful or any(seen.own_oracle for seen in observations)
     for entry in RULES:
-        if entry.faithful_only and not compared:
+        if entry.only == "oracle" and not compared:
             results.append(CheckResult(entry.name, True, "not faithful by design: not compared"))
             continue
-        if entry.unfaithful_only and compared:
+        if entry.only == "no oracle" and compared:
             results.append(CheckResult(entry.name, True, "as the oracle's are"))
             continue
         faults = [f"{seen.case}: {fault}" for seen in observations for fault in entry.broken(seen)]
@@ -65,106 +52,90 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
     return results
 
 
-def _epochs(seen: Observation) -> Iterator[tuple[int, Epoch]]:
-    # The rule about damaged files judges these epochs.
-    if not seen.expected_failure:
-        yield from enumerate(seen.epochs)
+def _each_epoch(faults: Callable[[Observation, Epoch], Iterator[str]]) -> Finder:
+    """Return a rule over the epochs; those with a damaged file are judged by the rule about it."""
+
+    def broken(seen: Observation) -> Iterator[str]:
+        for number, epoch in enumerate([] if seen.expected_failure else seen.epochs):
+            yield from (f"epoch {number}{fault}" for fault in faults(seen, epoch))
+
+    return broken
 
 
-@rule("runs")
 def _runs(seen: Observation) -> Iterator[str]:
     if seen.crashed or (seen.error and not seen.expected_failure):
         yield f"{seen.error_type}: {seen.error}" if seen.error_type else seen.error
 
 
-@rule("structure equals the oracle's", faithful_only=True)
-def _structure(seen: Observation) -> Iterator[str]:
-    for number, epoch in _epochs(seen):
-        if epoch.structure != epoch.expected_structure:
-            yield f"epoch {number} has digest {epoch.structure}, expected {epoch.expected_structure}"
+def _structure(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    if epoch.structure != epoch.expected_structure:
+        yield f" has digest {epoch.structure}, expected {epoch.expected_structure}"
 
 
-@rule("features equal the oracle's", faithful_only=True)
-def _features(seen: Observation) -> Iterator[str]:
-    for number, epoch in _epochs(seen):
-        if epoch.features != epoch.expected_features:
-            yield f"epoch {number} has digest {epoch.features}, expected {epoch.expected_features}"
+def _features(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    if epoch.features != epoch.expected_features:
+        yield f" has digest {epoch.features}, expected {epoch.expected_features}"
 
 
-@rule("rows are those of its nodes", unfaithful_only=True)
-def _own_rows(seen: Observation) -> Iterator[str]:
-    for number, epoch in _epochs(seen):
-        if epoch.features != epoch.own_features and seen.kind != "sample-only":
-            yield f"epoch {number} has digest {epoch.features}, the rows of its nodes {epoch.own_features}"
+def _own_rows(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    if epoch.features != epoch.own_features and seen.kind != "sample-only":
+        yield f" has digest {epoch.features}, the rows of its nodes {epoch.own_features}"
 
 
-@rule("edges are the graph's", unfaithful_only=True)
-def _own_edges(seen: Observation) -> Iterator[str]:
-    for number, epoch in _epochs(seen):
-        if epoch.strangers:
-            yield f"epoch {number}: {epoch.strangers} edges come from no in-neighbour of their destination"
+def _own_edges(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    if epoch.strangers:
+        yield f": {epoch.strangers} edges come from no in-neighbour of their destination"
 
 
-@rule("rows stay until released")
-def _stay(seen: Observation) -> Iterator[str]:
-    for number, epoch in _epochs(seen):
-        if epoch.late != epoch.features:
-            yield f"epoch {number}: rows changed between arrival and release"
+def _stay(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    if epoch.late != epoch.features:
+        yield ": rows changed between arrival and release"
 
 
-@rule("every batch once an epoch")
-def _batches(seen: Observation) -> Iterator[str]:
-    for number, epoch in _epochs(seen):
-        if sorted(epoch.indices) != list(range(epoch.expected_batches)):
-            yield f"epoch {number} gave {len(epoch.indices)} batches, {epoch.expected_batches} expected, each once"
-        elif not epoch.seeds_once:
-            yield f"epoch {number}: the training nodes are not its seed nodes, each once"
+def _batches(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    if sorted(epoch.indices) != list(range(epoch.expected_batches)):
+        yield f" gave {len(epoch.indices)} batches, {epoch.expected_batches} expected, each once"
+    elif not epoch.seeds_once:
+        yield ": the training nodes are not its seed nodes, each once"
 
 
-@rule("order kept when asked")
-def _order(seen: Observation) -> Iterator[str]:
-    if seen.case.startswith("in order") or seen.kind == "loss":
-        for number, epoch in _epochs(seen):
-            if epoch.indices != sorted(epoch.indices):
-                yield f"epoch {number} came as {epoch.indices[:8]}…"
+def _order(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    asked = seen.case.startswith("in order") or seen.kind == "loss"
+    if asked and epoch.indices != sorted(epoch.indices):
+        yield f" came as {epoch.indices[:8]}…"
 
 
-@rule("loss curve equals the oracle's", faithful_only=True)
-def _loss(seen: Observation) -> Iterator[str]:
+def _loss(seen: Observation, epoch: Epoch) -> Iterator[str]:
     if seen.kind != "loss":
         return
-    for number, epoch in _epochs(seen):
-        pairs = list(zip(epoch.losses, epoch.expected_losses, strict=False))
-        if len(epoch.losses) != len(epoch.expected_losses) or not pairs:
-            yield f"epoch {number} has {len(epoch.losses)} losses, {len(epoch.expected_losses)} expected"
-        for step, (got, wanted) in enumerate(pairs):
-            if not math.isclose(got, wanted, rel_tol=1e-4, abs_tol=1e-6):
-                yield f"epoch {number}, step {step}: loss {got:.6f}, expected {wanted:.6f}"
-                break
+    pairs = list(zip(epoch.losses, epoch.expected_losses, strict=False))
+    if len(epoch.losses) != len(epoch.expected_losses) or not pairs:
+        yield f" has {len(epoch.losses)} losses, {len(epoch.expected_losses)} expected"
+    for step, (got, wanted) in enumerate(pairs):
+        if not math.isclose(got, wanted, rel_tol=1e-4, abs_tol=1e-6):
+            yield f", step {step}: loss {got:.6f}, expected {wanted:.6f}"
+            break
 
 
-@rule("counters consistent")
-def _counters(seen: Observation) -> Iterator[str]:
-    for number, epoch in _epochs(seen):
-        counters = epoch.counters
-        if not counters:
-            continue
-        hits, rows, misses = sum(counters["hits"].values()), counters["rows"], counters["misses"]
-        if rows != epoch.rows:
-            yield f"epoch {number}: rows {rows}, its batches have {epoch.rows}"
-        elif hits + misses != rows:
-            yield f"epoch {number}: hits {hits} + misses {misses} are not rows {rows}"
-        if counters["bytes_read"] < counters["bytes_useful"]:
-            yield f"epoch {number}: {counters['bytes_read']} bytes read, {counters['bytes_useful']} useful"
-        sizes = counters["requests_by_size"]
-        if sum(sizes.values()) != counters["io_requests"]:
-            yield f"epoch {number}: requests_by_size do not add up to io_requests {counters['io_requests']}"
-        elif sum(int(size) * count for size, count in sizes.items()) < counters["bytes_read"]:
-            # A request that reaches past the end of the file returns fewer bytes.
-            yield f"epoch {number}: requests_by_size add up to less than bytes_read {counters['bytes_read']}"
+def _counters(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    counters = epoch.counters
+    if not counters:
+        return
+    hits, rows, misses = sum(counters["hits"].values()), counters["rows"], counters["misses"]
+    if rows != epoch.rows:
+        yield f": rows {rows}, its batches have {epoch.rows}"
+    elif hits + misses != rows:
+        yield f": hits {hits} + misses {misses} are not rows {rows}"
+    if counters["bytes_read"] < counters["bytes_useful"]:
+        yield f": {counters['bytes_read']} bytes read, {counters['bytes_useful']} useful"
+    sizes = counters["requests_by_size"]
+    if sum(sizes.values()) != counters["io_requests"]:
+        yield f": requests_by_size do not add up to io_requests {counters['io_requests']}"
+    elif sum(int(size) * count for size, count in sizes.items()) < counters["bytes_read"]:
+        # A request that reaches past the end of the file returns fewer bytes.
+        yield f": requests_by_size add up to less than bytes_read {counters['bytes_read']}"
 
 
-@rule("plan within budget")
 def _plan(seen: Observation) -> Iterator[str]:
     for tier, limit in seen.budget_bytes.items():
         planned = seen.plan_bytes.get(tier, 0)
@@ -172,7 +143,6 @@ def _plan(seen: Observation) -> Iterator[str]:
             yield f"plans {planned} bytes of {tier}, the budget is {limit}"
 
 
-@rule("threads and files closed")
 def _closed(seen: Observation) -> Iterator[str]:
     if seen.threads_left:
         yield f"threads left: {', '.join(seen.threads_left[:4])}"
@@ -180,13 +150,11 @@ def _closed(seen: Observation) -> Iterator[str]:
         yield f"files left open: {', '.join(sorted(set(seen.files_left))[:4])}"
 
 
-@rule("close() at any moment")
 def _close(seen: Observation) -> Iterator[str]:
     if seen.close_seconds > CLOSE_LIMIT_S:
         yield f"took {seen.close_seconds:.1f} s"
 
 
-@rule("damaged feature file is told")
 def _damaged(seen: Observation) -> Iterator[str]:
     if seen.kind not in ("cut", "cut-late", "gone") or seen.crashed:
         return
@@ -200,7 +168,25 @@ def _damaged(seen: Observation) -> Iterator[str]:
         yield f"the error does not name the offset: {seen.error_type}: {seen.error}"
 
 
-@rule("prepared artefacts are reused")
 def _reused(seen: Observation) -> Iterator[str]:
     if seen.reused and seen.reused != [False, True, False]:
         yield f"prepared anew, again, for another seed: reused was {seen.reused}, expected [False, True, False]"
+
+
+RULES = (
+    Rule("runs", _runs),
+    Rule("structure equals the oracle's", _each_epoch(_structure), "oracle"),
+    Rule("features equal the oracle's", _each_epoch(_features), "oracle"),
+    Rule("rows are those of its nodes", _each_epoch(_own_rows), "no oracle"),
+    Rule("edges are the graph's", _each_epoch(_own_edges), "no oracle"),
+    Rule("rows stay until released", _each_epoch(_stay)),
+    Rule("every batch once an epoch", _each_epoch(_batches)),
+    Rule("order kept when asked", _each_epoch(_order)),
+    Rule("loss curve equals the oracle's", _each_epoch(_loss), "oracle"),
+    Rule("counters consistent", _each_epoch(_counters)),
+    Rule("plan within budget", _plan),
+    Rule("threads and files closed", _closed),
+    Rule("close() at any moment", _close),
+    Rule("damaged feature file is told", _damaged),
+    Rule("prepared artefacts are reused", _reused),
+)

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 import typer
 
+from harness.cli.common import Verbs
 from harness.progress import Progress
 from workloads.errors import OutcoreError
 
-_HELPERS = ("common", "settings", "table")
 # click's own exceptions, wherever this version of Typer keeps them.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def build_app() -> typer.Typer:
-    """Build the command from the modules of this folder: one verb by `register(app)`, a group by the module's `app`."""
-    app = typer.Typer(
+    """Build the command from this folder's modules: a verb is the function of its module's name, a group is `app`."""
+    app = Verbs(
         name="outcore",
         help="Measure how fast graph neural networks train when their graph does not fit in memory.",
         no_args_is_help=True,
@@ -31,13 +31,11 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        if found.name in _HELPERS:
-            continue
         module = importlib.import_module(f"{__name__}.{found.name}")
-        if hasattr(module, "register"):
-            module.register(app)
-        elif hasattr(module, "app"):
+        if hasattr(module, "app"):
             app.add_typer(module.app, name=found.name)
+        elif hasattr(module, found.name):
+            app.verb(getattr(module, found.name))
     return app
 
 

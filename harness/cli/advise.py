@@ -7,26 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import (
-    DATA,
-    RESULTS,
-    DataRoot,
-    Json,
-    Progress,
-    Quiet,
-    ResultsRoot,
-    Verbose,
-    print_json,
-    unwind_on_signals,
-)
+from harness.cli.common import OnBoth, print_json, print_lines, print_table, unwind_on_signals
 from harness.cli.settings import takes_settings
 from harness.settings import RunSettings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.advise import Advice
     from harness.advise.forecasts import Forecast
+    from harness.progress import Progress
 
 
 @takes_settings(
@@ -37,6 +25,7 @@ if TYPE_CHECKING:
 def advise(
     dataset: Annotated[str, typer.Argument(help="name under the data root, or a path; with --published, of a graph")],
     settings: RunSettings,
+    call: OnBoth,
     epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
     batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
     drive: Annotated[
@@ -47,11 +36,6 @@ def advise(
         typer.Option("--published", help="predict from the statistics of friendster, papers100m, mag240m, igb260m"),
     ] = False,
     dim: Annotated[int, typer.Option(help="with --published: feature columns; 0: as published")] = 0,
-    data_root: DataRoot = DATA,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Rank the systems by the predicted time of a whole training.
 
@@ -74,20 +58,20 @@ def advise(
     if dim and not published:
         raise InputError("--dim is for --published; a dataset has its own", "leave it out")
     unwind_on_signals()
-    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    progress = call.progress()
     if published:
-        _published(dataset, settings, drive, dim, epochs, batches, results_root, progress, json_=json_)
+        _published(dataset, settings, drive, dim, epochs, batches, call, progress)
         return
-    opened = find_dataset(dataset, data_root)
+    opened = find_dataset(dataset, call.data_root)
     limit_of(settings.memory, opened)
-    with Series(results_root, data_root, isolation=settings.isolation, progress=progress) as series:
-        config = resolve(PlannedRun("gnndrive", settings), data_root, series.isolation.name)
+    with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=progress) as series:
+        config = resolve(PlannedRun("gnndrive", settings), call.data_root, series.isolation.name)
         workload = series.workload(config, opened)
         # Calibrate on the sampled share alone: its largest mini-batch is about as large as the epoch's.
         few = min(batches, settings.max_batches) if settings.max_batches else batches
         config = config.model_copy(update={"max_batches": few})
         series.prepare([config], opened)
-        profile = series.profile(config) if drive is None else device_of(drive, results_root).profile
+        profile = series.profile(config) if drive is None else device_of(drive, call.results_root).profile
         if profile is None or not profile.points:
             raise HostError("the disk could not be profiled, so nothing can be predicted", "see `outcore doctor`")
         host = budget_of(series, config, opened)
@@ -96,10 +80,10 @@ def advise(
         )
         found = predicted(setting, profile, batches=batches, progress=progress)
     progress.done()
-    if json_:
+    if call.json:
         print_json(_plain(found, host, epochs))
-        return
-    _print(found, host, epochs)
+    else:
+        _print(found, host, epochs)
 
 
 def _published(
@@ -109,10 +93,8 @@ def _published(
     dim: int,
     epochs: int,
     batches: int,
-    results_root: Path,
+    call: OnBoth,
     progress: Progress,
-    *,
-    json_: bool,
 ) -> None:
     """Advise on a published graph by its statistics."""
     from dataclasses import replace
@@ -128,7 +110,7 @@ def _published(
             "a published graph is predicted for a drive that is named", "give --drive, like aws-nvme or a saved profile"
         )
     graph = replace(graph, dim=dim) if dim else graph
-    device = device_of(drive, results_root)
+    device = device_of(drive, call.results_root)
     found, host = advise_published(
         graph,
         settings,
@@ -139,7 +121,7 @@ def _published(
         progress=progress.title,
     )
     progress.done()
-    if json_:
+    if call.json:
         print_json({**_plain(found, host, epochs), "statistics": graph.source, "drive": device.name})
         return
     _print(found, host, epochs)
@@ -174,22 +156,16 @@ def _forecast(entry: Forecast, epochs: int) -> dict[str, Any]:
 
 
 def _print(found: Advice, host: int, epochs: int) -> None:
-    from rich.table import Table
-
-    from harness.table import console
     from workloads.units import format_bytes
 
-    out = console()
     share = found.share
     title = (
         f"{share.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {share.num_batches} "
         f"mini-batches ({share.sampled} sampled): predictions"
     )
-    table = Table("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why", title=title)
-    for entry in found.ranked:
-        name = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
-        table.add_row(
-            name,
+    rows = [
+        (
+            " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())]),
             f"{entry.total_s(epochs):,.1f}",
             f"{entry.epoch_s:,.2f}",
             f"{entry.prepare_s:,.1f}",
@@ -197,19 +173,11 @@ def _print(found: Advice, host: int, epochs: int) -> None:
             format_bytes(round(entry.bytes_read)),
             entry.why,
         )
-    out.print(table)
-    for entry in found.refused:
-        out.print(f"{entry.system}: {entry.refused}", markup=False, highlight=False)
+        for entry in found.ranked
+    ]
+    print_table(("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why"), rows, title)
+    print_lines(*(f"{entry.system}: {entry.refused}" for entry in found.refused))
     if not found.ranked:
         raise typer.Exit(3)
     for text, entry in found.changes.items():
-        out.print(
-            f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)",
-            markup=False,
-            highlight=False,
-        )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("advise")(advise)
+        print_lines(f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)")

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import (
-    DATA,
-    RESULTS,
-    DataRoot,
-    Json,
-    Progress,
-    Quiet,
-    ResultsRoot,
-    Verbose,
-    print_json,
-    unwind_on_signals,
-)
+from harness.cli.common import OnBoth, print_json, print_lines, unwind_on_signals
 
 if TYPE_CHECKING:
     from harness.figures.base import Rendered
     from harness.plan.experiment import Experiment
+    from harness.progress import Progress
     from harness.records.record import Record
     from harness.run.sweep import Outcome, Sweep
     from harness.studies.base import StudyNeed
@@ -31,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def bench(
+    call: OnBoth,
     experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML; else a profile")] = None,
     profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
     figures: Annotated[str, typer.Option(help="headline, all, none, or ids separated by commas")] = "headline",
@@ -45,11 +36,6 @@ def bench(
     ] = None,
     host_labels: Annotated[str | None, typer.Option(help="only hosts of these labels, separated by commas")] = None,
     wait_for_hosts: Annotated[str, typer.Option(help="how long a label without a host is waited for")] = "60s",
-    data_root: DataRoot = DATA,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
     from harness.compare.plan import keep
@@ -59,31 +45,22 @@ def bench(
     from harness.studies.sweep import Studied, StudySweep
 
     base = load_experiment(experiment if experiment is not None else profile)
-    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    results_root, progress = call.results_root, call.progress()
     experiments, needs = _needed(base, figures)
-    sweep = Sweep(
-        [base, *experiments], results_root, data_root, progress, fresh=fresh, retry=retry, isolation=isolation
-    )
-    studies = StudySweep(needs, results_root, data_root, progress, fresh=fresh)
+    everything = [base, *experiments]
+    sweep = Sweep(everything, results_root, call.data_root, progress, fresh=fresh, retry=retry, isolation=isolation)
+    studies = StudySweep(needs, results_root, call.data_root, progress, fresh=fresh)
     if dry_run:
-        _print_estimate(sweep, studies, json_=json_)
+        _print_estimate(sweep, studies, json_=call.json)
         return
     unwind_on_signals()
     keep(results_root, base)
     if hosts is not None:
-        outcome = _over_hosts(
-            hosts,
-            [base, *experiments],
-            sweep.isolation,
-            host_labels,
-            wait_for_hosts,
-            results_root,
-            progress,
-            fresh=fresh,
-        )
+        labels = [label.strip() for label in (host_labels or "").split(",") if label.strip()]
+        outcome = _over_hosts(hosts, everything, sweep.isolation, labels, wait_for_hosts, results_root, progress, fresh)
         studied = Studied()
     else:
-        with Series(results_root, data_root, isolation=sweep.isolation, progress=progress) as series:
+        with Series(results_root, call.data_root, isolation=sweep.isolation, progress=progress) as series:
             outcome = sweep.run(series, lambda record: progress.title(_line(record)))
             studied = studies.run()
     if figures != "none":
@@ -91,7 +68,7 @@ def bench(
     drawn = _draw(base, figures, results_root)
     report = None if figures == "none" else _report(results_root, progress)
     progress.done()
-    if json_:
+    if call.json:
         print_json(
             {
                 "experiment": base.name,
@@ -100,15 +77,7 @@ def bench(
                 "studies": [record.model_dump(mode="json") for record in studied.records],
                 "studies_failed": studied.failed,
                 "report": None if report is None else str(report),
-                "figures": [
-                    {
-                        "id": entry.id,
-                        "status": entry.status,
-                        "reason": entry.reason,
-                        "files": list(map(str, entry.files)),
-                    }
-                    for entry in drawn
-                ],
+                "figures": [drawn_as_dict(entry) for entry in drawn],
             }
         )
     else:
@@ -125,11 +94,10 @@ def _over_hosts(
     address: str,
     experiments: list[Experiment],
     isolation: str,
-    labels: str | None,
+    labels: list[str],
     wait: str,
     results_root: Path,
     progress: Progress,
-    *,
     fresh: bool,
 ) -> Outcome:
     """Run the sweep on every labelled host of a cluster; print the labels that could not run."""
@@ -138,17 +106,11 @@ def _over_hosts(
     from harness.run.sweep import Outcome
     from harness.settings import parse_seconds
 
-    wanted = [label.strip() for label in (labels or "").split(",") if label.strip()]
-    told = [experiment.model_dump(mode="json") for experiment in experiments]
-    with RayFleet(address, told, isolation, wanted, fresh=fresh) as fleet:
-        found = FleetSweep(
-            fleet,
-            results_root,
-            progress.title,
-            labels=wanted,
-            wait_s=parse_seconds(wait, "--wait-for-hosts"),
-            fresh=fresh,
-        ).run()
+    told = {"experiments": [experiment.model_dump(mode="json") for experiment in experiments], "isolation": isolation}
+    wait_s = parse_seconds(wait, "--wait-for-hosts")
+    with RayFleet(address) as fleet:
+        sweep = FleetSweep(fleet, told, results_root, progress.title, labels=labels, wait_s=wait_s, fresh=fresh)
+        found = sweep.run()
     for label, problem in found.problems.items():
         print(f"hosts {label}: {problem}", file=sys.stderr)
     return Outcome(records=found.records, skipped=found.skipped, problems=found.problems)
@@ -161,17 +123,17 @@ def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], re
     from harness.report.headline import who_is_ahead
     from harness.table import console
 
-    out = console()
     own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
-    out.print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
-    for line in who_is_ahead([record.model_dump(mode="json", by_alias=True) for record in own], base.name):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
-    for pair in inversions(own):
-        out.print(f"order: {pair}", markup=False, highlight=False, soft_wrap=True)
-    for entry in drawn:
-        place = str(entry.files[0]) if entry.status == "drawn" else f"not drawn: {entry.reason}"
-        out.print(f"figure {entry.id}: {place}", markup=False, highlight=False, soft_wrap=True)
-    out.print(f"records: {results_root / 'runs'}", markup=False, highlight=False, soft_wrap=True)
+    console().print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
+    print_lines(
+        *who_is_ahead([record.model_dump(mode="json", by_alias=True) for record in own], base.name),
+        *(f"order: {pair}" for pair in inversions(own)),
+        *(
+            f"figure {entry.id}: {entry.files[0] if entry.status == 'drawn' else f'not drawn: {entry.reason}'}"
+            for entry in drawn
+        ),
+        f"records: {results_root / 'runs'}",
+    )
 
 
 def _needed(base: Experiment, figures: str) -> tuple[list[Experiment], list[StudyNeed]]:
@@ -186,22 +148,22 @@ def _needed(base: Experiment, figures: str) -> tuple[list[Experiment], list[Stud
     return experiments, [need for figure in selected for need in figure.studies(profile)]
 
 
+def drawn_as_dict(entry: Rendered) -> dict[str, Any]:
+    """Return a figure's outcome as plain data for `--json`."""
+    return {"id": entry.id, "status": entry.status, "reason": entry.reason, "files": list(map(str, entry.files))}
+
+
 def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
     if figures == "none":
         return []
     from harness.compare.evidence import load_evidence
     from harness.figures.base import chosen, render
-    from harness.regress.git import Repository
-    from harness.regress.trend_record import keep_own
-    from workloads.errors import HostError, InputError
+    from harness.regress.git import checkout
+    from harness.regress.studies import keep_own
 
     wanted = chosen(figures)
     if any(figure.id == "outcore-trend" for figure in wanted):
-        try:
-            repository = Repository(Path())
-        except (HostError, InputError):
-            repository = None  # without a checkout, commits are ordered by their first runs
-        keep_own(results_root, repository)
+        keep_own(results_root, checkout(Path()))  # without a checkout, commits are ordered by their first runs
     return render(wanted, load_evidence(results_root), results_root / "figures")
 
 
@@ -265,11 +227,5 @@ def _print_estimate(sweep: Sweep, studies: StudySweep, *, json_: bool) -> None:
     print(
         f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done), "
         f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts to "
-        f"make, "
-        f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
+        f"make, about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("bench")(bench)

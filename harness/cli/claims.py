@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
+from harness.cli.common import OnResults, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from harness.claims import Judged
 
 
 def claims(
+    call: OnResults,
     explain: Annotated[str | None, typer.Option(help="one claim: its runs, stages, counters, what differs")] = None,
     paper: Annotated[str | None, typer.Option(help="only this paper's")] = None,
     verdict: Annotated[str | None, typer.Option(help="only those with this verdict")] = None,
     profile: Annotated[str, typer.Option(help="the profile whose runs the claims declare as their setting")] = "quick",
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run."""
     from harness.claims import judge_all, judge_one
@@ -30,17 +27,16 @@ def claims(
     from harness.plan.experiment import load_experiment
 
     plain = load_experiment(profile).model_dump()
-    evidence = load_evidence(results_root)
+    evidence = load_evidence(call.results_root)
     say_bad(evidence.frame.attrs.get("bad", []))
     if explain is not None:
         from harness.claims.explain import explain as lines_of
 
         judged = judge_one(explain, evidence, plain)
-        if json_:
+        if call.json:
             print_json({**judged.to_json(), "explanation": lines_of(judged)})
-            return
-        for line in lines_of(judged):
-            print(line)
+        else:
+            print("\n".join(lines_of(judged)))
         return
     _check(paper, verdict)
     found = [
@@ -48,10 +44,10 @@ def claims(
         for judged in judge_all(evidence, plain)
         if (paper is None or judged.paper == paper) and (verdict is None or judged.verdict == verdict)
     ]
-    if json_:
+    if call.json:
         print_json({"claims": [judged.to_json() for judged in found]})
-        return
-    _print(found)
+    else:
+        _print(found)
 
 
 def _check(paper: str | None, verdict: str | None) -> None:
@@ -67,22 +63,19 @@ def _check(paper: str | None, verdict: str | None) -> None:
 
 
 def _print(found: list[Judged]) -> None:
-    from rich.table import Table
-
     from harness.claims.explain import measured_text
-    from harness.table import console
 
-    out = console()
-    table = Table("id", "claim", "paper", "ours", "verdict", "why")
-    for judged in found:
-        published = f"{judged.paper_value} {judged.unit}".strip()
-        mark = "" if judged.certain else " (not certain)"
-        table.add_row(judged.id, judged.claim, published, measured_text(judged), judged.verdict + mark, judged.reason)
-    out.print(table)
+    rows = [
+        (
+            judged.id,
+            judged.claim,
+            f"{judged.paper_value} {judged.unit}".strip(),
+            measured_text(judged),
+            judged.verdict + ("" if judged.certain else " (not certain)"),
+            judged.reason,
+        )
+        for judged in found
+    ]
+    print_table(("id", "claim", "paper", "ours", "verdict", "why"), rows)
     counts = Counter(judged.verdict for judged in found)
-    out.print(", ".join(f"{count} {name}" for name, count in counts.most_common()), markup=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("claims")(claims)
+    print_lines(", ".join(f"{count} {name}" for name, count in counts.most_common()))

@@ -1,29 +1,159 @@
-"""Parts shared by the verbs: common options, JSON output, signal handlers."""
+"""Parts shared by the verbs: groups of options, JSON output, tables, signal handlers."""
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import json
 import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from harness.progress import Progress as Progress
 
-DataRoot = Annotated[Path, typer.Option(envvar="OUTCORE_DATA", help="where datasets lie", show_default=True)]
-ResultsRoot = Annotated[Path, typer.Option(envvar="OUTCORE_RESULTS", help="where records lie", show_default=True)]
-Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout, nothing else there")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="more progress")]
 
-DATA = Path("data")
-RESULTS = Path("results")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A group of options: a verb's parameter of this type stands for one option per field."""
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Return the options; those of a subclass come before those of its bases."""
+        hints = get_type_hints(cls, include_extras=True)
+        defaults = {field.name: field.default for field in fields(cls)}
+        names = [name for base in cls.__mro__ for name in inspect.get_annotations(base)]
+        return [option(name, hints[name], defaults[name]) for name in names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Options):
+    """Options that every verb takes."""
+
+    json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout, nothing else there")] = False
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress")] = False
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="more progress")] = False
+
+    def progress(self) -> Progress:
+        """Return the progress display, silent with `--json`."""
+        return Progress(quiet=self.quiet or self.json, verbose=self.verbose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnResults(Call):
+    """Options of a verb that uses the results root."""
+
+    results_root: Annotated[
+        Path, typer.Option("--results-root", envvar="OUTCORE_RESULTS", help="where records lie", show_default=True)
+    ] = Path("results")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnData(Call):
+    """Options of a verb that uses the data root."""
+
+    data_root: Annotated[
+        Path, typer.Option("--data-root", envvar="OUTCORE_DATA", help="where datasets lie", show_default=True)
+    ] = Path("data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnBoth(OnData, OnResults):
+    """Options of a verb that uses both roots."""
+
+
+def option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Return a parameter of a command; without a default it has to be given."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def expanded(
+    command: Callable[..., Any],
+    groups: Mapping[str, tuple[list[inspect.Parameter], Callable[[dict[str, Any]], Any]]] | None = None,
+) -> Callable[..., Any]:
+    """Return a command with one option for each field of its groups of options, as Typer reads it.
+
+    Args:
+        groups: parameter -> (its options, function from their values to the parameter's value), beside the parameters
+            that are `Options`.
+    """
+    found: dict[str, Any] = dict(groups or {})
+    parameters: list[inspect.Parameter] = []
+    shared: list[inspect.Parameter] = []
+    hints = get_type_hints(command, include_extras=True)
+    for name, own in inspect.signature(command).parameters.items():
+        kind = hints[name]
+        if isinstance(kind, type) and issubclass(kind, Options):
+            found[name] = (kind.parameters(), lambda given, kind=kind: kind(**given))
+            if issubclass(kind, Call):
+                shared = found[name][0]
+                continue
+        parameters += found[name][0] if name in found else [option(name, kind, own.default)]
+    # Options that every verb takes come last.
+    parameters += shared
+
+    def call(**given: Any) -> Any:
+        made = {
+            name: make({each.name: given.pop(each.name) for each in options}) for name, (options, make) in found.items()
+        }
+        return command(**made, **given)
+
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    return call
+
+
+class Verbs(typer.Typer):
+    """A group of verbs, whose parameters may be groups of options."""
+
+    def verb(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Add a verb, called like its function without trailing underscores."""
+        return self.command(function.__name__.rstrip("_"))(expanded(function))
 
 
 def print_json(content: Any) -> None:
     """Print the one JSON object of `--json`."""
     print(json.dumps(content, allow_nan=False))
+
+
+def print_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    title: str | None = None,
+    *,
+    styles: Sequence[str] = (),
+    **options: Any,
+) -> None:
+    """Print a table; its texts are no markup, so that only a Rich `Text` is coloured.
+
+    Args:
+        styles: style of each row.
+        options: further arguments of Rich's table.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from harness.table import cell, console
+
+    table = Table(title=None if title is None else cell(title), **options)
+    for head in heads:
+        table.add_column(cell(head), overflow="fold")
+    for row, style in itertools.zip_longest(rows, styles):
+        table.add_row(*(value if isinstance(value, Text) else cell(value) for value in row), style=style)
+    console().print(table)
+
+
+def print_lines(*lines: Any) -> None:
+    """Print lines of plain text, which are neither wrapped nor coloured."""
+    from harness.table import console
+
+    out = console()
+    for line in lines:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def unwind_on_signals() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from harness.cli.common import OnData, print_json, print_table
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError
 from workloads.units import format_bytes, format_count, parse_bytes, parse_count
@@ -18,6 +18,7 @@ DEFAULT_SIZES = "0.1%,0.5%,1%,2%,5%,10%,20%,50%"
 
 def trace(
     name: Annotated[str, typer.Argument(help="the dataset's name, or the path of its folder")],
+    call: OnData,
     policies: Annotated[str, typer.Option(help="of belady, lru, fifo, lfu, clock, sieve, s3-fifo, degree")] = "all",
     sizes: Annotated[
         str, typer.Option(help="of the cache: shares of the feature table (5%), bytes (64MiB) or rows (100k)")
@@ -33,12 +34,6 @@ def trace(
         bool,
         typer.Option("--fills/--no-fills", help="count what a static cache is filled with as missed, in the table"),
     ] = True,
-    data_root: Annotated[
-        Path, typer.Option("--data-root", envvar="OUTCORE_DATA", help="folder that holds the datasets")
-    ] = Path("data"),
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="say more: how long each policy took")] = False,
 ) -> None:
     """Sample the mini-batches of a workload and show each cache policy's miss ratio by cache size.
 
@@ -48,7 +43,7 @@ def trace(
     from systems.engine.cache.policies import POLICIES, RowTrace, compare
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
-    dataset = find_dataset(name, data_root)
+    dataset = find_dataset(name, call.data_root)
     chosen = list(POLICIES) if policies == "all" else [policy.strip() for policy in policies.split(",")]
     for policy in chosen:
         if policy not in POLICIES:
@@ -57,11 +52,10 @@ def trace(
         raise InputError("epochs, threads and batch size are 1 or more", "raise the one that is not")
     hops = _fanout(fanout)
     rows = _rows(sizes, dataset)
-    spec = SamplerSpec(name=sampler, fanout=hops, batch_size=batch_size, max_batches=max_batches)  # type: ignore[arg-type]
+    asked: dict[str, Any] = {"name": sampler, "fanout": hops, "batch_size": batch_size, "max_batches": max_batches}
+    spec = SamplerSpec(**asked)
     workload = Workload(dataset, spec, ModelSpec(layers=len(hops)), seed=seed)
-    from harness.cli.common import Progress
-
-    progress = Progress(quiet=quiet or as_json, verbose=verbose)
+    progress = call.progress()
     progress(f"sampling {epochs} epoch{'s' if epochs > 1 else ''}")
     recorded = RowTrace.record(workload, epochs, threads=threads)
     found, took = [], {}
@@ -71,19 +65,12 @@ def trace(
         found += compare(workload, recorded, [policy], rows, threads=threads)
         took[policy] = time.monotonic() - start
     progress.done()
-    if as_json:
-        from harness.cli.common import print_json
-
+    if call.json:
         print_json(
             {
                 "dataset": dataset.name,
                 "fingerprint": dataset.fingerprint,
-                "sampler": {
-                    "name": sampler,
-                    "fanout": list(hops),
-                    "batch_size": batch_size,
-                    "max_batches": max_batches,
-                },
+                "sampler": {**asked, "fanout": list(hops)},
                 "epochs": epochs,
                 "seed": seed,
                 "batches": len(recorded.begins) - 1,
@@ -104,26 +91,25 @@ def trace(
             }
         )
         return
-    _print(dataset, recorded, rows, found, took if verbose else {}, fills)
+    _print(dataset, recorded, rows, found, took if call.verbose else {}, fills)
 
 
 def _print(
     dataset: Dataset, recorded: Any, rows: Sequence[int], found: Sequence[Any], took: dict[str, float], fills: bool
 ) -> None:
-    from rich.table import Table
-
-    from harness.table import console
-
     counts = f"{format_count(recorded.accesses)} row accesses, {format_count(recorded.num_rows)} rows"
     title = f"{dataset.name}: {counts}; miss ratio{', fills of static caches counted' if fills else ''}"
-    table = Table("cache", "rows", *(entry.policy for entry in found), title=title)
-    for index, size in enumerate(rows):
-        missed = ((entry.reads if fills else entry.misses)[index] for entry in found)
-        ratios = (f"{count / max(1, recorded.accesses):.4f}" for count in missed)
-        table.add_row(format_bytes(size * _row_bytes(dataset)), format_count(size), *ratios)
+    rows_ = [
+        (
+            format_bytes(size * _row_bytes(dataset)),
+            format_count(size),
+            *(f"{(entry.reads if fills else entry.misses)[index] / max(1, recorded.accesses):.4f}" for entry in found),
+        )
+        for index, size in enumerate(rows)
+    ]
     if took:
-        table.add_row("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found))
-    console().print(table)
+        rows_.append(("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found)))
+    print_table(("cache", "rows", *(entry.policy for entry in found)), rows_, title)
 
 
 def _row_bytes(dataset: Dataset) -> int:

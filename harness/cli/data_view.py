@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rich.table import Table
-
-from harness.table import console
+from harness.cli.common import print_table
 from workloads.dataset import PARTS, Dataset
 from workloads.units import format_bytes, format_count
 
@@ -24,9 +22,7 @@ def dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
         "feature_dtype": dataset.feature_dtype.name,
         "index_dtype": dataset.index_dtype.name,
         "num_classes": dataset.num_classes,
-        "num_train": dataset.manifest.files["train"].shape[0],
-        "num_valid": dataset.manifest.files["valid"].shape[0],
-        "num_test": dataset.manifest.files["test"].shape[0],
+        **{f"num_{part}": dataset.manifest.files[part].shape[0] for part in ("train", "valid", "test")},
         "feature_bytes": dataset.feature_bytes,
         "topology_bytes": dataset.topology_bytes,
         "total_bytes": dataset.total_bytes,
@@ -39,20 +35,20 @@ def dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
 
 def print_list(datasets: list[Dataset]) -> None:
     """Print a table with one line per dataset."""
-    table = Table(box=None, pad_edge=False)
-    for title in ("name", "nodes", "edges", "features", "size", "made by"):
-        table.add_column(title, justify="left" if title in ("name", "made by") else "right", no_wrap=True)
+    rows = []
     for dataset in datasets:
         recipe = dataset.manifest.recipe
-        table.add_row(
-            dataset.name,
-            format_count(dataset.num_nodes),
-            format_count(dataset.num_edges),
-            f"{dataset.dim} x {dataset.feature_dtype}",
-            format_bytes(dataset.total_bytes),
-            str(recipe.get("kind") or recipe.get("format") or recipe.get("source", "")),
+        rows.append(
+            (
+                dataset.name,
+                format_count(dataset.num_nodes),
+                format_count(dataset.num_edges),
+                f"{dataset.dim} x {dataset.feature_dtype}",
+                format_bytes(dataset.total_bytes),
+                str(recipe.get("kind") or recipe.get("format") or recipe.get("source", "")),
+            )
         )
-    console(markup=False).print(table)
+    print_table(("name", "nodes", "edges", "features", "size", "made by"), rows, box=None, pad_edge=False)
 
 
 def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
@@ -75,30 +71,16 @@ def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
     if verbose:
         rows += [("recipe", json.dumps(manifest.recipe)), ("created", manifest.created)]
         rows += [(f"{part}.npy", manifest.files[part].xxh3) for part in PARTS]
-    table = Table(title=dataset.name, title_justify="left", box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    out = console(markup=False)
-    out.print(table)
-    if manifest.stats:
-        out.print(_stats_table(manifest.stats))
+    print_table(("", ""), rows, dataset.name, title_justify="left", box=None, show_header=False, pad_edge=False)
+    names = [name for name in ("base", "result") if name in manifest.stats]
+    if names:
+        kept = [manifest.stats[name] for name in names]
+        stats = [(key.replace("_", " "), *(_number(one.get(key)) for one in kept)) for key in kept[-1]]
+        print_table(("", *names), stats, box=None, pad_edge=False)
 
 
 def _generator(details: dict[str, float | int | None]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {_number(value)}" for key, value in details.items())
-
-
-def _stats_table(stats: dict[str, dict[str, float | int | None]]) -> Table:
-    columns = [name for name in ("base", "result") if name in stats]
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for key in stats[columns[-1]] if columns else ():
-        table.add_row(key.replace("_", " "), *(_number(stats[name].get(key)) for name in columns))
-    return table
 
 
 def _number(value: float | int | None) -> str:

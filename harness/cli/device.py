@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import Json, Quiet, Verbose, print_json
+from harness.cli.common import Call, Verbs, print_json, print_table
 
-app = typer.Typer(help="List accelerators and their coefficients, or measure a real one.", no_args_is_help=True)
+app = Verbs(help="List accelerators and their coefficients, or measure a real one.", no_args_is_help=True)
 
 _UNITS = {"step_s": "s", "kernel_s": "s", "copy_s": "s", "edge_s": "s/edge/float", "flops": "1/s"}
 
 
-@app.command("list")
-def list_(json_: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
+@app.verb
+def list_(call: Call) -> None:
     """Every device: `cpu`, `cuda` where there is one, and each profile with its coefficients and their sources."""
     import torch
 
@@ -23,38 +23,28 @@ def list_(json_: Json = False, quiet: Quiet = False, verbose: Verbose = False) -
 
     cuda = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     profiles = [load_profile(name) for name in profile_names()]
-    if json_:
+    if call.json:
         print_json({"devices": [_real("cpu", True), _real("cuda", bool(cuda)), *map(_emulated, profiles)]})
         return
-    from rich.table import Table
-
-    from harness.table import console
-
-    out = console()
-    out.print("cpu             trains for real, host memory is the device")
-    out.print(f"cuda            {', '.join(cuda) if cuda else 'none on this host'}")
+    print("cpu             trains for real, host memory is the device")
+    print(f"cuda            {', '.join(cuda) if cuda else 'none on this host'}")
     for profile in profiles:
-        table = Table("coefficient", "value", "unit", "assumed", "source", title=None)
-        for name, coefficient in profile.coefficients().items():
-            table.add_row(
-                name,
-                f"{coefficient.value:.4g}",
-                _UNITS.get(name, "bytes/s"),
-                "assumed" if coefficient.assumed else "",
-                coefficient.source,
-            )
-        out.print(f"\nemulated:{profile.name}  {profile.summary}")
-        out.print(table)
+        print(f"\nemulated:{profile.name}  {profile.summary}")
+        print_table(
+            ("coefficient", "value", "unit", "assumed", "source"),
+            [
+                (name, f"{one.value:.4g}", _UNITS.get(name, "bytes/s"), "assumed" if one.assumed else "", one.source)
+                for name, one in profile.coefficients().items()
+            ],
+        )
 
 
-@app.command()
+@app.verb
 def calibrate(
     name: Annotated[str, typer.Argument(help="name of the profile to write")],
+    call: Call,
     device: Annotated[str, typer.Option(help="cuda or cuda:1")] = "cuda",
     out: Annotated[Path | None, typer.Option(help="file to write; NAME.toml here without it")] = None,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Measure every coefficient on a CUDA device and write them as a profile for `--device emulated:FILE.toml`."""
     from workloads.accelerator import make_accelerator
@@ -73,7 +63,7 @@ def calibrate(
     finally:
         accelerator.close()
     target.write_text(to_toml(profile))
-    if json_:
+    if call.json:
         print_json({"path": str(target), **_emulated(profile)})
     else:
         print(f"{target}: use it as --device emulated:{target}")

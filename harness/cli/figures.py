@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose
+from harness.cli.bench import drawn_as_dict
+from harness.cli.common import OnResults, print_json
 from harness.cli.results_filter import say_bad
 
 if TYPE_CHECKING:
@@ -18,25 +18,22 @@ if TYPE_CHECKING:
 
 
 def figures(
+    call: OnResults,
     names: Annotated[str, typer.Argument(help="headline, all, or ids separated by commas")] = "all",
     list_: Annotated[bool, typer.Option("--list", help="list the figures and the runs they have")] = False,
     profile: Annotated[str, typer.Option(help="whose runs `--list` counts: smoke, quick, standard or paper")] = "quick",
     again: Annotated[bool, typer.Option("--again", help="draw what has not changed, too")] = False,
     out: Annotated[Path | None, typer.Option(help="folder to draw into (default: RESULTS/figures)")] = None,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
     from harness.compare.evidence import load_evidence
     from harness.figures.base import chosen, render
     from harness.plan.experiment import load_experiment
 
-    evidence = load_evidence(results_root)
+    evidence = load_evidence(call.results_root)
     say_bad(evidence.frame.attrs.get("bad", []))
     selected = chosen(names)
-    folder = out or results_root / "figures"
+    folder = out or call.results_root / "figures"
     rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again)}
     if list_:
         plain = load_experiment(profile).model_dump()
@@ -54,25 +51,16 @@ def figures(
             }
             for figure in selected
         ]
-        if json_:
-            print(json.dumps({"figures": listed}))
+        if call.json:
+            print_json({"figures": listed})
             return
         for entry in listed:
             runs = f"{entry['runs_present']:3}/{entry['runs_needed']:<3} runs"
             why = f" ({entry['reason']})" if entry["reason"] else ""
             print(f"{entry['id']:18} {entry['status']:10} {runs} {entry['title']}{why}")
         return
-    if json_:
-        content = [
-            {
-                "id": entry.id,
-                "status": entry.status,
-                "reason": entry.reason,
-                "files": [str(file) for file in entry.files],
-            }
-            for entry in rendered.values()
-        ]
-        print(json.dumps({"figures": content}))
+    if call.json:
+        print_json({"figures": [drawn_as_dict(entry) for entry in rendered.values()]})
         return
     for result in rendered.values():
         if result.status == "drawn":
@@ -87,8 +75,3 @@ def _count(index: Index, experiments: list[Experiment]) -> tuple[int, int]:
 
     wanted = union(experiments)
     return len(wanted), sum(any(record["status"] != "failed" for record in index.of(run)) for run in wanted)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("figures")(figures)

@@ -8,24 +8,21 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Progress, Quiet, ResultsRoot, Verbose, print_json
+from harness.cli.common import OnResults, print_json
 
 
 def report(
+    call: OnResults,
     out: Annotated[Path | None, typer.Option(help="the file to write (default: RESULTS/report.html)")] = None,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Write the report from records alone: headline, claims, gallery, charts and a page for each run; no network."""
     from harness.report import write_report
 
     begin = time.perf_counter()
-    progress = Progress(quiet=quiet or json_, verbose=verbose)
-    written = write_report(results_root, out, progress=progress)
+    progress = call.progress()
+    written = write_report(call.results_root, out, progress=progress)
     progress.done()
-    if json_:
+    if call.json:
         print_json(
             {
                 "report": str(written.path),
@@ -40,8 +37,3 @@ def report(
         )
         return
     print(f"report: {written.path}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("report")(report)

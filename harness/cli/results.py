@@ -6,35 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
-from harness.cli.results_filter import Dataset, Experiment, Status, System, Verdict, Wanted, say_bad, wanted_runs
+from harness.cli.common import OnResults, Verbs, print_json, print_table
+from harness.cli.results_filter import Wanted, say_bad, wanted_runs
 from harness.cli.results_gc import gc
 from harness.cli.results_show import show
 from harness.cli.results_transfer import export, import_
 
-app = typer.Typer(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
+app = Verbs(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
 
 
-@app.command("list")
-def list_(
-    system: System = None,
-    status: Status = None,
-    dataset: Dataset = None,
-    verdict: Verdict = None,
-    experiment: Experiment = None,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
+@app.verb
+def list_(wanted: Wanted, call: OnResults) -> None:
     """List the runs, oldest first; what cannot be read is named on stderr."""
     from harness.results.store import BadRecord
 
     bad: list[BadRecord] = []
-    found = [
-        record for _, record in wanted_runs(results_root, Wanted(system, status, dataset, verdict, experiment), bad)
-    ]
-    if json_:
+    found = [record for _, record in wanted_runs(call.results_root, wanted, bad)]
+    if call.json:
         keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
         runs = [
             {
@@ -50,33 +38,31 @@ def list_(
         ]
         print_json({"runs": runs, "not_read": [entry._asdict() for entry in bad]})
         return
-    from rich.table import Table
-
     from harness.cli.table import seconds
-    from harness.table import cell, console
 
-    table = Table("run", "dataset", "memory", "status", "verdict", "class", "epoch s")
-    for record in found:
-        kind = record.class_label if record.class_ else "–"
-        texts = (record.run_id, record.config.dataset.name, record.config.memory, record.status, record.verdict)
-        table.add_row(*map(cell, texts), kind, cell(seconds(record.summary.epoch_s)))
-    console().print(table)
+    rows = [
+        (
+            record.run_id,
+            record.config.dataset.name,
+            record.config.memory,
+            record.status,
+            record.verdict,
+            record.class_label if record.class_ else "–",
+            seconds(record.summary.epoch_s),
+        )
+        for record in found
+    ]
+    print_table(("run", "dataset", "memory", "status", "verdict", "class", "epoch s"), rows)
     say_bad(bad)
 
 
-@app.command()
-def compare(
-    runs: Annotated[list[str], typer.Argument(help="two runs or more")],
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
+@app.verb
+def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")], call: OnResults) -> None:
     """Put runs beside each other; the first is the measure of the others. Says what else differs than the system."""
     from harness.records.hosts import measured_on
     from harness.results.store import find, read_record
 
-    found = [read_record(find(results_root, run)) for run in runs]
+    found = [read_record(find(call.results_root, run)) for run in runs]
     first = found[0]
     base = first.summary.epoch_s.median if first.summary.epoch_s else None
     rows: list[dict[str, Any]] = []
@@ -100,25 +86,24 @@ def compare(
                 "differs_in": differences(one, other),
             }
         )
-    if json_:
+    if call.json:
         print_json({"runs": rows})
         return
-    from rich.table import Table
+    from harness.table import number
 
-    from harness.table import cell, console, number
-
-    table = Table("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in")
-    for row in rows:
-        table.add_row(
-            cell(row["run_id"]),
+    shown = [
+        (
+            row["run_id"],
             row["status"],
             row["verdict"],
             number(row["epoch_s"], ".3g"),
             number(row["speedup"]),
             "yes" if row["same_batches"] else "no",
-            cell(", ".join(row["differs_in"])),
+            ", ".join(row["differs_in"]),
         )
-    console().print(table)
+        for row in rows
+    ]
+    print_table(("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in"), shown)
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") -> list[str]:
@@ -137,7 +122,7 @@ def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") ->
     return found
 
 
-app.command()(show)
-app.command()(export)
-app.command("import")(import_)
-app.command()(gc)
+app.verb(show)
+app.verb(export)
+app.verb(import_)
+app.verb(gc)

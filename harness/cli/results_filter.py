@@ -10,30 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.common import Options
+
 if TYPE_CHECKING:
     from harness.records.record import Record
     from harness.results.store import BadRecord
 
-System = Annotated[str | None, typer.Option(help="only this system")]
-Status = Annotated[str | None, typer.Option(help="only this status: ok, oom, timeout, unsupported, failed")]
-Dataset = Annotated[str | None, typer.Option(help="only runs on this dataset")]
-Verdict = Annotated[str | None, typer.Option(help="only this verdict: VALID, CAVEATS, SPOILT, INVALID")]
-Experiment = Annotated[str | None, typer.Option(help="only runs of this experiment or profile")]
 
-
-@dataclass(frozen=True)
-class Wanted:
+@dataclass(frozen=True, kw_only=True)
+class Wanted(Options):
     """Filter of runs; None accepts any value.
 
     Raises:
         InputError: unknown status or verdict.
     """
 
-    system: str | None = None
-    status: str | None = None
-    dataset: str | None = None
-    verdict: str | None = None
-    experiment: str | None = None
+    system: Annotated[str | None, typer.Option(help="only this system")] = None
+    status: Annotated[str | None, typer.Option(help="only this status: ok, oom, timeout, unsupported, failed")] = None
+    dataset: Annotated[str | None, typer.Option(help="only runs on this dataset")] = None
+    verdict: Annotated[str | None, typer.Option(help="only this verdict: VALID, CAVEATS, SPOILT, INVALID")] = None
+    experiment: Annotated[str | None, typer.Option(help="only runs of this experiment or profile")] = None
 
     def __post_init__(self) -> None:
         from typing import get_args

@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import DATA, RESULTS, DataRoot, Json, Quiet, ResultsRoot, Verbose, print_json
+from harness.cli.common import OnBoth, print_json
 
 if TYPE_CHECKING:
     from harness.results.artefacts import ArtefactInfo
 
 
 def gc(
+    call: OnBoth,
     failed: Annotated[bool, typer.Option("--failed", help="remove failed runs too")] = False,
     damaged: Annotated[bool, typer.Option("--damaged", help="remove runs whose record cannot be read too")] = False,
     artefacts: Annotated[bool, typer.Option("--artefacts", help="remove what systems prepared too, all of it")] = False,
     keep: Annotated[str | None, typer.Option(help="with --artefacts: keep those used last, up to 4GiB")] = None,
     unused_days: Annotated[float | None, typer.Option(help="with --artefacts: only those not used for as long")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
-    data_root: DataRoot = DATA,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked."""
     from harness.figures.base import catalogue
@@ -33,21 +29,21 @@ def gc(
 
     if not artefacts and (keep is not None or unused_days is not None):
         raise InputError("--keep and --unused-days are about artefacts", "add --artefacts")
-    prepared = _artefacts(data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
-    found = doomed(results_root, catalogue(), failed=failed, damaged=damaged)
+    prepared = _artefacts(call.data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
+    found = doomed(call.results_root, catalogue(), failed=failed, damaged=damaged)
     if not dry_run:
-        remove(results_root, found)
-    if json_:
+        remove(call.results_root, found)
+    if call.json:
         removed: list[dict[str, Any]] = [{"name": entry.path.name, "why": entry.why} for entry in found]
         gone = [{"system": info.system, "name": info.key, "bytes": info.bytes} for info in prepared]
         names = [entry["name"] for entry in removed]
         print_json({"removed": names, "why": removed, "artefacts": gone, "dry_run": dry_run})
-    elif not quiet:
+    elif not call.quiet:
         from workloads.units import format_bytes
 
         did = "would remove" if dry_run else "removed"
         for entry in found:
-            print(f"{did} {_shown(entry.path, results_root)}: {entry.why}")
+            print(f"{did} {_shown(entry.path, call.results_root)}: {entry.why}")
         for info in prepared:
             print(f"{did} artefact {info.system}/{info.key}: {format_bytes(info.bytes)}")
 

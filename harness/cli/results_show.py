@@ -6,83 +6,70 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
+from harness.cli.common import OnResults, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from harness.records.record import Record
 
 
 def show(
-    run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")],
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")], call: OnResults
 ) -> None:
     """Show one run: epochs, stages' shares, memory and its plan, verdict and the rules it bends."""
     from harness.results.store import find, read_record
 
-    folder = find(results_root, run)
+    folder = find(call.results_root, run)
     record = read_record(folder)
-    if json_:
+    if call.json:
         print_json(record.to_json())
         return
     from harness.cli.table import epoch_table, summary_lines
     from harness.table import console
 
-    out = console()
     if record.epochs:
-        out.print(epoch_table(record))
+        console().print(epoch_table(record))
     if record.measured:
-        out.print(stage_table(record))
+        _print_stages(record)
     if record.memory.plan:
-        out.print(plan_table(record))
+        _print_plan(record)
     lines = [*summary_lines(record), *_host_lines(record)]
     lines += [f"caveat: {caveat}" for caveat in record.caveats]
     lines += [f"{name}: {text}" for name, text in record.notes.items()]
     for line in [*lines, f"folder {folder}"]:
-        plain = "".join(letter if letter.isprintable() else "�" for letter in line)
-        out.print(plain, markup=False, highlight=False, soft_wrap=True)
+        print_lines("".join(letter if letter.isprintable() else "�" for letter in line))
 
 
-def stage_table(record: Record) -> Table:
-    """Make the table of stages: median seconds per measured epoch in which a stage was open, and their share of it.
+def _print_stages(record: Record) -> None:
+    """Print the table of stages: median seconds per measured epoch in which a stage was open, and their share of it.
 
     Stages of different mini-batches overlap, so shares may add up to more than the epoch.
     """
     import statistics
 
-    from rich.table import Table
-
-    from harness.table import cell
-
     whole = statistics.median(epoch.seconds for epoch in record.measured)
-    table = Table("stage", "s an epoch", "share of the epoch", title="where a measured epoch went (stages overlap)")
+    rows = []
     for stage in dict.fromkeys(stage for epoch in record.measured for stage in epoch.stages_s):
         spent = statistics.median(epoch.stages_s.get(stage, 0.0) for epoch in record.measured)
         share = spent / whole if whole else 0.0
-        table.add_row(cell(stage), f"{spent:.3f}", f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}")
-    return table
+        rows.append((stage, f"{spent:.3f}", f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}"))
+    title = "where a measured epoch went (stages overlap)"
+    print_table(("stage", "s an epoch", "share of the epoch"), rows, title)
 
 
-def plan_table(record: Record) -> Table:
-    """Make the table of planned buffers, largest first in each tier, with their share of the tier."""
-    from rich.table import Table
-
-    from harness.table import cell, size
+def _print_plan(record: Record) -> None:
+    """Print the table of planned buffers, largest first in each tier, with their share of the tier."""
+    from harness.table import size
 
     whole = {"host": record.memory.budget_bytes, "device": record.config.device_memory_bytes, "disk": None}
-    table = Table("buffer", "tier", "planned", "share of the tier", title="plan")
+    rows: list[tuple[str, ...]] = []
     for buffer in sorted(record.memory.plan, key=lambda entry: (list(whole).index(entry.tier), -entry.bytes)):
         limit = whole[buffer.tier]
-        table.add_row(cell(buffer.name), buffer.tier, size(buffer.bytes), _percent(buffer.bytes, limit))
+        rows.append((buffer.name, buffer.tier, size(buffer.bytes), _percent(buffer.bytes, limit)))
     for tier, limit in whole.items():
         planned = sum(buffer.bytes for buffer in record.memory.plan if buffer.tier == tier)
         if planned and limit:
-            table.add_row(f"all of {tier}", tier, f"{size(planned)} of {size(limit)}", _percent(planned, limit))
-    return table
+            rows.append((f"all of {tier}", tier, f"{size(planned)} of {size(limit)}", _percent(planned, limit)))
+    print_table(("buffer", "tier", "planned", "share of the tier"), rows, "plan")
 
 
 def _percent(part: int, whole: int | None) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
-from harness.cli.results_filter import Dataset, Experiment, Status, System, Verdict, Wanted, say_bad, wanted_runs
+from harness.cli.common import OnResults, print_json
+from harness.cli.results_filter import Wanted, say_bad, wanted_runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,35 +19,27 @@ if TYPE_CHECKING:
 
 
 def export(
+    wanted: Wanted,
+    call: OnResults,
     out: Annotated[
         Path | None,
         typer.Option(help=".csv, .parquet, .json; .tar.gz, .zip with --runs; standard output as CSV without it"),
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="whole run folders, for `results import` elsewhere")] = False,
-    system: System = None,
-    status: Status = None,
-    dataset: Dataset = None,
-    verdict: Verdict = None,
-    experiment: Experiment = None,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Write the records as one table, a row a run, or (--runs) whole run folders and studies as an archive."""
     from harness.results.archive import is_archive
     from workloads.errors import InputError
 
-    wanted = Wanted(system, status, dataset, verdict, experiment)
     bad: list[BadRecord] = []
     if runs or (out is not None and is_archive(out)):
         if out is None:
             raise InputError("--runs has no --out to write to", "name a .tar.gz or .zip")
-        said = _pack(results_root, wanted, out, bad)
+        said = _pack(call.results_root, wanted, out, bad)
     else:
-        frame = _frame(results_root, wanted, bad)
+        frame = _frame(call.results_root, wanted, bad)
         if out is None:
-            if json_:
+            if call.json:
                 print_json({"runs": list(frame["record"]) if len(frame) else []})
             else:
                 _texts(frame).to_csv(sys.stdout, index=False)
@@ -55,10 +47,10 @@ def export(
             return
         _write(frame, out)
         said = {"file": str(out), "runs": len(frame)}
-    if json_:
+    if call.json:
         print_json({**said, "not_read": [entry._asdict() for entry in bad]})
         return
-    if not quiet:
+    if not call.quiet:
         print(f"{said.pop('file')} ({', '.join(f'{key}: {value}' for key, value in said.items())})")
     say_bad(bad)
 
@@ -123,20 +115,17 @@ def _write(frame: pd.DataFrame, out: Path) -> None:
 
 def import_(
     sources: Annotated[list[Path], typer.Argument(help="results roots, run folders, or archives of `export --runs`")],
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    call: OnResults,
 ) -> None:
     """Merge runs and studies of other hosts into this results root: checked first, then all of them or none."""
     from dataclasses import asdict
 
     from harness.results.incoming import merge
 
-    merged = merge(sources, results_root)
-    if json_:
+    merged = merge(sources, call.results_root)
+    if call.json:
         print_json(asdict(merged))
-    elif not quiet:
+    elif not call.quiet:
         print(
             f"took {len(merged.runs)} runs and {len(merged.studies)} studies; "
             f"{len(merged.skipped)} stood here already with the same content"

@@ -6,18 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import (
-    DATA,
-    RESULTS,
-    DataRoot,
-    Json,
-    Progress,
-    Quiet,
-    ResultsRoot,
-    Verbose,
-    print_json,
-    unwind_on_signals,
-)
+from harness.cli.common import OnBoth, print_json, print_lines, unwind_on_signals
 from harness.cli.settings import takes_settings
 from harness.settings import RunSettings
 
@@ -27,16 +16,12 @@ from harness.settings import RunSettings
     *"device_memory isolation disk_class stages verify test_nodes keep_order timeout".split(),
     *"cores ranks partition seed".split(),
     required=("dataset",),
+    pairs=True,
 )
 def run(
     system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
     settings: RunSettings,
-    option: Annotated[list[str] | None, typer.Option("-o", "--option", help="key=value of the system")] = None,
-    data_root: DataRoot = DATA,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    call: OnBoth,
 ) -> None:
     """Run one system on one dataset under a memory cap; print its epochs, memory and verdict."""
     from harness.plan.experiment import PlannedRun, check_options, check_settings, resolve
@@ -47,30 +32,23 @@ def run(
     check_settings(settings)
     check_options(system, settings.options)
     unwind_on_signals()
-    progress = Progress(quiet=quiet or json_, verbose=verbose)
-    with Series(results_root, data_root, isolation=settings.isolation, progress=progress) as series:
-        config = resolve(PlannedRun(system, settings), data_root, series.isolation.name)
-        opened = find_dataset(str(settings.dataset), data_root)
+    progress = call.progress()
+    with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=progress) as series:
+        config = resolve(PlannedRun(system, settings), call.data_root, series.isolation.name)
+        opened = find_dataset(str(settings.dataset), call.data_root)
         series.prepare([config], opened)
         record = execute(series, config, opened, progress, refuse=True)
     progress.done()
-    if json_:
+    if call.json:
         print_json(record.to_json())
     else:
         from harness.cli.table import epoch_table, summary_lines
         from harness.table import console
 
-        out = console()
         if record.epochs:
-            out.print(epoch_table(record))
-        for line in summary_lines(record):
-            out.print(line, markup=False, highlight=False)
+            console().print(epoch_table(record))
+        print_lines(*summary_lines(record))
     # `oom` and `timeout` are results; `failed` and `unsupported` are not.
     code = {"failed": 1, "unsupported": 3}.get(record.status, 0)
     if code:
         raise typer.Exit(code)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("run")(run)

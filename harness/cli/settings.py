@@ -4,47 +4,38 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
+from harness.cli.common import expanded, option
 from harness.settings import RunSettings, strict
 
+OptionPairs = Annotated[list[str] | None, typer.Option("-o", "--option", help="key=value of the system")]
 
-def takes_settings(*names: str, required: tuple[str, ...] = (), **instead: str) -> Callable[[Any], Any]:
-    """Give a command an option for each of these settings, and pass all of them, checked, as `settings`.
+
+def takes_settings(
+    *names: str, required: tuple[str, ...] = (), pairs: bool = False, **instead: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator: the command gets an option for each setting, and all, checked, as `settings`.
 
     Args:
         names: names of the settings, in the order of `--help`.
         required: names of the settings that have to be given.
+        pairs: whether `-o key=value` gives the settings' `options`.
         instead: help texts, by setting, that replace the settings' own.
-
-    A parameter `option` of the command (`-o key=value`) becomes the settings' `options`.
     """
 
-    def decorate(command: Any) -> Any:
-        hints = get_type_hints(command, include_extras=True)
-        signature = inspect.signature(command)
-        parameters = []
-        for name, own in signature.parameters.items():
-            if name == "settings":
-                parameters += [_option(each, each in required, instead.get(each, "")) for each in names]
-            else:
-                parameters.append(own.replace(annotation=hints[name]))
-        # A default may come before a parameter without one: commands are called by name alone.
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    def make(given: dict[str, Any]) -> RunSettings:
+        if pairs:
+            given["options"] = parse_options(given.pop("option") or [])
+        return strict(RunSettings, given, "")
 
-        def call(**given: Any) -> Any:
-            asked = {name: given.pop(name) for name in names}
-            if "option" in signature.parameters:
-                asked["options"] = parse_options(given.pop("option") or [])
-                given["option"] = None
-            return command(settings=strict(RunSettings, asked, ""), **given)
-
-        call.__name__, call.__doc__ = command.__name__, command.__doc__
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {one.name: one.annotation for one in parameters}
-        return call
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        options = [_option(name, name in required, instead.get(name, "")) for name in names]
+        return expanded(
+            command, {"settings": ([*options, *([option("option", OptionPairs, None)] if pairs else [])], make)}
+        )
 
     return decorate
 
@@ -59,10 +50,8 @@ def _option(name: str, required: bool, text: str) -> inspect.Parameter:
         default = ",".join(map(str, default))
     elif default is None:
         kind = (int if name == "layers" else str) if required else (int | None if name == "layers" else str | None)
-    flags = [f"--{name.replace('_', '-')}"]
-    annotation = Annotated[kind, typer.Option(*flags, help=text or field.description)]
-    default = inspect.Parameter.empty if required else default
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+    annotation = Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text or field.description)]
+    return option(name, annotation, inspect.Parameter.empty if required else default)
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:

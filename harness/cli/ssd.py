@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Progress, Quiet, ResultsRoot, Verbose, print_json, unwind_on_signals
+from harness.cli.common import OnResults, Verbs, print_json, unwind_on_signals
 
-app = typer.Typer(help="Profile SSDs, emulate classes of them, compare drives, predict epochs.", no_args_is_help=True)
+app = Verbs(help="Profile SSDs, emulate classes of them, compare drives, predict epochs.", no_args_is_help=True)
 
 
-@app.command()
+@app.verb
 def profile(
+    call: OnResults,
     path: Annotated[Path, typer.Argument(help="a folder on the drive; a file is made in it, read, removed")] = Path(),
     full: Annotated[bool, typer.Option("--full", help="the whole grid, up to 15 min, resumable")] = False,
     name: Annotated[str | None, typer.Option(help="to save it under; by default the model's")] = None,
@@ -25,10 +26,6 @@ def profile(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before preconditioning")] = False,
     serial: Annotated[bool, typer.Option("--serial", help="keep the serial number too")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="do not go on with a stopped profile")] = False,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed."""
     from harness.ssd.classes import parse_disk_class
@@ -53,10 +50,10 @@ def profile(
         if not yes and sys.stdin.isatty():
             typer.confirm("go on?", abort=True, err=True)
     unwind_on_signals()
-    progress = Progress(quiet=quiet or json_, verbose=verbose)
-    drive, where = measure(wanted, results_root, progress)
+    progress = call.progress()
+    drive, where = measure(wanted, call.results_root, progress)
     progress.done()
-    if json_:
+    if call.json:
         print_json(drive.to_json())
         return
     from harness.cli.ssd_view import print_drive
@@ -64,19 +61,17 @@ def profile(
     print_drive(drive, where)
 
 
-@app.command("list")
-def list_(
-    results_root: ResultsRoot = RESULTS, json_: Json = False, quiet: Quiet = False, verbose: Verbose = False
-) -> None:
+@app.verb
+def list_(call: OnResults) -> None:
     """Every class of SSD that can be emulated, and every saved profile."""
     from harness.ssd.classes import load_classes
     from harness.ssd.drive import saved_drives
 
     classes = load_classes()
-    drives, bad = saved_drives(results_root)
+    drives, bad = saved_drives(call.results_root)
     for line in bad:
         print(f"outcore: {line}", file=sys.stderr)
-    if json_:
+    if call.json:
         print_json(
             {
                 "classes": [entry.model_dump(mode="json", exclude={"divided_by"}) for entry in classes.values()],
@@ -90,18 +85,15 @@ def list_(
     print_list(list(classes.values()), drives)
 
 
-@app.command()
+@app.verb
 def emulate(
     disk_class: Annotated[str, typer.Argument(metavar="CLASS", help="NAME, NAME/k or NAME/auto")],
+    call: OnResults,
     command: Annotated[list[str] | None, typer.Argument(help="after --: what to run")] = None,
     path: Annotated[Path, typer.Option(help="a folder on the device to limit")] = Path(),
     user: Annotated[str | None, typer.Option(help="who runs the command; by default who called sudo")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="measure the limits by fio now, run nothing")] = False,
     check: Annotated[bool, typer.Option("--check/--no-check", help="hold the limits to fio before running")] = True,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Run a command with the device's IOPS and bandwidth limited to a class: `emulate aws-nvme/16 -- COMMAND`."""
     from dataclasses import asdict
@@ -116,7 +108,7 @@ def emulate(
     device = check_folder(path)
     who = emulation.caller(user) if command else None
     unwind_on_signals()
-    progress = Progress(quiet=quiet or json_, verbose=verbose)
+    progress = call.progress()
     isolation = limiting()
     chosen = emulation.resolve_class(disk_class, path, progress=progress)
     limits = chosen.limits(device)
@@ -126,7 +118,7 @@ def emulate(
             if verify:
                 checks = emulation.verify(isolation, limits, path, progress=progress)
             else:
-                cache = results_root / "cache"
+                cache = call.results_root / "cache"
                 checks = emulation.verified(isolation, chosen, device, path, cache, progress=progress)
     progress.done()
     if verify:
@@ -136,7 +128,7 @@ def emulate(
             "measured": {entry.name: entry.measured for entry in checks},
             "error": {entry.name: entry.error for entry in checks},
         }
-        if json_:
+        if call.json:
             print_json(found)
         else:
             from harness.cli.ssd_view import print_checks
@@ -148,18 +140,15 @@ def emulate(
         raise typer.Exit(emulation.run_limited(isolation, limits, command, who))
 
 
-@app.command()
+@app.verb
 def compare(
     drives: Annotated[list[str], typer.Argument(help="names of profiles, files of profiles, or classes NAME/k")],
+    call: OnResults,
     out: Annotated[Path | None, typer.Option(help="a folder for the page (HTML, PDF), its figures and tables")] = None,
     prices: Annotated[Path | None, typer.Option(help="YAML or CSV of prices; docs/ssd-prices.yaml is one")] = None,
     dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
     memory: Annotated[str | None, typer.Option(help="only epochs under this memory setting")] = None,
     also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
     from harness.drives.compare import compare as side_by_side
@@ -168,15 +157,15 @@ def compare(
     from harness.drives.whatif import behind, device_of, read_records
 
     costs = load_prices(prices) if prices else {}
-    records = read_records([results_root, *(also or [])])
-    devices = [behind(device_of(name, results_root), records) for name in drives]
+    records = read_records([call.results_root, *(also or [])])
+    devices = [behind(device_of(name, call.results_root), records) for name in drives]
     found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
     written: list[Path] = []
     if out is not None:
         from harness.drives.page import write_page
 
         written = write_page(found, out)
-    if json_:
+    if call.json:
         print_json({**as_dict(found), "files": [str(path) for path in written]})
         return
     from harness.cli.ssd_view import print_comparison
@@ -187,23 +176,20 @@ def compare(
             print(path)
 
 
-@app.command()
+@app.verb
 def predict(
     drive: Annotated[str, typer.Argument(help="name or file of a profile, or a class NAME/k")],
+    call: OnResults,
     system: Annotated[list[str] | None, typer.Option(help="only this system")] = None,
     dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
     also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
     from harness.drives.whatif import behind, device_of, forecasts, left_out, read_records, usable
     from workloads.errors import InputError
 
-    all_records = read_records([results_root, *(also or [])])
-    device = behind(device_of(drive, results_root), all_records)
+    all_records = read_records([call.results_root, *(also or [])])
+    device = behind(device_of(drive, call.results_root), all_records)
     records = [
         record
         for record in all_records
@@ -211,10 +197,11 @@ def predict(
     ]
     if not any(usable(record) for record in records):
         raise InputError(
-            f"{results_root} holds no run whose counters could be used", "make one: `outcore run SYSTEM --memory 0.25x`"
+            f"{call.results_root} holds no run whose counters could be used",
+            "make one: `outcore run SYSTEM --memory 0.25x`",
         )
     found = forecasts(records, device)
-    if json_:
+    if call.json:
         print_json(
             {
                 "drive": device.name,

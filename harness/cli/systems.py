@@ -6,45 +6,30 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import Json, Quiet, Verbose, print_json
+from harness.cli.common import Call, print_json, print_table
 
 
 def systems(
-    name: Annotated[str | None, typer.Argument(help="one system, or module:Class; all without it")] = None,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    call: Call, name: Annotated[str | None, typer.Argument(help="one system, or module:Class; all without it")] = None
 ) -> None:
     """List the systems, or one with its options and their defaults."""
     from systems.registry import load, names
 
     described = [_describe(load(known)) for known in ([name] if name else names())]
-    if json_:
+    if call.json:
         print_json({"systems": described})
         return
-    from rich.table import Table
-
-    from harness.table import console
-
-    out = console()
     if name is None:
-        table = Table("name", "paper", "devices", "faithful", "what it does")
-        for entry in described:
-            table.add_row(
-                entry["name"],
-                entry["paper"],
-                ", ".join(entry["devices"]),
-                "yes" if entry["faithful"] else "no",
-                entry["summary"],
-            )
-        out.print(table)
+        rows = [
+            (one["name"], one["paper"], ", ".join(one["devices"]), "yes" if one["faithful"] else "no", one["summary"])
+            for one in described
+        ]
+        print_table(("name", "paper", "devices", "faithful", "what it does"), rows)
         return
     entry = described[0]
-    out.print(f"{entry['name']} ({entry['paper']}): {entry['summary']}")
-    table = Table("option", "type", "default", "meaning", title=f"-o key=value of {entry['name']}")
-    for option in entry["options"]:
-        table.add_row(option["name"], option["type"], str(option["default"]), option["description"])
-    out.print(table)
+    print(f"{entry['name']} ({entry['paper']}): {entry['summary']}")
+    options = [option.values() for option in entry["options"]]
+    print_table(("option", "type", "default", "meaning"), map(list, options), f"-o key=value of {entry['name']}")
 
 
 def _describe(system: Any) -> dict[str, Any]:
@@ -75,8 +60,3 @@ def _type_name(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return "|".join(_type_name(part) for part in schema["anyOf"])
     return str(schema.get("type", "value"))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("systems")(systems)

@@ -7,33 +7,25 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import RESULTS, Json, Quiet, ResultsRoot, Verbose, print_json
+from harness.cli.common import OnResults, print_json
 
 
 def trace(
     run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")],
+    call: OnResults,
     out: Annotated[
         Path | None, typer.Option(help="the file; compressed if it ends in .gz (default: RESULTS/traces/RUN.json.gz)")
     ] = None,
-    results_root: ResultsRoot = RESULTS,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Write one run as a trace for ui.perfetto.dev: stages by thread, each batch's path, device lanes, counters."""
     from harness.results.perfetto import write_trace
     from harness.results.store import find
 
-    folder = find(results_root, run)
-    file = out or results_root / "traces" / f"{folder.name}.json.gz"
+    folder = find(call.results_root, run)
+    file = out or call.results_root / "traces" / f"{folder.name}.json.gz"
     phases = write_trace(folder, file)
     spans, flows, counters = phases.get("X", 0), phases.get("s", 0), phases.get("C", 0)
-    if json_:
+    if call.json:
         print_json({"run_id": folder.name, "file": str(file), "spans": spans, "flows": flows, "counters": counters})
-    elif not quiet:
+    elif not call.quiet:
         print(f"{file}: {spans} spans, {flows} batches followed, {counters} counter values; open it in ui.perfetto.dev")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("trace")(trace)

@@ -1,4 +1,4 @@
-"""Orders of the driver on one host of a fleet: describe the host, make the datasets, run one cell at a time.
+"""Orders of the driver on one host of a fleet: make the datasets, run one cell; one order at a time on a machine.
 
 Every order is a process of its own, `python -m harness.hosts.host ORDER PARENT`, without Ray's variables for workers
 (above all `OMP_NUM_THREADS`, which would slow some systems and not others). The kernel ends it with the worker that
@@ -7,19 +7,21 @@ started it, so a lost host leaves no run behind.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from harness.records.environment import HOST_LABEL
-from workloads.errors import HostError, OutcoreError
+from workloads.errors import OutcoreError
 
 # Variables that Ray sets for its workers.
 _RAYS = ("RAY_", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES")
@@ -29,14 +31,18 @@ class Order(BaseModel):
     """One order.
 
     Attributes:
-        task: `describe` the host, `prepare` its datasets, or `run` one cell.
+        task: `prepare` the datasets of the sweep, or `run` one cell.
+        label: operator's label of the host, which becomes part of its fingerprint.
+        commit: commit of the driver's code; None where unknown.
         experiments: experiments of the sweep, as plain data.
         fresh: whether to run cells again that have a record on the host.
         number: number of the cell, in the sweep's order.
         out: path of a run's archive.
     """
 
-    task: Literal["describe", "prepare", "run"]
+    task: Literal["prepare", "run"]
+    label: str
+    commit: str | None
     experiments: list[dict[str, Any]]
     isolation: str
     fresh: bool = False
@@ -44,66 +50,42 @@ class Order(BaseModel):
     out: str = ""
 
 
-class Host:
-    """The driver's access to one host, a Ray actor or a local object; its fingerprint has the operator's `label`."""
+def perform(order: Order) -> dict[str, Any]:
+    """Execute an order in a process of its own while no other runs on this machine; return the answer.
 
-    def __init__(self, experiments: list[dict[str, Any]], isolation: str, fresh: bool, label: str) -> None:
-        self._experiments = experiments
-        self._isolation = isolation
-        self._fresh = fresh
-        self._label = label
+    Returns:
+        For `prepare` the host's `fingerprint` and all runs' `configs` in the sweep's order, for `run` the run's folder
+        as a `.tar.gz` in `archive`; else `error`, `fix` and `kind` (`code` for other code than the driver's, `datasets`
+        where the host cannot make them, or empty).
+    """
+    with _machine(), tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
+        file, out = Path(folder, "order.json"), Path(folder, "run.tar.gz")
+        file.write_text(order.model_copy(update={"out": str(out)}).model_dump_json(), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.hosts.host", str(file), str(os.getpid())],
+            env=own_environment(os.environ) | {HOST_LABEL: order.label},
+            capture_output=True,
+            check=False,
+        )
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout.decode(errors="replace").strip().splitlines()[-1])
+        except (IndexError, ValueError):
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            said = f"{order.task} ended with exit code {done.returncode}: {' '.join(last)}"
+            answer = {"error": said, "fix": "run `outcore doctor` there", "kind": ""}
+        return answer | ({"archive": out.read_bytes()} if out.exists() else {})
 
-    def describe(self) -> dict[str, Any]:
-        """Return `machine` (equal for two hosts on one machine), `fingerprint`, `commit` and `dirty`."""
-        return self._ask("describe")[0]
 
-    def prepare(self) -> list[dict[str, Any]]:
-        """Make the missing datasets and return the configuration of every run, in the sweep's order.
-
-        Raises:
-            OutcoreError: the order failed on the host.
-        """
-        configs: list[dict[str, Any]] = self._ask("prepare")[0]["configs"]
-        return configs
-
-    def run(self, number: int) -> bytes:
-        """Run one cell, or find its record of an earlier sweep; return the run's folder as a `.tar.gz`.
-
-        Raises:
-            OutcoreError: the run could not be recorded.
-        """
-        return self._ask("run", number)[1]
-
-    def _ask(self, task: Literal["describe", "prepare", "run"], number: int = -1) -> tuple[dict[str, Any], bytes]:
-        with tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
-            file, out = Path(folder, "order.json"), Path(folder, "run.tar.gz")
-            order = Order(
-                task=task,
-                experiments=self._experiments,
-                isolation=self._isolation,
-                fresh=self._fresh,
-                number=number,
-                out=str(out),
-            )
-            file.write_text(order.model_dump_json(), encoding="utf-8")
-            done = subprocess.run(
-                [sys.executable, "-m", "harness.hosts.host", str(file), str(os.getpid())],
-                env=own_environment(os.environ) | {HOST_LABEL: self._label},
-                capture_output=True,
-                check=False,
-            )
-            said = done.stdout.decode(errors="replace").strip().splitlines()
-            try:
-                content: dict[str, Any] = json.loads(said[-1])
-            except (IndexError, ValueError):
-                last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-                raise HostError(
-                    f"{task} on host {self._label} ended with exit code {done.returncode}: {' '.join(last)}",
-                    "run `outcore doctor` there",
-                ) from None
-            if "error" in content:
-                raise HostError(f"host {self._label}: {content['error']}", content["fix"])
-            return content, out.read_bytes() if out.exists() else b""
+@contextmanager
+def _machine() -> Iterator[None]:
+    """Wait until no other order runs on this machine, which may be several nodes of a cluster."""
+    path = Path(tempfile.gettempdir(), "outcore-hosts.lock")
+    lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -134,17 +116,22 @@ def obey(order: Order) -> dict[str, Any]:
     from harness.run.series import Series
     from harness.run.sweep import Sweep
 
+    own = environment.code()["commit"]
+    if own and order.commit and own != order.commit:
+        said = f"host {order.label} runs commit {own[:12]}, this process {order.commit[:12]}"
+        return {"error": said, "fix": "install the same commit on every host", "kind": "code"}
     data_root, results_root = roots()
     data_root.mkdir(parents=True, exist_ok=True)
-    if order.task == "describe":
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return {"machine": boot, "fingerprint": environment.this_host(data_root), **environment.code()}
     experiments = [parse_experiment(content) for content in order.experiments]
     sweep = Sweep(experiments, results_root, data_root, _Silent(), fresh=order.fresh, isolation=order.isolation)
-    if order.task == "prepare":
+    try:
         sweep.make_datasets()
-        configs = sweep.configs(select(sweep.isolation).backend.name)
-        return {"configs": [config.model_dump(mode="json") for config in configs]}
+        if order.task == "prepare":
+            configs = sweep.configs(select(sweep.isolation).backend.name)
+            plain = [config.model_dump(mode="json") for config in configs]
+            return {"configs": plain, "fingerprint": environment.this_host(data_root)}
+    except OutcoreError as error:
+        return {"error": f"host {order.label}: {error.message}", "fix": error.fix, "kind": "datasets"}
     with Series(results_root, data_root, isolation=sweep.isolation) as series:
         record = sweep.run(series, only=order.number).records[0]
     pack(results_root, [results.runs_folder(results_root) / record.run_id], [], Path(order.out))
@@ -169,7 +156,7 @@ def main(argv: list[str]) -> int:
     try:
         answer = obey(Order.model_validate_json(Path(argv[0]).read_text(encoding="utf-8")))
     except OutcoreError as error:
-        answer = {"error": error.message, "fix": error.fix}
+        answer = {"error": error.message, "fix": error.fix, "kind": ""}
     print(json.dumps(answer), flush=True)
     return 0
 

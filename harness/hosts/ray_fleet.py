@@ -1,5 +1,7 @@
 """Hosts of a Ray cluster, found by their label `outcore-host`; needs the extra `outcore[hosts]`.
 
+Ray places each order on a node of its label, one at a time on a node, and places it anew where the node is lost.
+
 Ray pickles Python objects between processes, and access to its ports suffices to run code on every node: the network
 between driver and hosts has to be trusted. Runs return as archives that are checked like a stranger's
 (`results_import`).
@@ -11,44 +13,31 @@ import socket
 from collections.abc import Collection
 from typing import Any
 
-from harness.hosts.host import Host
-from harness.hosts.sweep import Answer, Fleet, Lost, Seat, Task
-from workloads.errors import HostError, InputError, OutcoreError
+from harness.hosts.host import Order, perform
+from harness.hosts.sweep import TRIES, Answer, Fleet, Task
+from workloads.errors import HostError, InputError
 
 LABEL = "outcore-host"
-# Seconds without an answer after which a host is asked again.
-_ANSWER_S = 60.0
+# Labels and resources that every node has by itself: each node has one unit of a resource with this prefix.
+_NODE = "ray.io/node-id"
+_ONE_AT_A_TIME = "node:__internal_implicit_resource_outcore"
 _CONNECTS = 3
 
 
 class RayFleet(Fleet):
-    """Every node of a cluster that has the label, as seats for `FleetSweep`. A context manager.
+    """Every node of a cluster that has the label, as hosts for `FleetSweep`. A context manager.
 
     Args:
         address: `ray://HOST:PORT` of the cluster's client server, or `HOST:PORT` of its head for a driver on a node.
-        experiments, isolation, fresh: arguments of every `Host`.
-        labels: labels of the nodes to take; empty: all.
 
     Raises:
         InputError: Ray is not installed.
         HostError: no cluster answers at the address.
     """
 
-    def __init__(
-        self,
-        address: str,
-        experiments: list[dict[str, Any]],
-        isolation: str,
-        labels: Collection[str] = (),
-        *,
-        fresh: bool = False,
-    ) -> None:
+    def __init__(self, address: str) -> None:
         self._ray = ray = _ray()
-        self._told = (experiments, isolation, fresh)
-        self._labels = frozenset(labels)
-        self._seats: dict[str, Seat] = {}
-        self._actors: dict[Seat, Any] = {}
-        self._orders: dict[Any, tuple[Seat, Task]] = {}
+        self._orders: dict[Any, tuple[str, Task]] = {}
         if not _listens(address):
             # Ray itself would wait half a minute before it reported this.
             raise HostError(
@@ -74,64 +63,55 @@ class RayFleet(Fleet):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Disconnect from the cluster; runs in progress end with their actors."""
+        """Disconnect from the cluster; runs in progress end with their tasks."""
         self._ray.shutdown()
 
-    def arrivals(self) -> list[Seat]:
-        """Return the nodes that have joined since the last call.
+    def hosts(self) -> dict[str, str]:
+        """Return the labelled nodes that are alive."""
+        nodes = {
+            str(node["NodeID"]): (node.get("Labels") or {}).get(LABEL) for node in self._ray.nodes() if node["Alive"]
+        }
+        return {name: str(label) for name, label in nodes.items() if label}
 
-        Raises:
-            OutcoreError: a node failed to describe itself.
-        """
-        seats = []
-        for node in self._ray.nodes():
-            label, number = str((node.get("Labels") or {}).get(LABEL, "")), str(node["NodeID"])
-            wanted = label and (not self._labels or label in self._labels)
-            if not wanted or not node["Alive"] or number in self._seats:
-                continue
-            strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(number, soft=False)
-            remote = self._ray.remote(Host).options(num_cpus=0, max_restarts=0, scheduling_strategy=strategy)
-            actor = remote.remote(*self._told, label)
-            try:
-                found = self._ray.get(actor.describe.remote(), timeout=_ANSWER_S)
-            except self._ray.exceptions.RayTaskError as error:
-                raise _cause(error) from error
-            except self._ray.exceptions.RayError:
-                self._ray.kill(actor)  # the node left again, or cannot answer yet
-                continue
-            seat = Seat(f"{label}/{number[:6]}", label, found["machine"], found["fingerprint"], found["commit"])
-            self._seats[number] = seat
-            self._actors[seat] = actor
-            seats.append(seat)
-        return seats
-
-    def order(self, seat: Seat, task: Task) -> None:
-        """Ask a seat for one task; `answers` returns the result."""
-        actor = self._actors[seat]
-        reference = actor.prepare.remote() if task is None else actor.run.remote(task)
-        self._orders[reference] = (seat, task)
+    def order(self, order: Order, without: Collection[str]) -> None:
+        """Let Ray place an order on a node of its label."""
+        selector = {LABEL: order.label} | ({_NODE: f"!in({','.join(sorted(without))})"} if without else {})
+        remote = self._ray.remote(_on_node).options(
+            num_cpus=0, resources={_ONE_AT_A_TIME: 1}, label_selector=selector, max_retries=TRIES - 1
+        )
+        task = None if order.task == "prepare" else order.number
+        self._orders[remote.remote(order.model_dump())] = (order.label, task)
 
     def answers(self, timeout_s: float) -> list[Answer]:
-        """Return the results of completed tasks after the first one or `timeout_s`; at once where none is pending."""
+        """Return the answers to completed orders after the first one or `timeout_s`; at once where none is pending."""
         if not self._orders:
             return []
         ready, _ = self._ray.wait(list(self._orders), num_returns=1, timeout=timeout_s)
-        return [self._answer(reference) for reference in ready]
+        found = []
+        for reference in ready:
+            label, task = self._orders.pop(reference)
+            try:
+                content: dict[str, Any] = self._ray.get(reference)
+            except self._ray.exceptions.RayTaskError as error:
+                said = f"host {label} failed: {type(error.cause).__name__}: {error.cause}"
+                content = {"error": said, "fix": "look at Ray's logs there", "kind": ""}
+            except (self._ray.exceptions.RayError, ConnectionError) as error:
+                lost = f"its hosts were lost: {' '.join(str(error).split())[:300]} (tried {TRIES} times)"
+                content = {"error": lost, "fix": "", "kind": ""}
+            found.append(Answer(label, task, content))
+        return found
 
-    def _answer(self, reference: Any) -> Answer:
-        seat, task = self._orders.pop(reference)
-        exceptions = self._ray.exceptions
-        content: Any
-        try:
-            content = self._ray.get(reference)
-        except exceptions.RayTaskError as error:
-            content = _cause(error)
-        except (exceptions.RayError, ConnectionError) as error:
-            content = Lost(" ".join(str(error).split())[:300])
-        return Answer(seat, task, content)
+    def cancel(self, label: str) -> None:
+        """Withdraw the orders of a label."""
+        for reference in [reference for reference, (own, _) in self._orders.items() if own == label]:
+            del self._orders[reference]
+            self._ray.cancel(reference, force=True)
+
+
+def _on_node(order: dict[str, Any]) -> dict[str, Any]:
+    import ray
+
+    return perform(Order.model_validate(order)) | {"node": ray.get_runtime_context().get_node_id()}
 
 
 def _listens(address: str) -> bool:
@@ -144,18 +124,9 @@ def _listens(address: str) -> bool:
         return False
 
 
-def _cause(error: Any) -> OutcoreError:
-    """Return the host's error from a Ray error."""
-    cause = error.cause
-    if isinstance(cause, OutcoreError):
-        return cause
-    return HostError(f"a host failed: {type(cause).__name__}: {cause}", "look at Ray's logs there")
-
-
 def _ray() -> Any:
     try:
         import ray
-        import ray.util.scheduling_strategies
     except ImportError as error:
         raise InputError("--hosts needs Ray, which is not installed", "install outcore[hosts] on every host") from error
     return ray

@@ -9,12 +9,12 @@ from __future__ import annotations
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.hosts.host import Order
 from harness.records.code import is_current
 from harness.records.environment import code
 from harness.records.hosts import host_fingerprint
@@ -22,7 +22,7 @@ from harness.records.record import Record, RunConfig
 from harness.results import store as results
 from harness.results.incoming import merge
 from harness.run.orchestrator import new_run_id
-from workloads.errors import HostError, InputError, OutcoreError
+from workloads.errors import HostError, InputError
 
 TRIES = 3
 POLL_S = 2.0
@@ -31,52 +31,32 @@ Task = int | None
 
 
 @dataclass(frozen=True)
-class Seat:
-    """A host that runs one cell at a time.
-
-    Attributes:
-        label: label of the host, shared by hosts of one kind.
-        machine: id of the machine; two seats on one machine never run at the same time.
-        commit: commit of its code; None where unknown.
-    """
-
-    name: str
-    label: str
-    machine: str
-    fingerprint: str
-    commit: str | None
-
-
-@dataclass(frozen=True)
-class Lost:
-    """The loss of a host during a task."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class Answer:
-    """The result of a task: configurations as plain data, an archive, an error of the host, or its loss."""
+    """The answer to an order: see `perform`, with the host in `node`; an error without `kind` also for lost hosts."""
 
-    seat: Seat
+    label: str
     task: Task
-    content: list[dict[str, Any]] | bytes | OutcoreError | Lost
+    content: dict[str, Any]
 
 
 class Fleet(ABC):
-    """A source of seats, with their orders and answers."""
+    """A source of hosts, which places orders on them."""
 
     @abstractmethod
-    def arrivals(self) -> list[Seat]:
-        """Return the seats that have joined since the last call."""
+    def hosts(self) -> dict[str, str]:
+        """Return the label of each host that is here, by the host's name."""
 
     @abstractmethod
-    def order(self, seat: Seat, task: Task) -> None:
-        """Ask a seat for one task, without waiting."""
+    def order(self, order: Order, without: Collection[str]) -> None:
+        """Place an order on a host of its label, once one is free, but on none of `without`."""
 
     @abstractmethod
     def answers(self, timeout_s: float) -> list[Answer]:
-        """Return the results of completed tasks after the first one or `timeout_s`; at once where none is pending."""
+        """Return the answers to completed orders after the first one or `timeout_s`; at once where none is pending."""
+
+    @abstractmethod
+    def cancel(self, label: str) -> None:
+        """Withdraw the orders of a label."""
 
 
 @dataclass
@@ -97,18 +77,20 @@ class FleetOutcome:
 
 
 class FleetSweep:
-    """Distribution of a sweep's cells to seats, and collection of their records.
+    """Orders for a sweep's cells, and collection of their records.
 
     Args:
-        progress: called with each cell and its seat.
-        labels: labels to wait for; empty: those of the hosts present at the beginning.
-        wait_s: seconds to wait for a label without a seat, at the beginning and after a loss.
+        order: content of every order beyond its label, task and number.
+        progress: called with each host that comes or goes, and each record.
+        labels: labels to wait for; empty: those of all hosts.
+        wait_s: seconds to wait for a label without a host, at the beginning and after a loss.
         fresh: whether to run cells again that have a record here.
     """
 
     def __init__(
         self,
         fleet: Fleet,
+        order: dict[str, Any],
         results_root: Path,
         progress: Callable[[str], None],
         *,
@@ -117,17 +99,17 @@ class FleetSweep:
         fresh: bool = False,
     ) -> None:
         self._fleet = fleet
+        self._content = {**order, "fresh": fresh, "commit": code()["commit"]}
         self._root = results_root
         self._progress = progress
+        self._labels = frozenset(labels)
         self._wait_s = wait_s
         self._fresh = fresh
-        self._idle: list[Seat] = []
-        self._busy: dict[Seat, Task] = {}
+        self._here: dict[str, str] = {}
+        self._unfit: set[str] = set()
+        self._open: dict[str, set[Task]] = {}
         self._configs: dict[str, list[RunConfig]] = {}
-        self._waiting: dict[str, deque[int]] = {}
-        self._prepared: set[Seat] = set()
-        self._tries: Counter[tuple[str, Task]] = Counter()
-        self._alone_since: dict[str, float] = {label: time.monotonic() for label in labels}
+        self._alone_since: dict[str, float] = {}
         self._outcome = FleetOutcome()
 
     def run(self) -> FleetOutcome:
@@ -136,109 +118,88 @@ class FleetSweep:
         Raises:
             InputError: no host has the label `outcore-host`, or a host runs other code than this process.
         """
-        self._arrive()
-        while not self._busy and not self._idle and self._alone_since and not self._given_up():
-            time.sleep(POLL_S)
-            self._arrive()
-        if not self._idle and not self._outcome.problems:
+        for label in sorted(self._labels):
+            self._order(label, None)
+        self._look()
+        if not self._open:
             raise InputError(
                 "no host of the cluster carries the label outcore-host",
                 "start each with `ray start --address … --labels outcore-host=NAME`",
             )
-        while True:
-            self._hand_out()
-            self._given_up()
-            if not self._busy and not self._left():
-                return self._outcome
-            answers = self._fleet.answers(POLL_S)
-            for answer in answers:
+        while any(self._open.values()):
+            for answer in self._fleet.answers(POLL_S):
                 self._take(answer)
-            if not answers and not self._busy:
-                time.sleep(POLL_S)
-            self._arrive()
+            self._look()
+        return self._outcome
 
-    def _left(self) -> bool:
-        """Return whether a label has runs left, or is still waited for."""
-        return bool(self._idle_work() or self._alone_since or any(self._waiting.values()))
+    def _look(self) -> None:
+        """Note hosts that came or went, begin with their labels, and give labels up that were alone for too long."""
+        here = {name: label for name, label in self._fleet.hosts().items() if not self._labels or label in self._labels}
+        for name in here.keys() ^ self._here.keys():
+            came = name in here
+            label = here[name] if came else self._here[name]
+            self._progress(f"host {label}/{name[:6]} {'is here' if came else 'was lost'}")
+        self._here = here
+        for label in sorted(set(here.values()) - self._open.keys()):
+            self._order(label, None)
+        usable = {label for name, label in here.items() if name not in self._unfit}
+        for label in [label for label, tasks in self._open.items() if tasks]:
+            if label in usable:
+                self._alone_since.pop(label, None)
+            elif time.monotonic() - self._alone_since.setdefault(label, time.monotonic()) > self._wait_s:
+                self._give_up(label)
 
-    def _idle_work(self) -> bool:
-        return any(seat not in self._prepared for seat in self._idle)
+    def _give_up(self, label: str) -> None:
+        self._fleet.cancel(label)
+        for task in sorted(task for task in self._open[label] if task is not None):
+            self._record_lost(label, task, f"no host of label {label} was left for {self._wait_s:.0f} s")
+        if label not in self._configs:
+            said = f"no host of label {label} could make its datasets or came at all"
+            self._outcome.problems.setdefault(label, said)
+        self._open[label].clear()
 
-    def _arrive(self) -> None:
-        for seat in self._fleet.arrivals():
-            own = code()["commit"]
-            if own and seat.commit and own != seat.commit:
-                raise InputError(
-                    f"host {seat.name} runs commit {seat.commit[:12]}, this process {own[:12]}",
-                    "install the same commit on every host",
-                )
-            self._progress(f"host {seat.name} is here")
-            self._alone_since.pop(seat.label, None)
-            self._idle.append(seat)
-
-    def _hand_out(self) -> None:
-        for seat in list(self._idle):
-            if any(seat.machine == other.machine for other in self._busy):
-                continue
-            if seat not in self._prepared:
-                self._order(seat, None)
-            elif self._waiting.get(seat.label):
-                self._order(seat, self._waiting[seat.label].popleft())
-
-    def _order(self, seat: Seat, task: Task) -> None:
-        self._idle.remove(seat)
-        self._busy[seat] = task
-        self._tries[seat.label, task] += 1
-        self._progress(f"{seat.name}: {self._name(seat.label, task)}")
-        self._fleet.order(seat, task)
-
-    def _name(self, label: str, task: Task) -> str:
-        if task is None:
-            return "datasets"
-        config = self._configs[label][task]
-        return f"run {task + 1}/{len(self._configs[label])} {config.system} {config.memory} round {config.round}"
+    def _order(self, label: str, task: Task) -> None:
+        self._open.setdefault(label, set()).add(task)
+        what = {"task": "prepare"} if task is None else {"task": "run", "number": task}
+        self._fleet.order(Order.model_validate({**self._content, "label": label, **what}), self._unfit)
 
     def _take(self, answer: Answer) -> None:
-        seat, task, content = answer.seat, answer.task, answer.content
-        del self._busy[seat]
-        if isinstance(content, Lost):
-            self._progress(f"{seat.name} was lost: {content.reason}")
-            self._again(seat, task, f"host {seat.name} was lost: {content.reason}")
-            self._note_if_alone(seat.label)
-            return
-        self._idle.append(seat)
-        if isinstance(content, OutcoreError):
-            if task is None:
-                self._idle.remove(seat)  # a host that cannot make the datasets gets no runs
-                self._outcome.problems[seat.label] = content.message
-                self._progress(str(content))
-                if self._waiting.get(seat.label):
-                    self._note_if_alone(seat.label)
-            else:
-                self._record_lost(seat.label, task, content.message)
-        elif isinstance(content, bytes):
+        label, task, content = answer.label, answer.task, answer.content
+        error, kind = content.get("error"), content.get("kind")
+        if kind == "code":
+            raise InputError(str(error), content["fix"])
+        self._open[label].discard(task)
+        if error and kind == "datasets":
+            # A host that cannot make the datasets gets no runs.
+            self._unfit.add(content["node"])
+            self._outcome.problems[label] = error
+            self._progress(error)
+            self._order(label, task)
+        elif error and task is None:
+            self._outcome.problems[label] = error
+            self._progress(error)
+        elif error:
             assert task is not None
-            record = self._merge(content)
-            self._outcome.records.append(record)
-            self._progress(f"{seat.name}: {record.system} {record.config.memory}: {record.status}, {record.verdict}")
+            self._record_lost(label, task, error)
+        elif task is None:
+            self._begin(
+                label, [RunConfig.model_validate(config) for config in content["configs"]], content["fingerprint"]
+            )
         else:
-            self._prepared.add(seat)
-            self._begin(seat, [RunConfig.model_validate(config) for config in content])
+            record = self._merge(content["archive"])
+            self._outcome.records.append(record)
+            done = f"run {task + 1}/{len(self._configs[label])} {record.system} {record.config.memory}"
+            self._progress(f"{label}: {done}: {record.status}, {record.verdict}")
 
-    def _note_if_alone(self, label: str) -> None:
-        """Start the time in which another host of a label has to join, where it has none left."""
-        if not any(other.label == label for other in [*self._idle, *self._busy]):
-            self._alone_since[label] = time.monotonic()
-
-    def _begin(self, seat: Seat, configs: list[RunConfig]) -> None:
-        """Queue a label's runs without a record here, from the first of its hosts that has the datasets."""
-        if seat.label in self._configs:
-            return
-        self._configs[seat.label] = configs
-        done = set() if self._fresh else self._done(seat.fingerprint)
+    def _begin(self, label: str, configs: list[RunConfig], fingerprint: str) -> None:
+        """Order a label's runs without a record here, once a host of it has the datasets."""
+        self._configs[label] = configs
+        done = set() if self._fresh else self._done(fingerprint)
         todo = [number for number, config in enumerate(configs) if (config.config_hash, config.round) not in done]
         self._outcome.skipped += len(configs) - len(todo)
-        self._waiting[seat.label] = deque(todo)
+        self._progress(f"{label}: {len(todo)} runs, {len(configs) - len(todo)} done before")
+        for number in todo:
+            self._order(label, number)
 
     def _done(self, fingerprint: str) -> set[tuple[str, int]]:
         bad: list[results.BadRecord] = []
@@ -249,27 +210,6 @@ class FleetSweep:
             and host_fingerprint(record.environment) == fingerprint
             and is_current(record.code, record.system)
         }
-
-    def _again(self, seat: Seat, task: Task, reason: str) -> None:
-        """Return a lost host's task to its label's queue, at most `TRIES` times."""
-        self._prepared.discard(seat)
-        if task is None:
-            return
-        if self._tries[seat.label, task] < TRIES:
-            self._waiting[seat.label].appendleft(task)
-        else:
-            self._record_lost(seat.label, task, f"{reason} (tried {TRIES} times)")
-
-    def _given_up(self) -> bool:
-        """Record the runs of labels without a host for too long as lost; return whether there was such a label."""
-        late = [label for label, since in self._alone_since.items() if time.monotonic() - since > self._wait_s]
-        for label in late:
-            del self._alone_since[label]
-            if label not in self._configs:
-                self._outcome.problems[label] = f"no host of label {label} could make its datasets or came at all"
-            for number in self._waiting.pop(label, ()):
-                self._record_lost(label, number, f"no host of label {label} was left for {self._wait_s:.0f} s")
-        return bool(late)
 
     def _record_lost(self, label: str, number: int, reason: str) -> None:
         """Write a record without epochs, which the next sweep tries again."""

@@ -3,7 +3,6 @@ twice, and the disks whose reads count."""
 
 from __future__ import annotations
 
-import functools
 import os
 from pathlib import Path
 
@@ -35,7 +34,6 @@ def layer_below(folder: Path) -> list[str]:
     return [read_text(slave / "dev").strip() for slave in slaves]
 
 
-@functools.cache
 def is_stacked(number: str, sys: Path = Path("/sys")) -> bool:
     """Return whether a block device keeps its data on another device, whose counters repeat its reads."""
     link = sys / "dev/block" / number

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation import mounts
-from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.blocks import is_stacked
-from harness.isolation.files import KernelFile, as_number, flat_keyed, psi_some_total, read_text, write_text
+from harness.isolation.files import as_number, flat_keyed, psi_some_total, read_text, write_text
+from harness.isolation.groups import GroupCap, Readings, refused, remove_if_empty, sweep_below, write_if_possible
 from harness.isolation.owner import PARENT, cap_name, holds_groups
-from harness.isolation.processes import confined, joining, kill_all, pids_in, remove_group, remove_if_empty, sweep_below
 from workloads.errors import HostError
 
+_FILES = (
+    "memory.stat memory.current memory.max memory.events memory.swap.current memory.pressure io.stat io.pressure"
+).split()
 _KEYS = (("read_bytes_per_s", "rbps"), ("write_bytes_per_s", "wbps"), ("read_iops", "riops"), ("write_iops", "wiops"))
 
 
@@ -68,78 +71,61 @@ def io_max_line(limit: IoLimit) -> str:
     return " ".join([limit.device, *(f"{key}={'max' if value is None else value}" for key, value in values)])
 
 
-class Cgroup2Cap(Cap):
-    """Cap of one v2 group."""
+class V2Readings(Readings):
+    """Counters of one v2 group."""
 
-    def __init__(self, group: Path, caveats: Sequence[str] = ()) -> None:
-        self.caveats = list(caveats)
+    def __init__(self, group: Path) -> None:
+        super().__init__([group], [group / name for name in _FILES])
         self.group = group
-        names = (
-            "memory.stat",
-            "memory.current",
-            "memory.max",
-            "memory.events",
-            "memory.swap.current",
-            "io.stat",
-            "io.pressure",
-            "memory.pressure",
-        )
-        self._files = {name: KernelFile(group / name) for name in names}
         # A write to `memory.peak` (5.19) resets it for this descriptor alone (6.12).
         self._peak = _open_read_write(group / "memory.peak")
         self._highest = 0
-        self._last = MemoryStats()
-        self._closed = False
-        self._lock = threading.Lock()
 
-    def command(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` behind a shell that joins the group first."""
-        return joining([self.group], argv)
+    def _read_memory(self, stat: bytes) -> MemoryStats:
+        current = self._files["memory.current"].number() or 0
+        # Without memory.peak the highest reading stands in: a lower bound, as exact as the sampling is dense.
+        self._highest = max(self._highest, current)
+        peak = as_number(os.pread(self._peak, 64, 0)) if self._peak >= 0 else None
+        return parse_memory(
+            stat,
+            current=current,
+            peak=self._highest if peak is None else peak,
+            limit=self._files["memory.max"].number(),
+            events=self._files["memory.events"].read(),
+            swap=self._files["memory.swap.current"].number(),
+        )
 
-    def worker_command(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` as `command` does, for root with a read-only view of the cgroups."""
-        return self.command(confined(argv))
-
-    def memory(self) -> MemoryStats:
-        """Return the memory of the cap now; the last reading once the cap is gone."""
-        with self._lock:
-            stat = b"" if self._closed else self._files["memory.stat"].read()
-            if not stat:
-                return self._last
-            current = self._files["memory.current"].number() or 0
-            # Without memory.peak the highest reading stands in: a lower bound, as exact as the sampling is dense.
-            self._highest = max(self._highest, current)
-            peak = as_number(os.pread(self._peak, 64, 0)) if self._peak >= 0 else None
-            self._last = parse_memory(
-                stat,
-                current=current,
-                peak=self._highest if peak is None else peak,
-                limit=self._files["memory.max"].number(),
-                events=self._files["memory.events"].read(),
-                swap=self._files["memory.swap.current"].number(),
-            )
-            return self._last
-
-    def io(self) -> IoStats | None:
-        """Return device I/O charged to the cap; None where the io controller is not delegated."""
-        with self._lock:
-            if self._closed or not self._files["io.stat"].present:
-                return None
-            return parse_io_stat(self._files["io.stat"].read())
+    def _read_io(self) -> IoStats | None:
+        """Read device I/O; None where the io controller is not delegated, or once the group is gone."""
+        file = self._files["io.stat"]
+        return parse_io_stat(file.read()) if file.present and self.group.exists() else None
 
     def pressure(self) -> tuple[int | None, int | None]:
         """Return microseconds stalled on (I/O, memory)."""
         with self._lock:
-            if self._closed:
-                return None, None
-            return (
-                psi_some_total(self._files["io.pressure"].read()),
-                psi_some_total(self._files["memory.pressure"].read()),
-            )
+            io, memory = (psi_some_total(self._files[f"{name}.pressure"].read()) for name in ("io", "memory"))
+        return io, memory
 
-    def pids(self) -> list[int]:
-        """Return the processes in the group and below."""
-        return sorted(set(pids_in(self.group)))
+    def reset_peak(self) -> None:
+        """Restart the peak from the present usage, where the kernel can (6.12)."""
+        self._highest = 0
+        with suppress(OSError):
+            os.pwrite(self._peak, b"reset", 0)
+
+    def release(self, oom_kills: int = 0) -> None:
+        """Close the files; the last readings stay."""
+        super().release(oom_kills)
+        if self._peak >= 0:
+            os.close(self._peak)
+            self._peak = -1
+
+
+class Cgroup2Cap(V2Readings, GroupCap):
+    """Cap of one v2 group."""
+
+    def __init__(self, group: Path, caveats: Sequence[str] = ()) -> None:
+        super().__init__(group)
+        self.caveats = list(caveats)
 
     def set_memory(self, limit_bytes: int | None) -> None:
         """Set `memory.max` and forbid swap.
@@ -147,14 +133,10 @@ class Cgroup2Cap(Cap):
         Raises:
             HostError: the kernel refuses.
         """
-        try:
+        with refused(f"a memory limit of {limit_bytes} bytes", "raise memory"):
             write_text(self.group / "memory.max", "max" if limit_bytes is None else str(limit_bytes))
             if (self.group / "memory.swap.max").exists():
                 write_text(self.group / "memory.swap.max", "0")
-        except OSError as error:
-            raise HostError(
-                f"the kernel refuses a memory limit of {limit_bytes} bytes ({error.strerror})", "raise memory"
-            ) from error
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
         """Set device limits.
@@ -162,14 +144,9 @@ class Cgroup2Cap(Cap):
         Raises:
             HostError: the kernel does not know the device.
         """
-        for limit in limits:
-            line = io_max_line(limit)
-            try:
+        for line in map(io_max_line, limits):
+            with refused(f"{line!r} in io.max", "name a whole disk, not a partition"):
                 write_text(self.group / "io.max", line)
-            except OSError as error:
-                raise HostError(
-                    f"the kernel refuses {line!r} in io.max ({error.strerror})", "name a whole disk, not a partition"
-                ) from error
 
     def end_together(self) -> None:
         """Make the kernel kill every process of the group on OOM."""
@@ -195,47 +172,10 @@ class Cgroup2Cap(Cap):
             self.close()
             raise
 
-    def reset_peak(self) -> None:
-        """Restart the peak from the present usage, where the kernel can (6.12)."""
-        self._highest = 0
-        try:
-            os.pwrite(self._peak, b"reset", 0)
-        except OSError:
-            pass
-
     def kill(self) -> None:
         """Kill every process inside, by `cgroup.kill` (5.14) where it exists, and wait."""
-        if (self.group / "cgroup.kill").exists():
-            try:
-                write_text(self.group / "cgroup.kill", "1")
-            except OSError:
-                pass
-        kill_all(self.pids)
-
-    def close(self) -> None:
-        """Kill remaining processes and remove the group; the last readings stay readable."""
-        if self._closed:
-            return
-        self.kill()
-        self.memory()
-        self._release()
-        gone = self._remove()
-        if not gone:
-            raise HostError(f"{self.group.name} could not be removed: a process in it does not end", "reboot the host")
-
-    def _release(self) -> None:
-        with self._lock:
-            self._closed = True
-            for file in self._files.values():
-                file.close()
-            if self._peak >= 0:
-                os.close(self._peak)
-                self._peak = -1
-
-    def _remove(self) -> bool:
-        gone = remove_group(self.group)
-        remove_if_empty(self.group.parent)
-        return gone
+        write_if_possible(self.group / "cgroup.kill", "1")
+        super().kill()
 
 
 class Cgroup2(Isolation):

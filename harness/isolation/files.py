@@ -62,7 +62,7 @@ def flat_keyed(data: bytes) -> dict[bytes, int]:
 def read_text(path: Path) -> str:
     """Return the file's text, empty where it cannot be read."""
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except OSError:
         return ""
 

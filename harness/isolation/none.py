@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -53,11 +55,12 @@ class NoCap(Cap):
                 self._scan_at = now + max(_RESCAN_SECONDS, _RESCAN_SHARE * (now - begin))
             anon = shmem = 0
             for pid in self._known:
-                fields = dict(
-                    line.split(":", 1) for line in read_text(Path(f"/proc/{pid}/status")).splitlines() if ":" in line
-                )
-                anon += _kib(fields.get("RssAnon", "0"))
-                shmem += _kib(fields.get("RssShmem", "0"))
+                status = read_text(Path(f"/proc/{pid}/status"))
+                sizes = {
+                    name: int(kib) * 1024 for name, kib in re.findall(r"^(Rss\w+):\s*(\d+) kB", status, re.MULTILINE)
+                }
+                anon += sizes.get("RssAnon", 0)
+                shmem += sizes.get("RssShmem", 0)
                 stat = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
                 if len(stat) > 9:
                     self._faults[pid] = int(stat[9])
@@ -125,20 +128,11 @@ def marked(name: str) -> list[int]:
 
 def _marks() -> dict[int, str]:
     """Return process -> mark, of processes whose environment this user may read."""
+    import psutil
+
     found: dict[int, str] = {}
-    prefix = f"{_MARK}=".encode()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            environment = (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        for word in environment.split(b"\0"):
-            if word.startswith(prefix):
-                found[int(entry.name)] = word[len(prefix) :].decode(errors="replace")
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if mark := process.environ().get(_MARK):
+                found[process.pid] = mark
     return found
-
-
-def _kib(text: str) -> int:
-    return int(text.split()[0]) * 1024 if text.strip() else 0

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from harness.isolation.files import read_text
-from harness.isolation.owner import PARENT, is_left_over, start_time
+from harness.isolation.owner import start_time
 
 # The shell joins every group itself and then becomes the work: memory of the work is charged to the cap from its
 # first page on. `$$` is the shell's own pid, which exec keeps.
@@ -95,17 +96,6 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def pids_in(group: Path) -> list[int]:
-    """Return the processes of a group and of the groups below it."""
-    found: list[int] = []
-    for folder, _, _ in os.walk(group):
-        try:
-            found += [int(word) for word in Path(folder, "cgroup.procs").read_text().split()]
-        except OSError:
-            continue  # the group was removed between the walk and the read
-    return found
-
-
 def kill_all(pids: Callable[[], list[int]], timeout_s: float = 10.0) -> bool:
     """Kill with SIGKILL until no process is left, since a dying one may just have forked; return False on timeout. A
     process leaves its group, and loses its environment, before it is gone: every process seen is awaited."""
@@ -118,45 +108,9 @@ def kill_all(pids: Callable[[], list[int]], timeout_s: float = 10.0) -> bool:
         if not left and all(begun is None or start_time(pid) != begun for pid, begun in seen.items()):
             return True
         for pid in left:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         if time.monotonic() > deadline:
             return False
         time.sleep(pause)
         pause = min(pause * 2, 0.05)
-
-
-def remove_group(group: Path, timeout_s: float = 5.0) -> bool:
-    """Remove a group and those below it, retrying while the kernel cleans up dead processes; False on timeout."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        # Bottom first: a group with children cannot be removed.
-        for folder in sorted((Path(f) for f, _, _ in os.walk(group)), key=lambda f: len(f.parts), reverse=True):
-            remove_if_empty(folder)
-        if not group.exists():
-            return True
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-
-
-def remove_if_empty(group: Path) -> None:
-    """Remove a group unless it has children or processes, or this user may not."""
-    try:
-        group.rmdir()
-    except OSError:
-        pass
-
-
-def sweep_below(mount: Path) -> list[str]:
-    """Remove left-over caps of every `outcore` group below `mount`; return their names."""
-    removed = []
-    for parent in [path for path in mount.rglob(PARENT) if path.is_dir()]:
-        for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
-            kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
-            if remove_group(group):
-                removed.append(group.name)
-        remove_if_empty(parent)
-    return sorted(removed)

@@ -6,9 +6,11 @@ controller, which systemd gives to the system's manager, rarely to a user's."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -51,18 +53,8 @@ def io_properties(limits: Sequence[IoLimit]) -> list[str]:
 
 def scope_command(manager: Manager, name: str, argv: Sequence[str]) -> list[str]:
     """Return `argv` started in a scope of the slice; it keeps its descriptors, and the pid becomes the work's."""
-    return [
-        "systemd-run",
-        f"--{manager}",
-        "--scope",
-        "--quiet",
-        "--collect",
-        f"--slice={slice_name(name)}",
-        "-p",
-        "MemorySwapMax=0",
-        "--",
-        *argv,
-    ]
+    options = ["--scope", "--quiet", "--collect", f"--slice={slice_name(name)}", "-p", "MemorySwapMax=0"]
+    return ["systemd-run", f"--{manager}", *options, "--", *argv]
 
 
 def systemctl(manager: Manager, *arguments: str) -> str:
@@ -168,11 +160,9 @@ class Systemd(Isolation):
             return []
         removed = []
         for name in left_over_slices(listing):
-            try:
+            with suppress(HostError):  # a process in it may not end
                 systemctl(manager, "stop", slice_name(name))
-            except HostError:
-                continue  # a process in it does not end
-            removed.append(name)
+                removed.append(name)
         return removed
 
 
@@ -183,7 +173,5 @@ def manager_here() -> Manager:
 
 def left_over_slices(listing: str) -> list[str]:
     """Return names of caps whose owner is dead, from `systemctl list-units --plain --no-legend`."""
-    names = (line.split()[0] for line in listing.splitlines() if line.strip())
-    prefix = f"{PARENT}-"
-    ours = (n[len(prefix) : -len(".slice")] for n in names if n.startswith(prefix) and n.endswith(".slice"))
+    ours = re.findall(rf"^\s*{PARENT}-(\S+)\.slice\b", listing, re.MULTILINE)
     return [name for name in ours if is_left_over(name)]

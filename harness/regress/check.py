@@ -15,13 +15,13 @@ from typing import Any
 
 from harness.atomic import whole_file
 from harness.plan.experiment import Experiment, PlannedRun, cells
-from harness.regress.build import Built, build
 from harness.regress.decision import Comparison, MetricResult, Rules
 from harness.regress.git import Repository
 from harness.regress.judge import compare
+from harness.regress.measure.build import Built, build
+from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
+from harness.regress.measure.side import Side
 from harness.regress.samples import Cell, RunSample, cell_label, distinct, fingerprints, is_deterministic
-from harness.regress.schedule import Budget, Pairs, Together, interleave
-from harness.regress.side import Side
 from harness.run.turns import Turns
 from workloads.errors import HostError, InputError
 
@@ -127,7 +127,7 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
 
 def _instructions(built: Mapping[str, Built], notes: list[str], progress: Progress) -> list[MetricResult]:
     """Count instructions of the native parts if their sources differ and valgrind is installed."""
-    from harness.regress import instructions
+    from harness.regress.measure import instructions
 
     if built["base"].native == built["head"].native:
         return []

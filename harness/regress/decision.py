@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Decision = Literal["same", "improved", "regressed", "undecided"]
 Kind = Literal["time", "memory", "count", "exact", "status"]
 Value = float | int | str | None
+WORST_FIRST: tuple[Decision, ...] = ("regressed", "undecided", "improved", "same")
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,7 @@ class MetricResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {
-            "metric": self.metric,
-            "cell": self.cell,
-            "name": self.name,
-            "kind": self.kind,
-            "unit": self.unit,
-            "base": self.base,
-            "head": self.head,
-            "ratio": self.ratio,
-            "interval": None if self.interval is None else list(self.interval),
-            "interval_kind": self.interval_kind,
-            "p": self.p,
-            "samples": self.samples,
-            "decision": self.decision,
-            "gates": self.gates,
-            "note": self.note,
-            "stage": self.stage,
-        }
+        return {"metric": self.metric, **asdict(self), "interval": None if self.interval is None else [*self.interval]}
 
 
 @dataclass(frozen=True)
@@ -121,7 +105,4 @@ class Comparison:
 def overall(metrics: Sequence[MetricResult]) -> Decision:
     """Return the worst decision of the metrics; *undecided* if there are none."""
     found = {metric.decision for metric in metrics}
-    for decision in ("regressed", "undecided", "improved", "same"):
-        if decision in found:
-            return decision
-    return "undecided"
+    return next((decision for decision in WORST_FIRST if decision in found), "undecided")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.records.code import Made, of_one_code
+from harness.records.hosts import host_fingerprint
 from harness.records.record import Record
 from harness.regress.decision import Comparison, Rules
 from harness.regress.history import History, baseline
@@ -20,7 +22,7 @@ def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Compa
         InputError: a root has no readable run.
     """
     notes: list[str] = []
-    before, after = read_runs(base, notes), read_runs(head, notes)
+    before, after = (_of_one_code(root, read_runs(root, notes), notes) for root in (base, head))
     hosts = [fingerprints(side) for side in (before, after)]
     differ = hosts[0] != hosts[1]
     why = "made on another machine, or on several" if differ or len(hosts[0]) > 1 else ""
@@ -37,7 +39,7 @@ def compare_history(head: Path, history: History, rules: Rules | None = None) ->
         InputError: there are no runs, or they are of several machines.
     """
     notes: list[str] = []
-    after = read_runs(head, notes)
+    after = _of_one_code(head, read_runs(head, notes), notes)
     hosts = fingerprints(after)
     if len(hosts) > 1:
         raise InputError(f"the runs under {head} were made on {len(hosts)} machines", "keep one results root a machine")
@@ -49,6 +51,15 @@ def compare_history(head: Path, history: History, rules: Rules | None = None) ->
         notes.append(f"{len(cells) - len(known)} of {len(cells)} cells have no baseline yet")
     made = compare(found.cells, known, rules, paired=False, exact_only=found.exact_only)
     return Comparison(made.metrics, found.name, str(head), [*notes, *found.notes])
+
+
+def _of_one_code(root: Path, records: list[Record], notes: list[str]) -> list[Record]:
+    """Return the runs of the newest code on each machine, so that no comparison spans a change of what measures."""
+    made = [Made(host_fingerprint(run.environment), run.system, run.code, run.run_id) for run in records]
+    kept = [run for run, wanted in zip(records, of_one_code(made), strict=True) if wanted]
+    if len(kept) < len(records):
+        notes.append(f"{root}: {len(records) - len(kept)} runs of older code were left out")
+    return kept
 
 
 def read_runs(root: Path, notes: list[str]) -> list[Record]:

@@ -27,7 +27,7 @@ class Repository:
 
     def __init__(self, path: Path) -> None:
         self._at = path
-        top = self._try("rev-parse", "--show-toplevel")
+        top = self.maybe("rev-parse", "--show-toplevel")
         if top is None:
             raise InputError(f"{path} is not inside a git checkout", "run it in your clone, or name it by --repository")
         self.path = self._at = Path(top)
@@ -40,45 +40,41 @@ class Repository:
         """
         if ref.startswith("-"):
             raise InputError(f"{ref!r} is not a commit", "give a branch, a tag or a hash")
-        found = self._try("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-        if found is None:
-            if self.is_shallow():
-                raise InputError(
-                    f"commit {ref} is not in this shallow clone",
-                    "fetch it: git fetch --unshallow (on GitHub: actions/checkout with fetch-depth: 0)",
-                )
-            raise InputError(f"there is no commit {ref!r} in {self.path}", "see git log --oneline, or fetch it")
-        return found
-
-    def is_shallow(self) -> bool:
-        """Return whether the clone is shallow and lacks old commits."""
-        return self._try("rev-parse", "--is-shallow-repository") == "true"
+        found = self.maybe("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        if found is not None:
+            return found
+        if self.maybe("rev-parse", "--is-shallow-repository") == "true":
+            raise InputError(
+                f"commit {ref} is not in this shallow clone",
+                "fetch it: git fetch --unshallow (on GitHub: actions/checkout with fetch-depth: 0)",
+            )
+        raise InputError(f"there is no commit {ref!r} in {self.path}", "see git log --oneline, or fetch it")
 
     def changed_files(self) -> list[str]:
         """Return the tracked files that differ from HEAD."""
-        return self._run("diff", "--name-only", "HEAD").splitlines()
+        return self.text("diff", "--name-only", "HEAD").splitlines()
 
     def object_at(self, commit: str, path: str) -> str | None:
         """Return the git hash of a file or folder in a commit; None if the commit lacks the path."""
-        return self._try("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+        return self.maybe("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
 
     def committed_at(self, commit: str) -> int:
         """Return a commit's committer date in seconds since 1970."""
-        return int(self._run("show", "-s", "--format=%ct", commit))
+        return int(self.text("show", "-s", "--format=%ct", commit))
 
     def line(self, commit: str) -> str:
         """Return a commit's short hash and subject."""
-        return self._run("show", "-s", "--format=%h %s", commit)
+        return self.text("show", "-s", "--format=%h %s", commit)
 
     def order(self, commits: Sequence[str]) -> dict[str, int]:
         """Return each commit's index in the history of HEAD, oldest first; other commits are left out."""
-        known = self._run("rev-list", "--topo-order", "--reverse", "HEAD").splitlines()
+        known = self.text("rev-list", "--topo-order", "--reverse", "HEAD").splitlines()
         place = {commit: index for index, commit in enumerate(known)}
         return {commit: place[commit] for commit in commits if commit in place}
 
     def declared(self, base: str, head: str) -> Declared:
         """Return the new baselines that commits after `base`, up to `head`, declare by their trailers."""
-        out = self._run("log", f"--format=%(trailers:key={TRAILER},valueonly,separator=%x2C)", f"{base}..{head}")
+        out = self.text("log", f"--format=%(trailers:key={TRAILER},valueonly,separator=%x2C)", f"{base}..{head}")
         names = [part.split("(")[0].strip() for line in out.splitlines() for part in line.split(",")]
         names = [name for name in names if name]
         return Declared("all" in names, tuple(name for name in names if name != "all"))
@@ -89,7 +85,7 @@ class Repository:
         Raises:
             HostError: git cannot make the worktree.
         """
-        self._try("worktree", "prune")
+        self.maybe("worktree", "prune")
         done = self._git("worktree", "add", "--force", "--detach", "--quiet", str(folder), commit)
         if done.returncode:
             raise HostError(f"no worktree of {commit[:12]} can be made: {_last(done.stderr)}", "mend the git checkout")
@@ -97,7 +93,12 @@ class Repository:
     def remove_worktree(self, folder: Path) -> None:
         """Remove a worktree and git's registration of it."""
         self._git("worktree", "remove", "--force", str(folder))
-        self._try("worktree", "prune")
+        self.maybe("worktree", "prune")
+
+    def maybe(self, *arguments: str) -> str | None:
+        """Return the output of a git command; None if it failed."""
+        done = self._git(*arguments)
+        return done.stdout.strip() if done.returncode == 0 else None
 
     def text(self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None) -> str:
         """Return the output of a git command; `given` is its standard input, `environment` adds variables.
@@ -105,17 +106,6 @@ class Repository:
         Raises:
             HostError: the command failed.
         """
-        return self._run(*arguments, given=given, environment=environment)
-
-    def maybe(self, *arguments: str) -> str | None:
-        """Return the output of a git command; None if it failed."""
-        return self._try(*arguments)
-
-    def _try(self, *arguments: str) -> str | None:
-        done = self._git(*arguments)
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    def _run(self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None) -> str:
         done = self._git(*arguments, given=given, environment=environment)
         if done.returncode:
             raise HostError(f"git {arguments[0]} failed: {_last(done.stderr)}", "mend the git checkout")
@@ -140,3 +130,11 @@ class Repository:
 def _last(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it did not say why"
+
+
+def checkout(path: Path) -> Repository | None:
+    """Return the checkout that holds a folder; None outside of one or without git."""
+    try:
+        return Repository(path)
+    except (HostError, InputError):
+        return None

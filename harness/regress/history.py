@@ -6,10 +6,8 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from statistics import median
-from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -25,28 +23,6 @@ SCHEMA = 1
 NEWEST = 20
 
 
-class EntryRun(Strict):
-    """Stored form of a `RunSample`."""
-
-    run_id: str
-    status: Literal["ok", "oom", "timeout", "unsupported", "failed"]
-    reason: str = ""
-    verdict: str = ""
-    exact: dict[str, list[int | str | None]] = Field(default_factory=dict)
-    noisy: dict[str, float] = Field(default_factory=dict)
-    stages: dict[str, float] = Field(default_factory=dict)
-
-
-class EntryCell(Strict):
-    """Stored form of a `Cell`."""
-
-    key: str
-    label: str
-    system: str
-    deterministic: bool
-    runs: list[EntryRun]
-
-
 class Entry(Strict):
     """Results of one commit on one machine in one session."""
 
@@ -56,14 +32,11 @@ class Entry(Strict):
     committed_at: int
     recorded_at: int
     subject: str = ""
-    cells: list[EntryCell]
+    cells: list[Cell]
 
     def cell(self, key: str) -> Cell | None:
         """Return the cell of a key; None if the entry lacks it."""
-        for cell in self.cells:
-            if cell.key == key:
-                return _cell(cell)
-        return None
+        return next((cell for cell in self.cells if cell.key == key), None)
 
 
 @dataclass(frozen=True)
@@ -84,11 +57,8 @@ def record(records: Sequence[Record], store: Store, repository: Repository) -> l
     Raises:
         InputError: a run has uncommitted changes, no commit or no machine; no entry is written.
     """
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for run in records:
-        groups.setdefault(_stands_for(run), []).append(run)
     kept = []
-    for (commit, host), runs in groups.items():
+    for (commit, host), runs in _by_commit(records).items():
         entry = _entry(commit, host, runs, repository)
         text = json.dumps(entry.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
         runs_digest = hashlib.sha256(json.dumps([run.run_id for run in runs]).encode()).hexdigest()[:8]
@@ -102,18 +72,24 @@ def with_runs(history: History, records: Sequence[Record], repository: Repositor
     A note counts the runs that cannot be added: uncommitted changes, no commit or no machine.
     """
     held = {run.run_id for entry in history.entries for cell in entry.cells for run in cell.runs}
-    groups: dict[tuple[str, str], list[Record]] = {}
     left_out: list[str] = []
-    for run in records:
-        if run.run_id in held:
-            continue
-        try:
-            groups.setdefault(_stands_for(run), []).append(run)
-        except InputError as error:
-            left_out.append(str(error))
+    groups = _by_commit([run for run in records if run.run_id not in held], left_out)
     entries = [_entry(commit, host, runs, repository) for (commit, host), runs in groups.items()]
     notes = [f"{len(left_out)} runs are no part of the history, like: {left_out[0]}"] if left_out else []
     return History(_ordered([*history.entries, *entries], repository), [*history.notes, *notes])
+
+
+def _by_commit(records: Sequence[Record], left_out: list[str] | None = None) -> dict[tuple[str, str], list[Record]]:
+    """Group runs by (commit, machine); add the reasons of runs without one to `left_out`, else raise InputError."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for run in records:
+        try:
+            groups.setdefault(_stands_for(run), []).append(run)
+        except InputError as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+    return groups
 
 
 def _stands_for(run: Record) -> tuple[str, str]:
@@ -128,28 +104,18 @@ def _stands_for(run: Record) -> tuple[str, str]:
     return commit, host
 
 
-def _stored(run: RunSample) -> dict[str, Any]:
-    """Return a run as plain data, without `epochs_s`, which only pairs of one check use."""
-    return {name: value for name, value in asdict(run).items() if name != "epochs_s"}
-
-
 def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository | None) -> Entry:
     """Make an entry with the commit's date and subject; without the commit, the date is that of its first run."""
-    cells = [{**asdict(cell), "runs": [_stored(run) for run in cell.runs]} for cell in cells_of(runs).values()]
-    known = (
-        repository if repository and repository.maybe("cat-file", "-e", f"{commit}^{{commit}}") is not None else None
-    )
+    there = repository is not None and repository.maybe("cat-file", "-e", f"{commit}^{{commit}}") is not None
+    known = repository if there else None
     dates = [datetime.fromisoformat(run.started_at).timestamp() for run in runs if run.started_at]
-    return Entry.model_validate(
-        {
-            "schema_version": SCHEMA,
-            "host": host,
-            "commit": commit,
-            "recorded_at": int(time.time()),
-            "committed_at": known.committed_at(commit) if known else int(min(dates, default=0)),
-            "subject": known.line(commit).partition(" ")[2] if known else "",
-            "cells": cells,
-        }
+    return Entry(
+        host=host,
+        commit=commit,
+        recorded_at=int(time.time()),
+        committed_at=known.committed_at(commit) if known else int(min(dates, default=0)),
+        subject=known.line(commit).partition(" ")[2] if known else "",
+        cells=list(cells_of(runs).values()),
     )
 
 
@@ -222,18 +188,7 @@ def _merged(entries: Sequence[Entry], key: str) -> Cell | None:
     newest = found[-1]
     last = newest.runs[-1]
     runs = [
-        RunSample(f"entry {index}", last.status, last.reason, last.verdict, last.exact, medians(cell), last.stages)
+        RunSample(f"entry {index}", last.status, last.reason, last.verdict, last.exact, cell.medians, last.stages)
         for index, cell in enumerate(found)
     ]
-    return Cell(newest.key, newest.label, newest.system, newest.deterministic, runs)
-
-
-def medians(cell: Cell) -> dict[str, float]:
-    """Return the median of each noisy metric over the successful runs of a cell."""
-    names = dict.fromkeys(name for run in cell.runs for name in run.noisy)
-    return {name: median(run.noisy[name] for run in cell.runs if name in run.noisy) for name in names}
-
-
-def _cell(stored: EntryCell) -> Cell:
-    runs = [RunSample(**run.model_dump()) for run in stored.runs]
-    return Cell(stored.key, stored.label, stored.system, stored.deterministic, runs)
+    return replace(newest, runs=runs)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from harness.records.hosts import host_fingerprint
 from harness.records.record import LABELS, EpochRecord, Record, RunConfig
@@ -18,12 +22,13 @@ COSTS = ("misses", "io_requests", "bytes_read", "bytes_useful", "bytes_loaded")
 # Seconds below which preparation is not compared: noise of the process's start.
 LEAST_PREPARE_S = 0.05
 
-Exact = dict[str, list[Any]]
+Exact = dict[str, list[int | str | None]]
+_STORED = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STORED)
 class RunSample:
-    """Values of one run that the gate compares.
+    """Values of one run that the gate compares, and that baselines store, but for `epochs_s`.
 
     Attributes:
         exact: fact -> its value in every epoch, warm-up too: `digest`, `rows`, `io_requests`, …; None where unknown.
@@ -34,16 +39,16 @@ class RunSample:
     """
 
     run_id: str
-    status: str
+    status: Literal["ok", "oom", "timeout", "unsupported", "failed"]
     reason: str = ""
     verdict: str = ""
-    exact: Exact = field(default_factory=dict)
-    noisy: dict[str, float] = field(default_factory=dict)
-    stages: dict[str, float] = field(default_factory=dict)
-    epochs_s: list[float] = field(default_factory=list)
+    exact: Exact = Field(default_factory=dict)
+    noisy: dict[str, float] = Field(default_factory=dict)
+    stages: dict[str, float] = Field(default_factory=dict)
+    epochs_s: list[float] = Field(default_factory=list, exclude=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STORED)
 class Cell:
     """All runs of one configuration. `deterministic`: whether the system declares that its counters repeat."""
 
@@ -52,6 +57,12 @@ class Cell:
     system: str
     deterministic: bool
     runs: list[RunSample]
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """Median of each noisy metric over the runs."""
+        names = dict.fromkeys(name for run in self.runs for name in run.noisy)
+        return {name: median(run.noisy[name] for run in self.runs if name in run.noisy) for name in names}
 
 
 def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
@@ -80,30 +91,26 @@ def _exact(epochs: list[EpochRecord]) -> Exact:
 
 
 def _noisy(record: Record) -> dict[str, float]:
-    import numpy as np
-
-    def median(values: Iterable[float | int | None]) -> float:
+    def middle(values: Iterable[float | int | None]) -> float:
         known = [value for value in values if value is not None]
-        return float(np.median(known)) if known else 0.0
+        return float(median(known)) if known else 0.0
 
     measured = record.measured
     prepared = record.preprocess
     found = {
-        "epoch": median(epoch.seconds for epoch in measured),
+        "epoch": middle(epoch.seconds for epoch in measured),
         # Reused artefacts took none of this run's time.
         "preprocess": 0.0 if prepared.reused else prepared.seconds,
         "peak memory": float(record.memory.demand_peak_bytes),
-        "device bytes": median(epoch.device_bytes for epoch in measured),
-        "device requests": median(epoch.device_requests for epoch in measured),
+        "device bytes": middle(epoch.device_bytes for epoch in measured),
+        "device requests": middle(epoch.device_requests for epoch in measured),
     }
     return {name: value for name, value in found.items() if value > 0}
 
 
 def _stages(epochs: list[EpochRecord]) -> dict[str, float]:
-    import numpy as np
-
     names = dict.fromkeys(stage for epoch in epochs for stage in epoch.stages_s)
-    return {name: float(np.median([epoch.stages_s.get(name, 0.0) for epoch in epochs])) for name in names}
+    return {name: float(median(epoch.stages_s.get(name, 0.0) for epoch in epochs)) for name in names}
 
 
 def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> list[tuple[float, float]]:
@@ -127,11 +134,9 @@ def cells_of(records: Iterable[Record]) -> dict[str, Cell]:
     """Group records by cell, in the given order; cells get distinct labels."""
     found: dict[str, Cell] = {}
     for record in records:
-        key = cell_key(record.config)
+        key, system = cell_key(record.config), record.system
         if key not in found:
-            found[key] = Cell(
-                key, cell_label(record.system, record.config.memory), record.system, is_deterministic(record.system), []
-            )
+            found[key] = Cell(key, cell_label(system, record.config.memory), system, is_deterministic(system), [])
         found[key].runs.append(sample_of(record))
     return distinct(found)
 

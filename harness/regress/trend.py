@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from harness.regress.history import Entry, History, medians
+from harness.regress.history import Entry, History
 from harness.regress.samples import COSTS, Cell
 
 # A series with fewer points has no step.
@@ -97,19 +97,15 @@ def trends(history: History, *, min_effect: float = 0.03, hosts: Sequence[str] =
 def _of_cell(host: str, entries: Sequence[Entry], key: str, min_effect: float) -> list[Series]:
     pairs = [(entry, cell) for entry in entries if (cell := entry.cell(key)) is not None]
     newest = pairs[-1][1]
-    noisy: dict[str, list[Point]] = {}
-    exact: dict[str, list[Point]] = {}
+    points: dict[tuple[str, bool], list[Point]] = {}
     for entry, cell in pairs:
-        for name, value in medians(cell).items():
-            noisy.setdefault(name, []).append(Point(entry.commit, entry.recorded_at, value, len(cell.runs)))
-        for name, total in _totals(cell).items():
-            exact.setdefault(name, []).append(Point(entry.commit, entry.recorded_at, total, len(cell.runs)))
-    made = [
-        Series(host, newest.label, newest.system, name, points, steps_of(points, min_effect))
-        for name, points in noisy.items()
-    ]
-    return made + [
-        Series(host, newest.label, newest.system, name, points, exact_steps(points)) for name, points in exact.items()
+        for exact, values in ((False, cell.medians), (True, _totals(cell))):
+            for name, value in values.items():
+                point = Point(entry.commit, entry.recorded_at, value, len(cell.runs))
+                points.setdefault((name, exact), []).append(point)
+    return [
+        Series(host, newest.label, newest.system, name, own, exact_steps(own) if exact else steps_of(own, min_effect))
+        for (name, exact), own in sorted(points.items(), key=lambda item: item[0][1])
     ]
 
 
@@ -119,7 +115,7 @@ def _totals(cell: Cell) -> dict[str, float]:
         return {}
     runs = [run for run in cell.runs if run.status == "ok"]
     return {
-        name: float(sum(value or 0 for value in runs[-1].exact[name]))
+        name: float(sum(int(value or 0) for value in runs[-1].exact[name]))
         for name in COSTS
         if runs and name in runs[-1].exact
     }
@@ -133,11 +129,10 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
     if len(values) < LEAST_POINTS or (values <= 0).any():
         return []
     import ruptures
+    from scipy.ndimage import median_filter
 
     logs = np.log(values)
     # A median of three neighbours keeps the position of steps and removes single outliers.
-    from scipy.ndimage import median_filter
-
     smooth = median_filter(logs, size=3, mode="nearest")
     signal = (smooth / max(_noise(logs), LEAST_NOISE)).reshape(-1, 1)
     found = ruptures.Pelt(model="l2", min_size=2, jump=1).fit(signal).predict(pen=PENALTY * math.log(len(values)))

@@ -60,14 +60,10 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         number = Path(mount.source).stat().st_rdev
         holder = f"{os.major(number)}:{os.minor(number)}"
     disks, page_cached = _whole_disks(holder, sys)
-    queue = disks[0] / "queue" if disks else None
-    numbers = tuple((disk / "dev").read_text().strip() for disk in disks)
+    numbers = tuple(first_text(disk, "dev") for disk in disks)
 
     def read(name: str, default: str = "0") -> str:
-        try:
-            return (queue / name).read_text().strip() if queue else default
-        except OSError:
-            return default
+        return (first_text(disks[0] / "queue", name) if disks else "") or default
 
     scheduler = read("scheduler", "")
     return BlockDevice(
@@ -83,7 +79,7 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         scheduler=scheduler[scheduler.find("[") + 1 : scheduler.find("]")] if "[" in scheduler else scheduler,
         read_ahead_kib=int(read("read_ahead_kb")),
         rotational=read("rotational") == "1",
-        size_bytes=int((disks[0] / "size").read_text()) * 512 if disks else 0,
+        size_bytes=int(first_text(disks[0], "size")) * 512 if disks else 0,
         max_request_kib=int(read("max_sectors_kb")),
         page_cached=tuple(page_cached),
     )
@@ -129,10 +125,13 @@ def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:
 
 def _model(disk: Path) -> str:
     """Return the model of a disk; never its serial number."""
-    for name in ("device/model", "dm/name", "md/level"):
-        try:
-            return (disk / name).read_text().strip()
-        except OSError:
-            continue
+    if text := first_text(disk, "device/model", "dm/name", "md/level"):
+        return text
     driver = disk / "device/driver"
     return driver.resolve().name if driver.exists() else ""
+
+
+def first_text(folder: Path, *names: str) -> str:
+    """Return the text of the first of these files that has one; empty without any."""
+    texts = (read_text(folder / name).strip().strip("\0") for name in names)
+    return next((text for text in texts if text), "")

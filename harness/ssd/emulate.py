@@ -289,7 +289,7 @@ def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequen
         isolation, limits: backend, and the limits that it enforces.
         who: user to run as; None keeps the present user.
     """
-    program = [sys.executable, "-S", "-E", str(Path(__file__).with_name("become.py"))]
+    program = [sys.executable, "-S", "-E", str(Path(__file__).parent / "programs" / "become.py")]
     wrapped = [*program, *((str(who.uid), str(who.gid), who.name) if who else ("-", "-", "-")), "--", *command]
     environment = dict(os.environ)
     if who is not None:

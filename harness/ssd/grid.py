@@ -36,19 +36,8 @@ def jobs(mode: Mode, file: Path, least: int, seconds: float, limits: Sequence[Io
         limits: limits of an emulated class; low ones reduce the depth (`profile.shallow`), and equal points merge.
     """
     ramp = LIMITED_RAMP_S if limits else _RAMP_S
-    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp}
-    best = best_engine()
-    found = []
-    for block, depth in _random(mode):
-        found.append(FioJob(block_bytes=block, depth=depth, engine=best, **shared))
-    for block, threads, direct in _sync(mode):
-        found.append(FioJob(block_bytes=block, depth=1, threads=threads, engine="psync", direct=direct, **shared))
-    for block, depth in _buffered(mode):
-        found.append(FioJob(block_bytes=block, depth=depth, engine=best, direct=False, **shared))
-    for block, depth in _sequential(mode):
-        found.append(FioJob(block_bytes=block, depth=depth, engine=best, pattern="sequential", **shared))
-    for depth, writes in _mixed(mode):
-        found.append(FioJob(block_bytes=4 * KIB, depth=depth, engine=best, write_percent=writes, **shared))
+    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp, "engine": best_engine()}
+    found = [FioJob(**{**shared, **point}) for point in _points(mode)]
     unique = {}
     for job in found:
         size = max(job.block_bytes, least)
@@ -118,28 +107,24 @@ def words(job: FioJob) -> str:
     return f"{size} {job.pattern}, {how}, {'direct' if job.direct else 'buffered'}{mixed}"
 
 
-def _random(mode: Mode) -> list[tuple[int, int]]:
-    if mode == "full":
-        return [(block, depth) for block in _ALL_BLOCKS for depth in _ALL_DEPTHS]
-    deep = [(block, 256) for block in (512, 4 * KIB, 16 * KIB, 64 * KIB)]
-    return deep + [(block, depth) for block in (512, 4 * KIB) for depth in (1, 4, 16, 64)] + [(64 * KIB, 16)]
-
-
-def _sync(mode: Mode) -> list[tuple[int, int, bool]]:
-    if mode == "full":
-        return [(512, threads, direct) for direct in (True, False) for threads in _ALL_THREADS]
-    return [(512, threads, direct) for direct in (True, False) for threads in (1, 32)]
-
-
-def _buffered(mode: Mode) -> list[tuple[int, int]]:
-    return [(512, depth) for depth in (_ALL_DEPTHS if mode == "full" else [1, 64])]
-
-
-def _sequential(mode: Mode) -> list[tuple[int, int]]:
-    if mode == "full":
-        return [(block, depth) for block in (128 * KIB, 1024 * KIB) for depth in (1, 8, 32)]
-    return [(1024 * KIB, 1), (1024 * KIB, 32)]
-
-
-def _mixed(mode: Mode) -> list[tuple[int, int]]:
-    return [(32, 10), (32, 30), (32, 50)] if mode == "full" else [(32, 30)]
+def _points(mode: Mode) -> list[dict[str, Any]]:
+    """Return the points as settings of their jobs: random, blocking, buffered, sequential and mixed reads."""
+    full = mode == "full"
+    random = [(block, depth) for block in _ALL_BLOCKS for depth in _ALL_DEPTHS]
+    if not full:
+        random = [(block, 256) for block in (512, 4 * KIB, 16 * KIB, 64 * KIB)]
+        random += [*((block, depth) for block in (512, 4 * KIB) for depth in (1, 4, 16, 64)), (64 * KIB, 16)]
+    threads = [(count, direct) for direct in (True, False) for count in (_ALL_THREADS if full else (1, 32))]
+    sequential = [(1024 * KIB, depth) for depth in (1, 32)]
+    if full:
+        sequential = [(block, depth) for block in (128 * KIB, 1024 * KIB) for depth in (1, 8, 32)]
+    return [
+        *({"block_bytes": block, "depth": depth} for block, depth in random),
+        *(
+            {"block_bytes": 512, "depth": 1, "threads": count, "engine": "psync", "direct": direct}
+            for count, direct in threads
+        ),
+        *({"block_bytes": 512, "depth": depth, "direct": False} for depth in (_ALL_DEPTHS if full else [1, 64])),
+        *({"block_bytes": block, "depth": depth, "pattern": "sequential"} for block, depth in sequential),
+        *({"block_bytes": 4 * KIB, "depth": 32, "write_percent": share} for share in ((10, 30, 50) if full else (30,))),
+    ]

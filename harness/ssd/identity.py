@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.isolation.blocks import layer_below
 from harness.isolation.mounts import mount_of
 from harness.ssd.device import BlockDevice, block_device
+from harness.ssd.device import first_text as _first
 
 # Mount options that may name folders, users or hosts.
 _TELLTALE = re.compile(r"(\w*dir|\w*uid|\w*gid|\w*user\w*|\w*name|\w*addr|prjquota|usrquota|grpquota)=")
@@ -69,23 +70,17 @@ def identify(
     """
     device = device or block_device(path, sys, proc)
     disk = sys / "block" / device.name
+    same = "name model rotational file_system scheduler read_ahead_kib logical_block_bytes physical_block_bytes".split()
     return Identity(
-        name=device.name,
-        model=device.model,
+        **{field: getattr(device, field) for field in same},
         vendor=_vendor(disk),
         firmware=_first(disk, "device/firmware_rev", "device/rev"),
         bus=_bus(disk),
         link=_link(disk, sys),
         capacity_bytes=device.size_bytes,
         disks=max(1, len(device.numbers)),
-        rotational=device.rotational,
         layers=layers(device.holder, sys),
-        file_system=device.file_system,
         mount_options=_harmless(device.mount_options or mount_of(path, proc).options),
-        scheduler=device.scheduler,
-        read_ahead_kib=device.read_ahead_kib,
-        logical_block_bytes=device.logical_block_bytes,
-        physical_block_bytes=device.physical_block_bytes,
         queue=_queue(disk),
         serial=_serial(disk) if serial else None,
     )
@@ -114,16 +109,6 @@ def _kind(folder: Path) -> str:
     if (folder / "loop").is_dir():
         return "loop"
     return "disk"
-
-
-def _first(folder: Path, *names: str) -> str:
-    for name in names:
-        try:
-            if text := (folder / name).read_text(errors="replace").strip().strip("\0"):
-                return text
-        except OSError:
-            continue
-    return ""
 
 
 def _vendor(disk: Path) -> str:
@@ -162,9 +147,7 @@ def _queue(disk: Path) -> dict[str, str]:
         "max_segments": _first(queue, "max_segments"),
         "write_cache": _first(queue, "write_cache"),
         "discard": {"": "", "0": "no"}.get(_first(queue, "discard_max_bytes"), "yes"),
-        "hardware_queues": str(len([entry for entry in (disk / "mq").iterdir() if entry.is_dir()]))
-        if (disk / "mq").is_dir()
-        else "",
+        "hardware_queues": str(sum(entry.is_dir() for entry in (disk / "mq").glob("*")) or ""),
         "device_depth": _first(disk, "device/queue_depth", "device/sqsize"),
     }
     return {key: value for key, value in found.items() if value}

@@ -38,7 +38,7 @@ _LEAST_DEPTH = 4
 _SLOW = 1.1
 # More threads than this only compete for the interpreter.
 _MAX_THREADS = 32
-_PLAIN_READS = Path(__file__).with_name("plain_reads.py")
+_PLAIN_READS = Path(__file__).parent / "programs" / "plain_reads.py"
 IN_PROCESS = "in-process"
 IN_PROCESS_CAVEAT = "the device profile is a lower bound: fio is not installed, so it was measured by Python threads"
 _PAGE, _LARGE, _STREAM = 4096, 64 << 10, 1 << 20

@@ -124,13 +124,13 @@ def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> Non
     assert cap.pressure() == (123456, 123456)
     assert cap.command(["work", "a"])[-2:] == ["work", "a"]
     assert str(group / "cgroup.procs") in cap.command(["work"])
-    cap._release()
+    cap.release()
 
 
 def test_a_v2_cap_that_is_gone_repeats_its_last_reading(group: Path) -> None:
     cap = cgroup2.Cgroup2Cap(group)
     before = cap.memory()
-    cap._release()
+    cap.release()
     assert cap.memory() == before
     assert cap.io() is None and cap.pressure() == (None, None)
 
@@ -165,7 +165,7 @@ def test_a_refused_limit_names_it(group: Path) -> None:
     (group / "io.max").unlink()
     with pytest.raises(HostError, match=r"259:0 .*io\.max"):
         cap.set_io([IoLimit("259:0", read_iops=5)])
-    cap._release()
+    cap.release()
 
 
 def _proc(folder: Path, cgroup: str, mountinfo: str) -> Path:

@@ -11,7 +11,7 @@ from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register
 from harness.figures.draw.looks import SERIES
 from harness.figures.draw.panels import legend_above, one_panel
-from harness.regress.proof_record import STUDY
+from harness.regress.studies import PROOF as STUDY
 
 
 def draw(evidence: Evidence) -> Drawing:

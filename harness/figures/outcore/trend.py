@@ -11,7 +11,7 @@ from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register
 from harness.figures.draw import style
 from harness.figures.draw.panels import legend_above, one_panel
-from harness.regress.trend_record import STUDY
+from harness.regress.studies import TREND as STUDY
 
 # Most lines of a panel: the cells with most steps, then with the largest ratio.
 MOST_LINES = 10

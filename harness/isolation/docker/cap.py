@@ -15,10 +15,11 @@ from typing import Any
 
 from harness.isolation.base import Cap, IoStats, Limits, MemoryStats, Needs
 from harness.isolation.docker.engine import asking
-from harness.isolation.docker.groups import ContainerGroups
+from harness.isolation.docker.groups import readings_of
 from harness.isolation.docker.image import find
 from harness.isolation.docker.options import Wanted
 from harness.isolation.files import read_text
+from harness.isolation.groups import Readings
 from workloads.errors import HostError
 
 _WATCH_SECONDS = 0.1
@@ -36,7 +37,7 @@ class DockerCap(Cap):
         self._client, self._wanted = client, wanted
         self._container: Any = None
         self._input: Any = None
-        self._groups: ContainerGroups | None = None
+        self._groups: Readings | None = None
         self._state: dict[str, Any] = {}
         self._asked_to_end = False
         self._over = threading.Event()
@@ -157,7 +158,7 @@ class DockerCap(Cap):
                     self._input = self._container.attach_socket(params={"stdin": 1, "stream": 1})
                     self._container.start()
                     self._container.reload()
-                self._groups = ContainerGroups(self.first_pid)
+                self._groups = readings_of(self.first_pid)
             except BaseException:
                 with suppress(HostError):
                     self.close()
@@ -215,7 +216,7 @@ class DockerCap(Cap):
                 break
             time.sleep(0.01)
         if self._groups is not None:
-            self._groups.freeze_last(int(bool(self._state.get("OOMKilled"))))
+            self._groups.release(int(bool(self._state.get("OOMKilled"))))
 
 
 def _removed(container: Any) -> None:

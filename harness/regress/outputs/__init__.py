@@ -1,22 +1,22 @@
-"""Output formats of a comparison: one module per format, each with a function from a comparison to text."""
+"""Output formats of a comparison: a function from a comparison to text, or to several files' names and texts."""
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.atomic import whole_file
 from harness.regress.decision import Comparison
+from harness.regress.outputs import asv, junit, markdown, trackers
 from workloads.errors import InputError
 
-# Format -> module of this package.
-KINDS = {
-    "markdown": "markdown",
-    "junit": "junit",
-    "json": "plain",
-    "github-benchmark": "github_benchmark",
-    "bmf": "bencher",
-    "asv": "asv",
+KINDS: dict[str, Callable[[Comparison], str | dict[str, str]]] = {
+    "markdown": markdown.render,
+    "junit": junit.render,
+    "json": trackers.plain,
+    "github-benchmark": trackers.github_benchmark,
+    "bmf": trackers.bencher,
+    "asv": asv.files,
 }
 
 
@@ -33,14 +33,7 @@ def write(kind: str, path: Path, found: Comparison) -> None:
     """
     if kind not in KINDS:
         raise InputError(f"there is no output {kind!r}", f"choose one of {', '.join(KINDS)}")
-    module = importlib.import_module(f"{__name__}.{KINDS[kind]}")
-    if hasattr(module, "files"):
-        for name, text in module.files(found).items():
-            _put(path / name, text)
-        return
-    _put(path, module.render(found))
-
-
-def _put(path: Path, text: str) -> None:
-    with whole_file(path, "the comparison") as partial:
-        partial.write_text(text, encoding="utf-8")
+    made = KINDS[kind](found)
+    for name, text in made.items() if isinstance(made, dict) else [("", made)]:
+        with whole_file(path / name, "the comparison") as partial:
+            partial.write_text(text, encoding="utf-8")

@@ -7,30 +7,19 @@ field in asv and are left out.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Any
 
 from harness.regress.decision import Comparison, MetricResult
+from harness.regress.outputs.trackers import as_text
 from workloads.errors import InputError
 
 ENVIRONMENT = "existing-outcore"
-_COLUMNS = [
-    "result",
-    "params",
-    "version",
-    "started_at",
-    "duration",
-    "stats_ci_99_a",
-    "stats_ci_99_b",
-    "stats_q_25",
-    "stats_q_75",
-    "stats_number",
-    "stats_repeat",
-    "samples",
-    "profile",
-]
+_COLUMNS = (
+    "result params version started_at duration stats_ci_99_a stats_ci_99_b stats_q_25 stats_q_75 stats_number "
+    "stats_repeat samples profile"
+).split()
 
 
 def files(found: Comparison) -> dict[str, str]:
@@ -43,27 +32,21 @@ def files(found: Comparison) -> dict[str, str]:
     if not commits:
         raise InputError("asv's results are kept by commit, and this comparison is of folders", "use `regress check`")
     machine = str(found.details.get("host") or "unknown")
-    numbers = [metric for metric in found.metrics if isinstance(metric.base, int | float) and _is_number(metric.head)]
+    host = {"machine": machine, **dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), "")}
+    numbers = [
+        metric
+        for metric in found.metrics
+        if isinstance(metric.base, int | float) and isinstance(metric.head, int | float)
+    ]
     benchmarks: dict[str, Any] = {_name(metric): _benchmark(metric) for metric in numbers}
-    made = {
-        "benchmarks.json": {**benchmarks, "version": 2},
-        f"{machine}/machine.json": {
-            "arch": "",
-            "cpu": "",
-            "machine": machine,
-            "num_cpu": "",
-            "os": "",
-            "ram": "",
-            "version": 1,
-        },
-    }
+    made = {"benchmarks.json": {**benchmarks, "version": 2}, f"{machine}/machine.json": {**host, "version": 1}}
     for side in ("base", "head"):
         commit = commits[side]
         made[f"{machine}/{commit[:8]}-{ENVIRONMENT}.json"] = {
             "commit_hash": commit,
             "env_name": ENVIRONMENT,
             "date": int(found.details["dates"][side]) * 1000,
-            "params": {"machine": machine, "python": "", "arch": "", "cpu": "", "num_cpu": "", "os": "", "ram": ""},
+            "params": {**host, "python": ""},
             "python": "",
             "requirements": {},
             "env_vars": {},
@@ -72,11 +55,7 @@ def files(found: Comparison) -> dict[str, str]:
             "durations": {},
             "version": 2,
         }
-    return {name: json.dumps(content, indent=1, allow_nan=False) + "\n" for name, content in made.items()}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
+    return {name: as_text(content) for name, content in made.items()}
 
 
 def _name(metric: MetricResult) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 
 from harness.regress.decision import Comparison, MetricResult
-from harness.regress.outputs.words import MARK, by_decision, change, value, why, worth_showing
+from harness.regress.outputs.words import HEADS, MARK, row, shown_first
 
 # Lets a bot find and rewrite its own comment.
 MARKER = "<!-- outcore-regress -->"
@@ -16,12 +15,12 @@ _SAID = {
     "same": "**Nothing changed.**",
     "undecided": "**Undecided:** the noise hides an answer, or something is missing.",
 }
-_HEADER = "| metric | base | head | change | decision | |\n| --- | --: | --: | --: | --- | --- |"
+_HEADER = f"| {' | '.join(HEADS)} |\n| --- | --: | --: | --: | --- | --- |"
 
 
 def render(found: Comparison) -> str:
     """Render the decision, a table of the metrics that changed, the others folded, and the measurement."""
-    shown = by_decision(worth_showing(found.metrics))
+    shown = shown_first(found.metrics)
     first = [metric for metric in shown if metric.decision != "same" and metric.gates]
     rest = [metric for metric in shown if metric not in first]
     hidden = len(found.metrics) - len(shown)
@@ -46,19 +45,7 @@ def _side(found: Comparison, side: str) -> str:
 
 
 def _row(metric: MetricResult) -> str:
-    cells = [
-        metric.metric,
-        value(metric, metric.base),
-        value(metric, metric.head),
-        change(metric),
-        f"{MARK[metric.decision]} {metric.decision}",
-        why(metric),
-    ]
-    return _joined(cells)
-
-
-def _joined(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_text(cell) for cell in cells) + " |"
+    return "| " + " | ".join(map(_text, row(metric))) + " |"
 
 
 def _text(text: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.regress.decision import MetricResult, Value
+from harness.regress.decision import WORST_FIRST, MetricResult, Value
 from workloads.units import format_bytes
 
 MARK = {"regressed": "✗", "improved": "✓", "same": "=", "undecided": "?"}
-ORDER = ("regressed", "undecided", "improved", "same")
+HEADS = ("metric", "base", "head", "change", "decision", "")
 
 
 def value(metric: MetricResult, of: Value) -> str:
@@ -47,15 +47,18 @@ def why(metric: MetricResult) -> str:
     return "; ".join(part for part in (stage, metric.note, shown) if part)
 
 
-def by_decision(metrics: list[MetricResult]) -> list[MetricResult]:
-    """Sort metrics: gating ones first, then the worst decision first; the sort is stable."""
-    return sorted(metrics, key=lambda metric: (not metric.gates, ORDER.index(metric.decision)))
+def row(metric: MetricResult) -> list[str]:
+    """Return the texts of a metric under HEADS."""
+    sides = [value(metric, side) for side in (metric.base, metric.head)]
+    return [metric.metric, *sides, change(metric), f"{MARK[metric.decision]} {metric.decision}", why(metric)]
 
 
-def worth_showing(metrics: list[MetricResult]) -> list[MetricResult]:
-    """Return the metrics without the hundreds of unchanged exact facts and statuses."""
-    return [
+def shown_first(metrics: list[MetricResult]) -> list[MetricResult]:
+    """Return the metrics without the hundreds of unchanged exact facts and statuses: gating ones first, then the worst
+    decision first."""
+    shown = [
         metric
         for metric in metrics
         if metric.kind not in ("exact", "status") or metric.decision != "same" or "declared" in metric.note
     ]
+    return sorted(shown, key=lambda metric: (not metric.gates, WORST_FIRST.index(metric.decision)))

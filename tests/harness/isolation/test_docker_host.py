@@ -8,7 +8,7 @@ import pytest
 
 from harness.isolation.base import IoLimit
 from harness.isolation.docker.backend import _maps_users
-from harness.isolation.docker.groups import ContainerGroups
+from harness.isolation.docker.groups import readings_of
 from harness.isolation.docker.options import throttles
 from harness.isolation.docker.seccomp import CALLS, allows, engine_default, from_environment, with_io_uring
 from workloads.errors import HostError, InputError
@@ -41,20 +41,20 @@ def v2_host(folder: Path, group: str = "/system.slice/docker-abc.scope") -> Path
 
 
 def test_a_v2_group_of_systemds_driver_is_found_and_read(tmp_path: Path) -> None:
-    groups = ContainerGroups(4321, v2_host(tmp_path))
+    groups = readings_of(4321, v2_host(tmp_path))
     now, io = groups.memory(), groups.io()
     assert (now.anon, now.page_cache, now.shmem, now.kernel) == (4096000, 8000000, 1000000, 300000)
     assert (now.usage, now.peak, now.limit, now.oom_kills, now.reclaims) == (14000000, 15000000, 16777216, 1, 12)
     assert io is not None and (io.read_bytes, io.read_requests, io.write_bytes) == (8192, 2, 4096)
     assert groups.pressure() == (55, 66) and groups.pids() == [4321]
-    groups.freeze_last(2)
+    groups.release(2)
     assert groups.memory().oom_kills == 2 and groups.memory().peak == 15000000 and groups.io() == io
 
 
 @pytest.mark.parametrize("group", ["/", "/../../other", "/docker/gone"])
 def test_a_group_that_is_not_to_be_seen_is_refused(tmp_path: Path, group: str) -> None:
     with pytest.raises(HostError, match="cannot be seen from here"):
-        ContainerGroups(4321, v2_host(tmp_path, group))
+        readings_of(4321, v2_host(tmp_path, group))
 
 
 def test_only_v1_is_told_of_disks_without_a_limit(tmp_path: Path) -> None:

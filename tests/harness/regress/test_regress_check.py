@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.regress.build import SOURCES, BuildError, build
 from harness.regress.git import Repository
+from harness.regress.measure.build import SOURCES, BuildError, Built, build
+from harness.regress.measure.side import Side
 from tests.harness.regress.git_made import commit, git
 
 HERE = Path(__file__).resolve().parents[3]
@@ -30,6 +31,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clone") / "r"
     subprocess.run(["git", "clone", "-q", "--no-hardlinks", "--depth", "1", HERE.as_uri(), str(folder)], check=True)
     wanted = ("harness", "outcore", "systems", "workloads", "CMakeLists.txt", "requirements.lock")
+    # A file that has moved since the last commit must not be found at its old place.
+    git(folder, "rm", "-rqf", *wanted)
     listed = git(HERE, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *wanted)
     files = [name for name in listed.split("\0") if name and (HERE / name).is_file()]
     for name in files:
@@ -47,8 +50,20 @@ def cache(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache to build in; the installed modules are said to be of the clone's sources, so that nothing is compiled."""
     sources = tmp_path / "native-sources"
     sources.write_text(git(clone, "rev-parse", *(f"HEAD:{path}" for path in SOURCES)) + "\n")
-    monkeypatch.setattr("harness.regress.build.INSTALLED_SOURCES", sources)
+    monkeypatch.setattr("harness.regress.measure.build.INSTALLED_SOURCES", sources)
     return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("place", ["turns.py", "run/turns.py"])
+def test_old_and_new_commits_take_turns_and_those_before_them_do_not(tmp_path: Path, place: str):
+    """The file was in `harness/` before it moved to `harness/run/`."""
+    tree = tmp_path / "tree"
+    side = Side("base", Built("a" * 40, tree, Path("python"), ""), tmp_path / "work", tmp_path / "data")
+    (tree / "harness").mkdir(parents=True)
+    assert not side.takes_turns
+    (tree / "harness" / place).parent.mkdir(exist_ok=True)
+    (tree / "harness" / place).touch()
+    assert side.takes_turns
 
 
 @pytest.mark.slow("harness/regress", "scripts/build-native")
@@ -113,7 +128,7 @@ def test_a_commit_is_built_once(clone: Path, cache: Path):
 def test_installed_modules_of_other_sources_are_not_taken(clone: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
     noted = cache.parent / "native-sources"
     noted.write_text(noted.read_text().replace("\n", "0\n", 1))
-    monkeypatch.setattr("harness.regress.build.shutil.which", lambda name, path: None)
+    monkeypatch.setattr("harness.regress.measure.build.shutil.which", lambda name, path: None)
     found = Repository(clone)
     with pytest.raises(BuildError, match="no cmake"):
         build(found, found.commit("HEAD"), cache, "head")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.regress.build import BuildError, build, remove
 from harness.regress.git import Repository
+from harness.regress.measure.build import BuildError, build, remove
 from tests.harness.regress.git_made import commit, git, repository
 from workloads.errors import HostError, InputError
 

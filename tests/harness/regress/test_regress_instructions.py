@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.regress.instructions import PARTS, compare_counts, count, is_there
+from harness.regress.measure.instructions import PARTS, compare_counts, count, is_there
 
 
 @pytest.mark.slow("harness/regress", "systems/native", "workloads/native")

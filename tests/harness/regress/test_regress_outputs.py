@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.regress_view import print_comparison
 from harness.regress.decision import Comparison
 from harness.regress.judge import compare
 from harness.regress.outputs import KINDS, write
@@ -120,13 +121,8 @@ def test_an_unknown_output_is_told(found, tmp_path: Path):
         write("html", tmp_path / "x", found)
 
 
-def test_the_terminal_shows_what_changed_and_the_decision(found):
-    from rich.console import Console
-
-    from harness.regress.outputs.terminal import print_comparison
-
-    out = Console(width=200, record=True, quiet=False)
-    print_comparison(found, out)
-    text = out.export_text()
+def test_the_terminal_shows_what_changed_and_the_decision(found, capsys: pytest.CaptureFixture[str]):
+    print_comparison(found)
+    text = capsys.readouterr().out
     assert "most of it in extract" in text and text.rstrip().endswith("decision: regressed")
     assert "digest" not in text

@@ -13,8 +13,8 @@ from benchmarks import gate_proof
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
-from harness.regress.proof_record import STUDY
 from harness.regress.samples import RunSample
+from harness.regress.studies import PROOF as STUDY
 
 
 def _blocks(root: Path, noise: float, *, false_effect: float = 0.0, count: int = 30) -> Path:

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 
 from harness.regress.decision import Rules
+from harness.regress.measure.schedule import Budget, interleave
 from harness.regress.samples import RunSample
-from harness.regress.schedule import Budget, interleave
 
 
 class _Clock:

@@ -13,8 +13,8 @@ from harness.records.record import Record
 from harness.regress.git import Repository
 from harness.regress.history import load, record
 from harness.regress.store import FolderStore
+from harness.regress.studies import keep, keep_own
 from harness.regress.trend import Point, exact_steps, steps_of, trends
-from harness.regress.trend_record import keep, keep_own
 from harness.results.store import runs_folder
 from tests.harness.regress.git_made import commit, repository
 from tests.harness.regress.samples_made import session

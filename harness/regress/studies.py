@@ -1,4 +1,4 @@
-"""Study record of a trend under the results root, for the figure and the report."""
+"""Study records of the gate under the results root, for figures and the report: its trend and its proof."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,26 @@ from harness.regress.store import FolderStore
 from harness.regress.trend import Series, trends
 from harness.results import store as results
 
-STUDY = "regress-trend"
+TREND = "regress-trend"
+PROOF = "gate-proof"
 MIN_EFFECT = 0.03
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One promise of the gate, in shares of comparisons.
+
+    Attributes:
+        bound: minimum of `found` if `least`, else its maximum.
+        slowed: injected delay as a share of the epoch, for a point of the power curve.
+    """
+
+    what: str
+    found: float
+    bound: float
+    least: bool
+    kept: bool
+    slowed: float | None = None
 
 
 def keep_own(results_root: Path, repository: Repository | None) -> None:
@@ -41,7 +60,7 @@ def keep_own(results_root: Path, repository: Repository | None) -> None:
     series = trends(history, min_effect=MIN_EFFECT, hosts=[host])
     if not series:
         return
-    told = read_study(study_path(results_root, STUDY, _key(host)))
+    told = read_study(study_path(results_root, TREND, _key(TREND, host)))
     if told is None or _seen(told.result["series"]) != _seen([entry.to_json() for entry in series]):
         keep(results_root, series, MIN_EFFECT, time.monotonic() - began)
 
@@ -50,10 +69,6 @@ def _seen(series: Sequence[dict[str, Any]]) -> str:
     """Return the series as JSON without the times of recording, to compare two trends."""
     points = [{**entry, "points": [{**point, "recorded_at": 0} for point in entry["points"]]} for entry in series]
     return json.dumps(points, sort_keys=True)
-
-
-def _key(host: str) -> str:
-    return hashlib.sha256(json.dumps([STUDY, host]).encode()).hexdigest()[:16]
 
 
 def keep(results_root: Path, series: Sequence[Series], min_effect: float, seconds: float) -> Path:
@@ -67,15 +82,47 @@ def keep(results_root: Path, series: Sequence[Series], min_effect: float, second
     Raises:
         DataIOError: the record cannot be written.
     """
-    host = series[0].host
+    result = {"series": [entry.to_json() for entry in series]}
+    return _write(results_root, TREND, series[0].host, {"min_effect": min_effect}, result, seconds)
+
+
+def keep_proof(
+    results_root: Path,
+    *,
+    host: str,
+    systems: Sequence[str],
+    blocks: int,
+    trials: int,
+    budget_s: float,
+    curve: Sequence[dict[str, float]],
+    promises: Sequence[Promise],
+) -> Path:
+    """Write the results of the proof, replacing the machine's previous record; return the file.
+
+    Args:
+        curve: rows of `pairs`, `slowed` (share of the epoch) and `regressed` (share of comparisons decided so).
+
+    Raises:
+        DataIOError: the record cannot be written.
+    """
+    params = {"systems": list(systems), "blocks": blocks, "trials": trials, "budget_s": budget_s}
+    result = {"curve": list(curve), "promises": [asdict(promise) for promise in promises]}
+    return _write(results_root, PROOF, host, params, result, 0.0)
+
+
+def _key(study: str, host: str) -> str:
+    return hashlib.sha256(json.dumps([study, host]).encode()).hexdigest()[:16]
+
+
+def _write(root: Path, study: str, host: str, params: dict[str, Any], result: dict[str, Any], seconds: float) -> Path:
     record = StudyRecord(
-        study=STUDY,
+        study=study,
         version=1,
-        key=_key(host),
-        params={"host": host, "min_effect": min_effect},
+        key=_key(study, host),
+        params={"host": host, **params},
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         seconds=seconds,
         environment={"host_fingerprint": host, "versions": versions()},
-        result={"series": [entry.to_json() for entry in series]},
+        result=result,
     )
-    return write_study(results_root, record)
+    return write_study(root, record)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ LOCK_FILE = "requirements.lock"
 LAYERS = ("workloads", "systems")
 # Paths whose git objects identify a native module.
 SOURCES = ("workloads/native", "systems/native", "CMakeLists.txt", LOCK_FILE)
-_RUNNING = Path(__file__).resolve().parent.parent.parent
+_RUNNING = Path(__file__).resolve().parents[3]
 #: Git objects of `SOURCES`, one per line, from which `scripts/setup` built the installed modules.
 INSTALLED_SOURCES = Path(sys.prefix) / "native-sources"
 _CHECK = "import harness.cli, workloads._native, systems._native; print(harness.__file__)"
@@ -93,19 +93,17 @@ def _alone(file: Path) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
 class _Maker:
     """Build steps of one commit, logged in one file."""
 
-    def __init__(
-        self, repository: Repository, commit: str, cache: Path, tree: Path, log: Path, side: str, progress: Progress
-    ) -> None:
-        self._repository = repository
-        self._commit = commit
-        self._cache = cache
-        self._tree = tree
-        self._log = log
-        self._side = side
-        self._progress = progress
+    _repository: Repository
+    _commit: str
+    _cache: Path
+    _tree: Path
+    _log: Path
+    _side: str
+    _progress: Progress
 
     def packages(self) -> Path:
         """Return a python with the packages of the commit's lock file: the running one if its lock file is equal."""
@@ -143,28 +141,15 @@ class _Maker:
             cmake = shutil.which("cmake", path=tools)
             if cmake is None:
                 raise self._failed("there is no cmake among its packages")
-            configure = [
-                cmake,
-                "-G",
-                "Ninja",
-                "-S",
-                str(self._tree),
-                "-B",
-                str(work),
-                f"-DPython_EXECUTABLE={packages}",
-            ]
+            where = ["-S", str(self._tree), "-B", str(work)]
+            configure = [cmake, "-G", "Ninja", *where, f"-DPython_EXECUTABLE={packages}"]
             try:
                 self._run(configure, "its native modules cannot be configured", path=tools)
                 self._run([cmake, "--build", str(work)], "its native modules do not compile", path=tools)
-                for layer in LAYERS:
-                    found = sorted(work.glob(f"{layer}/native/_native*.so"))
-                    if not found:
-                        raise self._failed(f"its build makes no native module of {layer}")
-                    (kept / layer).mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(found[0], kept / layer)
+                if lacking := _keep({layer: work / layer / "native" for layer in LAYERS}, kept):
+                    raise self._failed(f"its build makes no native module of {lacking}")
             finally:
                 shutil.rmtree(work, ignore_errors=True)
-            (kept / "built").touch()
         for layer in LAYERS:
             for module in sorted((kept / layer).glob("_native*.so")):
                 shutil.copy2(module, self._tree / layer)
@@ -174,13 +159,7 @@ class _Maker:
         if not INSTALLED_SOURCES.is_file() or _native_key(INSTALLED_SOURCES.read_text("utf-8").splitlines()) != key:
             return
         installed = Path(sysconfig.get_path("platlib"))
-        found = {layer: sorted((installed / layer).glob("_native*.so")) for layer in LAYERS}
-        if not all(found.values()):
-            return
-        for layer, modules in found.items():
-            (kept / layer).mkdir(parents=True, exist_ok=True)
-            shutil.copy2(modules[0], kept / layer)
-        (kept / "built").touch()
+        _keep({layer: installed / layer for layer in LAYERS}, kept)
 
     def native_key(self) -> str:
         """Return the identity of the native modules: a hash over their sources, the lock file and the interpreter."""
@@ -226,6 +205,18 @@ class _Maker:
             f"{self._side} {self._commit[:12]} cannot be built: {why}",
             f"see {log}" if log.exists() else "choose another commit",
         )
+
+
+def _keep(folders: Mapping[str, Path], kept: Path) -> str:
+    """Copy each layer's native module from its folder to `kept`; without one, copy none and return its layer."""
+    found = {layer: sorted(folder.glob("_native*.so")) for layer, folder in folders.items()}
+    lacking = next((layer for layer, modules in found.items() if not modules), "")
+    for layer, modules in found.items() if not lacking else ():
+        (kept / layer).mkdir(parents=True, exist_ok=True)
+        shutil.copy2(modules[0], kept / layer)
+    if not lacking:
+        (kept / "built").touch()
+    return lacking
 
 
 def _native_key(objects: Sequence[str]) -> str:

@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from harness.regress.build import clean_environment
 from harness.regress.decision import Decision, MetricResult
+from harness.regress.measure.build import clean_environment
 from workloads.errors import HostError
 
 PARTS = ("sampler", "reader", "changeset", "packing", "gather")
@@ -36,20 +37,16 @@ def count(python: Path) -> dict[str, int]:
         raise HostError("instructions cannot be counted without valgrind", "apt-get install valgrind")
     with tempfile.TemporaryDirectory(prefix="outcore-callgrind-") as folder:
         # -P: the child's own folder is not searched for modules.
-        command = [
-            valgrind,
-            "--tool=callgrind",
-            "--dump-before=getpgid",
-            f"--callgrind-out-file={folder}/out",
-            "-q",
-            str(python),
-            "-P",
-            str(_CHILD),
-        ]
+        tool = [valgrind, "--tool=callgrind", "--dump-before=getpgid", f"--callgrind-out-file={folder}/out", "-q"]
         environment = clean_environment() | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, env=environment
+                [*tool, str(python), "-P", str(_CHILD)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=TIMEOUT_S,
+                env=environment,
             )
         except subprocess.TimeoutExpired as error:
             raise HostError(f"valgrind took longer than {TIMEOUT_S:.0f} s", "count on a quieter machine") from error
@@ -87,18 +84,6 @@ def compare_counts(base: Mapping[str, int], head: Mapping[str, int]) -> list[Met
             decision = "regressed"
         elif ratio < 1 / (1 + LEAST_CHANGE):
             decision = "improved"
-        results.append(
-            MetricResult(
-                "native",
-                f"{name} instructions",
-                "exact",
-                "instructions",
-                before,
-                after,
-                decision,
-                ratio=ratio,
-                samples=1,
-                note="by callgrind" if decision != "same" else "",
-            )
-        )
+        note = "by callgrind" if decision != "same" else ""
+        results.append(replace(made, decision=decision, ratio=ratio, samples=1, note=note))
     return results

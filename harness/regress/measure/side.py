@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.plan.experiment import PlannedRun
 from harness.records.record import Record
-from harness.regress.build import Built, clean_environment
+from harness.regress.measure.build import Built, clean_environment
 from harness.regress.samples import RunSample, sample_of
 from harness.results.store import read_record, run_folders
 from harness.run.turns import VARIABLE
@@ -48,8 +48,8 @@ class Side:
     @property
     def takes_turns(self) -> bool:
         """Whether this commit's sweeps can alternate epochs with other sweeps."""
-        harness = self.built.tree / "harness"
-        return (harness / "run" / "turns.py").is_file() or (harness / "turns.py").is_file()
+        # Of whatever folder: it has moved since the first commit that has it.
+        return any((self.built.tree / "harness").rglob("turns.py"))
 
     def use(self, tables: Path) -> None:
         """Let later runs find the datasets of folder `tables` by name."""
@@ -72,21 +72,8 @@ class Side:
         experiment = self.results / "experiment.yaml"
         _write_experiment(experiment, cells)
         before = {path.name for path in run_folders(self.results)}
-        said = self._call(
-            [
-                "bench",
-                str(experiment),
-                "--fresh",
-                "--figures",
-                "none",
-                "--json",
-                "--data-root",
-                str(self._data),
-                "--results-root",
-                str(self.results),
-            ],
-            turns,
-        )
+        roots = ["--data-root", str(self._data), "--results-root", str(self.results)]
+        said = self._call(["bench", str(experiment), "--fresh", "--figures", "none", "--json", *roots], turns)
         _copy_profiles(cache, profiles)
         made = [_read(path) for path in run_folders(self.results) if path.name not in before]
         by_system = {record.system: record for record in made if record is not None}

@@ -1,0 +1,179 @@
+"""Control groups of v1 and v2: readings of their files, caps made of them, and the removal of what is left over."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from harness.isolation.base import Cap, IoLimit, IoStats, MemoryStats
+from harness.isolation.files import KernelFile, write_text
+from harness.isolation.owner import PARENT, is_left_over
+from harness.isolation.processes import confined, joining, kill_all
+from workloads.errors import HostError
+
+
+class Readings(ABC):
+    """Counters of a control group, by files that stay open; the last ones once the group is gone.
+
+    Attributes:
+        folders: folders of the group, one for each hierarchy.
+    """
+
+    def __init__(self, folders: Sequence[Path], files: Iterable[Path]) -> None:
+        self.folders = list(folders)
+        self._files = {path.name: KernelFile(path) for path in files}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._last = MemoryStats()
+        self._last_io: IoStats | None = None
+
+    def memory(self) -> MemoryStats:
+        """Return the memory of the group now; the last reading once it is gone."""
+        with self._lock:
+            if not self._closed.is_set() and (stat := self._files["memory.stat"].read()):
+                self._last = self._read_memory(stat)
+            return self._last
+
+    def io(self) -> IoStats | None:
+        """Return the device I/O charged to the group; the last reading once it is gone, None without one."""
+        with self._lock:
+            if not self._closed.is_set():
+                self._last_io = self._read_io() or self._last_io
+            return self._last_io
+
+    @abstractmethod
+    def _read_memory(self, stat: bytes) -> MemoryStats:
+        """Read the group's memory; `stat`: content of `memory.stat`."""
+
+    @abstractmethod
+    def _read_io(self) -> IoStats | None:
+        """Read the group's device I/O; None where the kernel says nothing."""
+
+    def pids(self) -> list[int]:
+        """Return the processes in the group and below."""
+        return sorted({pid for folder in self.folders for pid in pids_in(folder)})
+
+    def pressure(self) -> tuple[int | None, int | None]:
+        """Return microseconds that tasks stalled on (I/O, memory); None under v1, which does not count them."""
+        return None, None
+
+    @abstractmethod
+    def reset_peak(self) -> None:
+        """Restart the peak from the present usage, where the kernel can and this user may."""
+
+    def drop_cache(self) -> None:  # noqa: B027
+        """Drop the pages still charged, which would outlive the group."""
+
+    def release(self, oom_kills: int = 0) -> None:
+        """Close the files; the last readings stay, with at least `oom_kills` kills."""
+        with self._lock:
+            self._closed.set()
+            self._last = replace(self._last, oom_kills=max(self._last.oom_kills, oom_kills))
+            for file in self._files.values():
+                file.close()
+
+
+class GroupCap(Readings, Cap):
+    """Cap of a control group."""
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """Return `argv` behind a shell that joins the group first."""
+        return joining(self.folders, argv)
+
+    def worker_command(self, argv: Sequence[str]) -> list[str]:
+        """Return `argv` as `command` does, for root with a read-only view of the cgroups."""
+        return self.command(confined(argv))
+
+    @abstractmethod
+    def set_io(self, limits: Sequence[IoLimit]) -> None:
+        """Set device limits.
+
+        Raises:
+            HostError: the kernel does not know the device.
+        """
+
+    def kill(self) -> None:
+        """Kill every process inside with SIGKILL and wait."""
+        kill_all(self.pids)
+
+    def close(self) -> None:
+        """Kill remaining processes and remove the group; the last readings stay readable."""
+        if self._closed.is_set():
+            return
+        self.kill()
+        self.memory()
+        self.io()
+        self.drop_cache()
+        self.release()
+        if not self._remove():
+            name = self.folders[0].name
+            raise HostError(f"{name} could not be removed: a process in it does not end", "reboot the host")
+
+    def _remove(self) -> bool:
+        gone = [remove_group(folder) for folder in self.folders]
+        for folder in self.folders:
+            remove_if_empty(folder.parent)
+        return all(gone)
+
+
+@contextmanager
+def refused(what: str, fix: str) -> Iterator[None]:
+    """Turn the kernel's refusal of a value into a HostError: `the kernel refuses WHAT (REASON)`."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(f"the kernel refuses {what} ({error.strerror})", fix) from error
+
+
+def write_if_possible(path: Path, text: str) -> None:
+    """Write one value to a control file, where the kernel has the file and takes the value."""
+    with suppress(OSError):
+        write_text(path, text)
+
+
+def pids_in(group: Path) -> list[int]:
+    """Return the processes of a group and of the groups below it."""
+    found: list[int] = []
+    for folder, _, _ in os.walk(group):
+        # The group may be removed between the walk and the read.
+        with suppress(OSError):
+            found += [int(word) for word in Path(folder, "cgroup.procs").read_text().split()]
+    return found
+
+
+def remove_group(group: Path, timeout_s: float = 5.0) -> bool:
+    """Remove a group and those below it, retrying while the kernel cleans up dead processes; False on timeout."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        # Bottom first: a group with children cannot be removed.
+        for folder, _, _ in os.walk(group, topdown=False):
+            remove_if_empty(Path(folder))
+        if not group.exists():
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+
+
+def remove_if_empty(group: Path) -> None:
+    """Remove a group unless it has children or processes, or this user may not."""
+    with suppress(OSError):
+        group.rmdir()
+
+
+def sweep_below(mount: Path) -> list[str]:
+    """Remove left-over caps of every `outcore` group below `mount`; return their names."""
+    removed = []
+    for parent in [path for path in mount.rglob(PARENT) if path.is_dir()]:
+        for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
+            kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
+            if remove_group(group):
+                removed.append(group.name)
+        remove_if_empty(parent)
+    return sorted(removed)

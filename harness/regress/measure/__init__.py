@@ -1,0 +1,1 @@
+"""Measurement of two commits: builds beside each other, runs in pairs, instruction counts."""
