@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from harness.claims.pairs import Plain, Records
 from harness.claims.published import DIM, Claim
+from harness.claims.records import Plain, Records
 from harness.compare.evidence import Evidence
 from harness.compare.match import Index
 from harness.records.record import COUNTED

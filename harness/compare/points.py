@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.alike import shared_setting
+from harness.compare.comparable import shared_setting
 from harness.compare.plan import Cell, Plan
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
