@@ -101,19 +101,13 @@ def _judged(
     reason: str = "",
 ) -> Judged:
     number = found.number if found else None
+    told = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
     return Judged(
-        claim.id,
-        claim.paper,
-        claim.claim,
-        claim.condition,
-        verdict,
-        claim.published,
-        claim.unit,
-        claim.tolerance,
-        claim.read,
-        claim.figure,
-        declared.name,
-        declared.setting(claim),
+        **{name: getattr(claim, name) for name in told},
+        verdict=verdict,
+        paper_value=claim.published,
+        profile=declared.name,
+        setting=declared.setting(claim),
         measured=number.value if number else None,
         interval=[number.low, number.high] if number else None,
         interval_kind=number.kind if number else "",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
 from harness.drives.sides import DEEP, SHALLOW, Cell, Comparison, Side, latencies
-from harness.drives.whatif import Device, counts_for, predict_record, usable, workload_name
+from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import EpochRecord, Record, spread
 from workloads.errors import InputError
@@ -171,14 +171,13 @@ def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | Non
     made = [entry for record in counted for entry in predict_record(record, side.device.profile)]
     if not made:
         return None
-    middle = statistics.median(entry.seconds for entry in made)
-    typical = min(made, key=lambda entry: abs(entry.seconds - middle))
+    middle, nearest = typical(made)
     return Cell(
         device=side.device.name,
         system=system,
         epoch_s=middle,
         predicted=True,
-        bound=typical.bound,
+        bound=nearest.bound,
         per_price=_per_price(side.price, middle),
         runs=tuple(record.run_id for record in counted),
     )

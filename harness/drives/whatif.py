@@ -213,6 +213,12 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     return found
 
 
+def typical(made: Sequence[Prediction]) -> tuple[float, Prediction]:
+    """Return the median of predicted seconds, and the prediction nearest to it."""
+    middle = statistics.median(entry.seconds for entry in made)
+    return middle, min(made, key=lambda entry: abs(entry.seconds - middle))
+
+
 def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
     """Return one forecast per system and workload with usable runs, fastest first within a workload."""
     groups: dict[str, list[Record]] = {}
@@ -224,8 +230,7 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
         made = [(record, entry) for record in group for entry in predict_record(record, device.profile)]
         if not made:
             continue
-        middle = statistics.median(entry.seconds for _, entry in made)
-        typical = min((entry for _, entry in made), key=lambda entry: abs(entry.seconds - middle))
+        middle, nearest = typical([entry for _, entry in made])
         measured = [
             epoch.seconds
             for record in group
@@ -238,9 +243,9 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
                 workload=workload_name(group[0]),
                 device=device.name,
                 seconds=middle,
-                device_s=typical.own_s + typical.page_cache_s,
-                train_s=typical.train_s,
-                bound=typical.bound,
+                device_s=nearest.own_s + nearest.page_cache_s,
+                train_s=nearest.train_s,
+                bound=nearest.bound,
                 runs=tuple(dict.fromkeys(record.run_id for record, _ in made)),
                 counted_on=tuple(dict.fromkeys(record.config.disk_class for record, _ in made)),
                 measured_s=statistics.median(measured) if measured else None,
