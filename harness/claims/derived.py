@@ -126,7 +126,8 @@ def reads_over(studies: Studies, policy: str, other: str) -> Measured:
 
 def covered(studies: Studies, share: float, score: str = "") -> Measured:
     """Return the per cent of accesses to the first `share` of the rows by `score`; the least of all without one."""
-    lines, covers = [], []
+    lines: list[str] = []
+    covers: list[float] = []
     for record in studies:
         if share not in record.result["shares"]:
             raise NotRun(f"the study access-coverage has no {100 * share:g} %")
@@ -220,23 +221,9 @@ def reorder_seconds(runs: Sequence[Plain]) -> Measured:
     )
 
 
+#: Every function of this module that a query may name.
 FUNCTIONS: dict[str, Callable[..., Measured]] = {
-    function.__name__: function
-    for function in (
-        async_over_sync,
-        buffered_over_direct,
-        search_quotient,
-        packed_share,
-        third_hop,
-        hottest_share,
-        reads_over,
-        covered,
-        lead_of,
-        hit_ratio,
-        four_partitions_over_one,
-        redundant_nodes,
-        stalled,
-        late_misses,
-        reorder_seconds,
-    )
+    name: value
+    for name, value in list(globals().items())
+    if getattr(value, "__module__", "") == __name__ and not name.startswith("_")
 }

@@ -6,72 +6,23 @@ import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from harness.claims.derived import FUNCTIONS
 from harness.claims.measured import Measured, NotRun, Number, added, median, quotient, ratio, saved, summarise
 from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import Claim, claims
-from harness.claims.records import Cell, Plain, Records, Setting, describe, samples_of
+from harness.claims.records import Cell, Plain, Records, Setting, Side, describe, samples_of
 from harness.settings import Strict
 from workloads.errors import InputError
 
 FILE = CLAIMS.parent / "queries.yaml"
 # Epochs of DiskGNN's training; all of them train on the samples of one epoch.
 _EPOCHS = 50
-
-
-class Side(Strict):
-    """One side of a comparison; options that it does not name may have any value.
-
-    Attributes:
-        where: setting of the configuration (`dataset.dim` of the dataset) -> pattern of `fnmatch`, or `not` before one.
-        superbatch: times the default superbatch (half an epoch's mini-batches, or 100 GB of runtime files); 0: any.
-        name: name in messages, where it is not the system's.
-    """
-
-    system: str
-    options: Plain = Field(default_factory=dict)
-    where: dict[str, str | int] = Field(default_factory=dict)
-    superbatch: int = 0
-    name: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, value: Any) -> Any:
-        return {"system": value} if isinstance(value, str) else value
-
-    @property
-    def told(self) -> str:
-        """Name for messages."""
-        return self.name or self.system
-
-    def accepts(self, record: Plain) -> bool:
-        """Return whether a run is of this side."""
-        config = record["config"]
-        return (
-            record["system"] == self.system
-            and all(config["options"].get(key) == value for key, value in self.options.items())
-            and all(_matches(config, key, str(pattern)) for key, pattern in self.where.items())
-            and (not self.superbatch or _has_superbatch(config, self.superbatch))
-        )
-
-
-def _matches(config: Plain, key: str, pattern: str) -> bool:
-    value: Any = config
-    for part in key.split("."):
-        value = value[part]
-    return fnmatch(str(value), pattern.removeprefix("not ")) != pattern.startswith("not ")
-
-
-def _has_superbatch(config: Plain, factor: int) -> bool:
-    size, files = config["options"].get("superbatch"), config["options"].get("runtime_files")
-    return bool(2 * size == factor * config["max_batches"]) if size else bool(files == f"{100 * factor}GB")
 
 
 class Compared(Strict):
@@ -321,7 +272,8 @@ def queries(file: Path = FILE) -> dict[str, Query]:
 
     try:
         text = file.read_text(encoding="utf-8")
-        rows = [key.value for key, _ in yaml.compose(text).value]
+        node = yaml.compose(text)
+        rows = [key.value for key, _ in node.value] if node else []
         content = yaml.safe_load(text)
     except (OSError, yaml.YAMLError, AttributeError) as error:
         raise InputError(f"the queries {file} cannot be read: {error}", "restore the file") from error

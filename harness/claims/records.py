@@ -6,11 +6,15 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, model_validator
 
 from harness.claims.measured import NotRun
 from harness.compare.comparable import comparable
 from harness.compare.evidence import Evidence
+from harness.settings import Strict
 from harness.studies.record import StudyRecord
 from workloads.units import row_bytes
 
@@ -74,6 +78,54 @@ def samples_of(text: str) -> Samples:
     return _SAMPLES[name]
 
 
+class Side(Strict):
+    """One side of a comparison; options that it does not name may have any value.
+
+    Attributes:
+        where: setting of the configuration (`dataset.dim` of the dataset) -> pattern of `fnmatch`, or `not` before one.
+        superbatch: times the default superbatch (half an epoch's mini-batches, or 100 GB of runtime files); 0: any.
+        name: name in messages, where it is not the system's.
+    """
+
+    system: str
+    options: Plain = Field(default_factory=dict)
+    where: dict[str, str | int] = Field(default_factory=dict)
+    superbatch: int = 0
+    name: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"system": value} if isinstance(value, str) else value
+
+    @property
+    def told(self) -> str:
+        """Name for messages."""
+        return self.name or self.system
+
+    def accepts(self, record: Plain) -> bool:
+        """Return whether a run is of this side."""
+        config = record["config"]
+        return (
+            record["system"] == self.system
+            and all(config["options"].get(key) == value for key, value in self.options.items())
+            and all(_matches(config, key, str(pattern)) for key, pattern in self.where.items())
+            and (not self.superbatch or _has_superbatch(config, self.superbatch))
+        )
+
+
+def _matches(config: Plain, key: str, pattern: str) -> bool:
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return fnmatch(str(value), pattern.removeprefix("not ")) != pattern.startswith("not ")
+
+
+def _has_superbatch(config: Plain, factor: int) -> bool:
+    size, files = config["options"].get("superbatch"), config["options"].get("runtime_files")
+    return bool(2 * size == factor * config["max_batches"]) if size else bool(files == f"{100 * factor}GB")
+
+
 @dataclass(frozen=True)
 class Cell:
     """All rounds of one side in one setting."""
@@ -113,17 +165,6 @@ class Setting:
         dataset = self.shared["dataset"]
         budget = min(cell.newest["memory"]["budget_bytes"] or 0 for cell in self.cells)
         return float(budget / (dataset["num_nodes"] * row_bytes(dataset["dim"], dataset["dtype"])))
-
-
-class Accepting(Protocol):
-    """One side of a comparison, as `Records.settings` uses it."""
-
-    @property
-    def told(self) -> str:
-        """Name for messages."""
-
-    def accepts(self, record: Plain) -> bool:
-        """Return whether a run is of this side."""
 
 
 class Records:
@@ -171,7 +212,7 @@ class Records:
         finally:
             plt.close("all")
 
-    def settings(self, sides: Sequence[Accepting], *, free: Sequence[str] = ()) -> list[Setting]:
+    def settings(self, sides: Sequence[Side], *, free: Sequence[str] = ()) -> list[Setting]:
         """Return every setting in which each side has a measured run, newest first, all on the newest one's host.
 
         The sides may differ in system, options and the `free` keys of the configuration.
@@ -200,7 +241,7 @@ def _place(setting: Setting) -> list[Any]:
     return [setting.shared.get(name) for name in ("host", "accelerator")]
 
 
-def _why(sides: Sequence[Accepting], ended: Sequence[Counter[str]]) -> str:
+def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:
     parts = []
     for side, statuses in zip(sides, ended, strict=True):
         if not statuses:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +34,16 @@ def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> 
     """Return timeline and pipeline of one run; None where it has neither (it ended early, or its files are damaged)."""
     from harness.results import store as results
 
-    found: dict[str, Plain | None] = {"line": None, "pipeline": None}
-    for name, thin in (
-        ("line", lambda: timeline(results.telemetry(folder), points)),
-        ("pipeline", lambda: pipeline(results.stages(folder), record)),
-    ):
+    parts: dict[str, Callable[[], Plain | None]] = {
+        "line": lambda: timeline(results.telemetry(folder), points),
+        "pipeline": lambda: pipeline(results.stages(folder), record),
+    }
+    found: dict[str, Plain | None] = {}
+    for name, thin in parts.items():
         try:
             found[name] = thin()
         except (OutcoreError, OSError, ValueError, KeyError, TypeError):  # pyarrow's errors are ValueErrors
-            continue
+            found[name] = None
     return found if any(found.values()) else None
 
 

@@ -13,8 +13,8 @@ import pytest
 from harness.claims import judge_one
 from harness.claims.judge import verdict_of
 from harness.claims.published import Claim, claims, possible
-from harness.claims.query import Compared, Side, queries
-from harness.claims.records import Plain
+from harness.claims.query import Compared, queries
+from harness.claims.records import Plain, Side
 from harness.compare.evidence import load_evidence
 from harness.plan.experiment import check_options
 from tests.harness.claim_records import Change, MadeUp, profile, scale
