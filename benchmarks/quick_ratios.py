@@ -14,9 +14,8 @@ import statistics
 import sys
 from pathlib import Path
 
-from harness.claims.pairs import epoch_s
 from harness.claims.published import claims
-from harness.claims.query import OverSettings, Ratio, queries
+from harness.claims.query import Compared, queries
 from harness.judge.predict import inversions
 from harness.records.record import COUNTED, Record
 from harness.results.store import load
@@ -27,9 +26,10 @@ def published_ratios() -> dict[tuple[str, str], list[str]]:
     known = claims()
     found: dict[tuple[str, str], list[str]] = {}
     for id_, query in queries().items():
-        ratio = query.run.ratio if isinstance(query.run, OverSettings) else query.run
-        if isinstance(ratio, Ratio) and ratio.kind == "ratio" and ratio.value is epoch_s:
-            pair = (ratio.better.system, ratio.baseline.system)
+        if not isinstance(query, Compared) or query.baseline is None or query.least_share:
+            continue
+        if (query.kind, query.value) == ("ratio", "epoch_s") and query.over in ("", "mean", "most"):
+            pair = (query.better.system, query.baseline.system)
             if pair[0] != pair[1]:
                 found.setdefault(pair, []).append(f"{known[id_].published}x ({id_}, {known[id_].condition})")
     return found

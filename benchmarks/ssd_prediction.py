@@ -22,16 +22,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.drives.whatif import (
-    bare_of,
-    behind,
-    device_of,
-    predict_record,
-    read_records,
-    reads_by_device,
-    usable,
-    workload_key,
-)
+from harness.compare.comparable import workload_key
+from harness.drives.whatif import bare_of, behind, device_of, predict_record, read_records, reads_by_device, usable
 from harness.judge.io import SLICE_S
 from harness.records.record import Record
 from systems.interface import DiskProfile
@@ -65,7 +57,7 @@ def main() -> int:
     groups: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     counted = [record for record in read_records(chosen.results or [Path("results")]) if usable(record)]
     for record in counted:
-        groups[workload_key(record)][record.config.disk_class].append(record)
+        groups[workload_key(record.config)][record.config.disk_class].append(record)
     errors: dict[tuple[str, str], list[float]] = defaultdict(list)
     print(
         f"{'class':<20}{'system':<12}{'memory':<8}{'runs':>5}{'measured s':>12}"

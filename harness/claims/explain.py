@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.claims.judge import Judged
+from harness.claims.published import find_claim
 from workloads.units import format_bytes, format_count
 
 _READ = {
@@ -19,7 +20,8 @@ def explain(judged: Judged) -> list[str]:
     """Return the lines that explain a verdict, most important first."""
     lines = [
         f"{judged.id} ({judged.paper}): {judged.claim}",
-        f"paper: {judged.paper_value} {judged.unit} ({judged.condition}; {_READ[judged.read]}; "
+        f"paper: {judged.paper_value} {judged.unit} ({find_claim(judged.id).where}; {judged.condition}; "
+        f"{_READ[judged.read]}; "
         f"tolerance {judged.tolerance or 'none'})",
         f"judged in: {judged.setting}",
         f"ours: {measured_text(judged)}",

@@ -12,7 +12,7 @@ from harness.claims.setting import Declared, default_profile
 from harness.compare.points import NotDrawn
 
 if TYPE_CHECKING:
-    from harness.claims.pairs import Plain
+    from harness.claims.records import Plain
     from harness.compare.evidence import Evidence
 
 Verdict = Literal["reproduced", "direction only", "not reproduced", "emulated", "not run"]
@@ -75,7 +75,7 @@ def _judge(claim: Claim, declared: Declared) -> Judged:
         return _judged(claim, declared, "not run", reason=claim.not_run)
     records = declared.records(claim)
     try:
-        found = queries()[claim.id].run(records)
+        found = queries()[claim.id](records)
     except (NotRun, NotDrawn) as reason:
         hint = "" if records.valid else f"; {declared.how(claim)} makes the runs"
         return _judged(claim, declared, "not run", reason=f"{reason}{hint}")
@@ -101,19 +101,13 @@ def _judged(
     reason: str = "",
 ) -> Judged:
     number = found.number if found else None
+    told = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
     return Judged(
-        claim.id,
-        claim.paper,
-        claim.claim,
-        claim.condition,
-        verdict,
-        claim.published,
-        claim.unit,
-        claim.tolerance,
-        claim.read,
-        claim.figure,
-        declared.name,
-        declared.setting(claim),
+        **{name: getattr(claim, name) for name in told},
+        verdict=verdict,
+        paper_value=claim.published,
+        profile=declared.name,
+        setting=declared.setting(claim),
         measured=number.value if number else None,
         interval=[number.low, number.high] if number else None,
         interval_kind=number.kind if number else "",

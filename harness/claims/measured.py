@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from harness.records.record import Spread, spread, spread_of_ratio
 
@@ -51,9 +51,9 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Number:
     return _number(spread_of_ratio(list(above), list(below)))
 
 
-def median(samples: Sequence[float], scale: float = 1.0) -> Number:
-    """Return the median of samples, times `scale`, with its interval."""
-    return _number(spread([scale * sample for sample in samples]))
+def median(samples: Sequence[float]) -> Number:
+    """Return the median of samples with its interval."""
+    return _number(spread(list(samples)))
 
 
 def _number(seen: Spread) -> Number:
@@ -79,3 +79,12 @@ def quotient(above: Number, below: Number) -> Number:
 
 def _less(number: Number) -> Number:
     return Number(100 * (1 - number.value), 100 * (1 - number.high), 100 * (1 - number.low), number.kind)
+
+
+def summarise(numbers: Sequence[Number], kind: Literal["mean", "most", "least"]) -> Number:
+    """Reduce numbers to their mean, greatest or least; the interval of a mean is the range of their values."""
+    ranked = sorted(numbers, key=lambda number: number.value)
+    if kind == "mean":
+        value = sum(number.value for number in numbers) / len(numbers)
+        return Number(value, ranked[0].value, ranked[-1].value, "range")
+    return ranked[-1 if kind == "most" else 0]

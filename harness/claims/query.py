@@ -1,198 +1,304 @@
-"""The queries: one function a claim, from the records of its setting to one number."""
+"""The queries of `harness/published/queries.yaml`: for each claim the sides, and the number that compares them."""
 
 from __future__ import annotations
 
-import importlib
 import json
+import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Literal
 
-from harness.claims.measured import Measured, NotRun, Number, added, median, ratio, saved
-from harness.claims.pairs import Cell, Records, Samples, Setting, Side, budget_share, describe, epoch_s, stage_s
-from harness.claims.published import claims
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
+
+from harness.claims.derived import FUNCTIONS
+from harness.claims.measured import Measured, NotRun, Number, added, median, quotient, ratio, saved, summarise
+from harness.claims.published import FILE as CLAIMS
+from harness.claims.published import Claim, claims
+from harness.claims.records import Cell, Plain, Records, Setting, Side, describe, samples_of
+from harness.settings import Strict
 from workloads.errors import InputError
 
-Run = Callable[[Records], Measured]
-Pick = Literal["one", "least memory", "most memory"]
-Over = Literal["mean", "most"]
-MODULES = ("gnndrive", "diskgnn", "ginex", "tiering", "pagraph")
+FILE = CLAIMS.parent / "queries.yaml"
+# Epochs of DiskGNN's training; all of them train on the samples of one epoch.
+_EPOCHS = 50
 
 
-@dataclass(frozen=True)
-class Query:
-    """One claim's id and its function, which raises NotRun where the records cannot answer the claim."""
-
-    claim: str
-    run: Run
-
-
-_QUERIES: dict[str, Query] = {}
-
-
-def register(claim: str, run: Run) -> None:
-    """Add the query of a claim.
-
-    Raises:
-        InputError: the claim is unpublished or declared not run, or the claim or the function is registered already.
-    """
-    known = claims().get(claim)
-    if known is None or known.not_run:
-        raise InputError(f"claim {claim} is not one that runs answer", "mend harness/published/claims.csv or the query")
-    if any(query.run is run for query in _QUERIES.values() if query.claim != claim):
-        raise InputError(f"claim {claim} has the query of another one", "one published quantity, one measured quantity")
-    if claim in _QUERIES and _QUERIES[claim].run is not run:
-        raise InputError(f"claim {claim} is answered by two queries", "keep one of them")
-    _QUERIES[claim] = Query(claim, run)
-
-
-def answers(claim: str) -> Callable[[Run], Run]:
-    """Register the decorated function as the query of a claim."""
-
-    def keep(run: Run) -> Run:
-        register(claim, run)
-        return run
-
-    return keep
-
-
-def queries() -> dict[str, Query]:
-    """Return every query by claim id."""
-    for name in MODULES:
-        importlib.import_module(f"harness.claims.{name}")
-    return _QUERIES
-
-
-def one_setting(records: Records, sides: Sequence[Side], *, free: Sequence[str] = (), pick: Pick = "one") -> Setting:
-    """Return the setting in which a claim is judged: the only one, or one end of a sweep over budgets.
-
-    Args:
-        free: configuration keys in which the sides may differ.
-        pick: end of the sweep; `one`: there is no sweep.
-
-    Raises:
-        NotRun: no setting holds all sides, or several do and `pick` is `one`.
-    """
-    found = records.settings(sides, free=free)
-    if pick != "one":
-        return (min if pick == "least memory" else max)(found, key=budget_share)
-    if len({_config(setting) for setting in found}) > 1:
-        raise NotRun("the profile has runs in several settings, and the claim does not say in which it is judged")
-    return found[0]
-
-
-def _config(setting: Setting) -> str:
-    return json.dumps({key: value for key, value in setting.shared.items() if key != "limits"}, sort_keys=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Ratio:
-    """Query that compares two sides in one setting.
+class Compared(Strict):
+    """Query that compares two sides, or two quantities of one, in one setting or over the settings of a figure.
 
     Attributes:
-        value: quantity that is compared.
-        kind: `ratio`: baseline / better; `saved`, `added`: per cent by which better is below, above the baseline.
+        better, baseline: the sides; without a baseline a quantity of one side.
+        value, whole: samples (`harness.claims.records.samples_of`) that are compared, and those of which they are a
+            share.
+        kind: computation, a key of `KINDS`.
+        pick: end of a sweep over budgets at which the claim is judged; empty: there is no sweep.
+        over: reduction of the numbers of all settings, a key of `OVER`; empty: there is one setting.
         free: configuration keys in which the sides may differ.
+        least_share: least share of the features that the budget must hold.
+        line: line of the explanation, with the two medians; empty: a line for each side.
+        detail, differs: further lines of the explanation, and differences from the paper's setting.
     """
 
     better: Side
-    baseline: Side
-    value: Samples = epoch_s
-    pick: Pick = "one"
-    kind: Literal["ratio", "saved", "added"] = "ratio"
-    free: tuple[str, ...] = ()
-    differs: tuple[str, ...] = ()
+    baseline: Side | None = None
+    value: str = "epoch_s"
+    whole: str = "epoch_s"
+    kind: Literal["ratio", "saved", "added", "share", "accuracy_gap", "time_to_accuracy", "preparation"] = "ratio"
+    pick: Literal["", "least memory", "most memory"] = ""
+    over: Literal["", "mean", "most", "wide rows", "half memory"] = ""
+    free: list[str] = Field(default_factory=list)
+    least_share: float = 0.0
+    line: str = ""
+    detail: list[str] = Field(default_factory=list)
+    differs: list[str] = Field(default_factory=list)
+
+    @field_validator("value", "whole")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        samples_of(value)
+        return value
+
+    @property
+    def sides(self) -> list[Side]:
+        """The sides, the better first."""
+        return [self.better] if self.baseline is None else [self.better, self.baseline]
 
     def __call__(self, records: Records) -> Measured:
-        """Compute the number in the declared setting."""
-        return self.of(one_setting(records, [self.better, self.baseline], free=self.free, pick=self.pick))
-
-    def of(self, setting: Setting) -> Measured:
-        """Compute the number in `setting`.
+        """Compute the number in the declared setting, or over all settings that hold the sides.
 
         Raises:
-            NotRun: the runs of a side have no samples, or the better side has a sample of 0.
+            NotRun: no setting holds all sides, several do where one is meant, or a side lacks what is compared.
         """
-        first, second = setting.cells
-        above, below = second.samples(self.value), first.samples(self.value)
-        if not above or not below or not all(below):
-            raise NotRun("the runs do not hold what is compared")
-        number = ratio(above, below)
-        if self.kind != "ratio":
-            number = {"saved": saved, "added": added}[self.kind](number)
-        return Measured(
-            number,
-            runs=[*first.runs, *second.runs],
-            setting=setting.shared,
-            differs=list(self.differs),
-            detail=[describe(cell, self.value) for cell in setting.cells],
-        )
+        found = records.settings(self.sides, free=self.free)
+        if self.over:
+            return OVER[self.over]([(setting, self.of(setting)) for setting in found])
+        if self.pick:
+            setting = (min if self.pick == "least memory" else max)(found, key=lambda one: one.budget_share)
+        elif len({_without_limits(one) for one in found}) > 1:
+            raise NotRun("the profile has runs in several settings, and the claim does not say in which it is judged")
+        else:
+            setting = found[0]
+        if self.least_share and setting.budget_share < self.least_share:
+            held = f"the largest budget holds {100 * setting.budget_share:.0f} % of them"
+            raise NotRun(f"no cap holds the features; {held}")
+        return self.of(setting)
+
+    def of(self, setting: Setting) -> Measured:
+        """Compute the number in one setting. Raises NotRun where a side lacks what is compared."""
+        number, lines = KINDS[self.kind](self, setting.cells)
+        shared = dict(setting.shared)
+        if "device" in self.free:
+            # The better side's device shows whether the number is an emulator's.
+            shared["device"] = setting.cells[0].newest["config"]["device"]
+        return Measured(number, setting.runs, [], shared, [*lines, *self.detail], list(self.differs))
 
 
-@dataclass(frozen=True, eq=False)
-class OverSettings:
-    """Query for the mean or the greatest ratio over the settings of a figure."""
+def _without_limits(setting: Setting) -> str:
+    return json.dumps({key: value for key, value in setting.shared.items() if key != "limits"}, sort_keys=True)
 
-    ratio: Ratio
-    kind: Over
 
-    def __call__(self, records: Records) -> Measured:
-        """Compute the number over all settings that hold both sides. Raises NotRun for fewer than two."""
-        sides = [self.ratio.better, self.ratio.baseline]
-        found = [self.ratio.of(setting) for setting in records.settings(sides, free=self.ratio.free)]
+Counted = tuple[Number, list[str]]
+
+
+def _ratio(query: Compared, cells: Sequence[Cell]) -> Counted:
+    """Divide the baseline's samples by the better side's, or return the per cent that better is below or above it."""
+    value = samples_of(query.value)
+    below, above = (cell.samples(value) for cell in cells)
+    if not above or not below or not all(below):
+        raise NotRun("the runs do not hold what is compared")
+    number = ratio(above, below)
+    if query.kind != "ratio":
+        number = {"saved": saved, "added": added}[query.kind](number)
+    if query.line:
+        return number, [query.line.format(statistics.median(below), statistics.median(above))]
+    return number, [describe(cell, value) for cell in cells]
+
+
+def _share(query: Compared, cells: Sequence[Cell]) -> Counted:
+    """Return the per cent that `value` takes of `whole`, epoch by epoch."""
+    (cell,), spent = cells, samples_of(query.value)
+    parts, wholes = cell.samples(spent), cell.samples(samples_of(query.whole))
+    if not parts or len(parts) != len(wholes) or not all(wholes):
+        raise NotRun(f"the runs of {query.better.system} have no stage {' or '.join(query.value.split()[1:])}")
+    return median([100 * part / whole for part, whole in zip(parts, wholes, strict=True)]), [describe(cell, spent)]
+
+
+def _accuracy_gap(query: Compared, cells: Sequence[Cell]) -> Counted:
+    """Return the points by which the better side's accuracy over its last three epochs exceeds the baseline's."""
+    from harness.figures.accuracy_runs import final_accuracy
+
+    found = []
+    for cell in cells:
+        known = [100 * value for record in cell.records if (value := final_accuracy(record)) is not None]
+        if not known:
+            raise NotRun(f"{cell.newest['system']} has no accuracy on test nodes")
+        kind = "range" if len(known) > 1 else "exact"
+        found.append(Number(sum(known) / len(known), min(known), max(known), kind))
+    a, b = found
+    line = ", ".join(f"{side.system} {one.value:.2f} %" for side, one in zip(query.sides, found, strict=True))
+    return Number(a.value - b.value, a.low - b.high, a.high - b.low, a.kind), [line]
+
+
+def _time_to_accuracy(query: Compared, cells: Sequence[Cell]) -> Counted:
+    """Divide the baseline's seconds to an accuracy that both reach, 99 % of the lower best one, by the better's."""
+    from harness.figures.accuracy_runs import best_accuracy, time_to
+
+    target = 0.99 * min(best_accuracy(cell.newest) or 0.0 for cell in cells)
+    ours, theirs = (time_to(cell.newest, target) for cell in cells)
+    if not target or not ours or not theirs:
+        raise NotRun("one of them has no accuracy on test nodes, or never reaches the other's")
+    told = [f"{side.system} {took:.1f} s" for side, took in zip(query.sides, (ours, theirs), strict=True)]
+    return quotient(Number.exact(theirs), Number.exact(ours)), [f"to {100 * target:.1f} %: {', '.join(told)}"]
+
+
+def _preparation(query: Compared, cells: Sequence[Cell]) -> Counted:
+    """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
+    (cell,) = cells
+    spent = cell.newest["preprocess"]
+    prepared = float(spent["seconds"]) + float(spent.get("made_s") or 0.0)
+    epoch = statistics.median(cell.samples(samples_of(query.value)))
+    line = f"{prepared:.1f} s of preprocessing for {_EPOCHS} epochs of {epoch:.3g} s that replay one's samples"
+    return Number.exact(100 * prepared / (prepared + _EPOCHS * epoch)), [line]
+
+
+KINDS: dict[str, Callable[[Compared, Sequence[Cell]], Counted]] = {
+    "ratio": _ratio,
+    "saved": _ratio,
+    "added": _ratio,
+    "share": _share,
+    "accuracy_gap": _accuracy_gap,
+    "time_to_accuracy": _time_to_accuracy,
+    "preparation": _preparation,
+}
+Everywhere = list[tuple[Setting, Measured]]
+
+
+def _reduced(kind: Literal["mean", "most"]) -> Callable[[Everywhere], Measured]:
+    def reduce(found: Everywhere) -> Measured:
         if len(found) < 2:
-            raise NotRun(f"both ran in one setting only: it is no {self.kind} of several")
-        return Measured(
-            summarise([measured.number for measured in found], self.kind),
-            runs=list(dict.fromkeys(run for measured in found for run in measured.runs)),
-            setting=found[0].setting,
-            detail=[*(line for measured in found for line in measured.detail), f"over {len(found)} settings"],
-        )
+            raise NotRun(f"both ran in one setting only: it is no {kind} of several")
+        measured = [one for _, one in found]
+        runs = list(dict.fromkeys(run for one in measured for run in one.runs))
+        lines = [*(line for one in measured for line in one.detail), f"over {len(found)} settings"]
+        number = summarise([one.number for one in measured], kind)
+        return Measured(number, runs, setting=found[0][0].shared, detail=lines)
+
+    return reduce
 
 
-@dataclass(frozen=True, eq=False)
-class Share:
-    """Query for the per cent that some stages take of others; an empty `whole` stands for the epoch."""
+def _wide_rows(found: Everywhere) -> Measured:
+    """Divide the speedup at dimension 768 by that at 512; rows are read as whole pages."""
+    dims = {int(setting.shared["dataset"]["dim"]): one for setting, one in found}
+    if not {512, 768} <= set(dims):
+        raise NotRun("ginex and pyg+ were not both run at dimensions 512 and 768")
+    lines = [f"dimension {dim}: {dims[dim].number.value:.3g}x" for dim in (512, 768)]
+    return _gap(dims[512], dims[768], lines)
 
-    side: Side
-    parts: tuple[str, ...]
-    whole: tuple[str, ...] = ()
-    pick: Pick = "one"
-    detail: tuple[str, ...] = field(default=())
-    differs: tuple[str, ...] = field(default=())
+
+def _half_memory(found: Everywhere) -> Measured:
+    """Divide the speedup at the least budget by that at twice the budget."""
+    budgets = {int(setting.cells[0].newest["memory"]["budget_bytes"] or 0): one for setting, one in found}
+    least = min(budgets)
+    if 2 * least not in budgets or not least:
+        raise NotRun("ginex and pyg+ were not both run at a budget and at twice of it")
+    small, large = budgets[least], budgets[2 * least]
+    lines = [f"budget {b / 2**20:.0f} MiB: {m.number.value:.3g}x" for b, m in ((least, small), (2 * least, large))]
+    return _gap(large, small, lines)
+
+
+def _gap(small: Measured, large: Measured, lines: list[str]) -> Measured:
+    runs = [*small.runs, *large.runs]
+    return Measured(quotient(large.number, small.number), runs, setting=large.setting, detail=lines)
+
+
+OVER: dict[str, Callable[[Everywhere], Measured]] = {
+    "mean": _reduced("mean"),
+    "most": _reduced("most"),
+    "wide rows": _wide_rows,
+    "half memory": _half_memory,
+}
+
+
+class Derived(Strict):
+    """Query by a function of `harness.claims.derived` over the studies, the figure's table or the runs of a system.
+
+    Attributes:
+        study, table, system: what the function is given: records of a study, a figure's table, or a system's runs.
+        hops: number of hops of the studies; 0: all of them.
+        arguments: further arguments of the function.
+    """
+
+    function: str
+    study: str = ""
+    table: str = ""
+    system: str = ""
+    hops: int = 0
+    arguments: Plain = Field(default_factory=dict)
+    differs: list[str] = Field(default_factory=list)
+
+    @field_validator("function")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        FUNCTIONS[value]
+        return value
 
     def __call__(self, records: Records) -> Measured:
-        """Compute the number in the declared setting. Raises NotRun where the runs lack the stages."""
-        setting = one_setting(records, [self.side], pick=self.pick)
-        cell = setting.cells[0]
-        spent = stage_s(*self.parts)
-        parts, wholes = cell.samples(spent), cell.samples(stage_s(*self.whole) if self.whole else epoch_s)
-        if not parts or len(parts) != len(wholes) or not all(wholes):
-            raise NotRun(f"the runs of {self.side.system} have no stage {' or '.join(self.parts)}")
-        shares = [100 * part / whole for part, whole in zip(parts, wholes, strict=True)]
-        return Measured(
-            median(shares),
-            runs=cell.runs,
-            setting=setting.shared,
-            differs=list(self.differs),
-            detail=[describe(cell, spent), *self.detail],
-        )
+        """Compute the number. Raises NotRun or NotDrawn where the records do not hold what the function needs."""
+        function = FUNCTIONS[self.function]
+        if self.study:
+            found = records.studies(self.study, lambda params: not self.hops or len(params["fanout"]) == self.hops)
+            measured = function(found, **self.arguments)
+            named = measured.studies or [f"{record.study} {record.key}" for record in found]
+            return replace(measured, studies=named, differs=list(self.differs))
+        runs = [record for record in records.valid if record["system"] == self.system]
+        measured = function(records.table(self.table) if self.table else runs, **self.arguments)
+        return replace(measured, differs=list(self.differs))
 
 
-def runs_of(cells: Sequence[Cell]) -> list[str]:
-    """Return the run ids of several cells."""
-    return [run for cell in cells for run in cell.runs]
+Query = Compared | Derived
 
 
-def summarise(numbers: Sequence[Number], kind: Literal["mean", "most", "least"]) -> Number:
-    """Reduce numbers to their mean, greatest or least; the interval of a mean is the range of their values."""
-    ranked = sorted(numbers, key=lambda number: number.value)
-    if kind == "mean":
-        value = sum(number.value for number in numbers) / len(numbers)
-        return Number(value, ranked[0].value, ranked[-1].value, "range")
-    return ranked[-1 if kind == "most" else 0]
+@cache
+def queries(file: Path = FILE) -> dict[str, Query]:
+    """Read every query by claim id.
+
+    Raises:
+        InputError: the file cannot be read, a row is invalid or of a claim that no run answers, a claim has two rows,
+            or two claims have one query of the same runs.
+    """
+    import yaml
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        node = yaml.compose(text)
+        rows = [key.value for key, _ in node.value] if node else []
+        content = yaml.safe_load(text)
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise InputError(f"the queries {file} cannot be read: {error}", "restore the file") from error
+    found: dict[str, Query] = {}
+    answered: dict[str, str] = {}
+    for id_ in rows:
+        claim = claims().get(id_)
+        if claim is None or claim.not_run:
+            raise InputError(f"claim {id_} is not one that runs answer", f"mend {CLAIMS.name} or {file.name}")
+        if id_ in found:
+            raise InputError(f"claim {id_} is answered by two queries", "keep one of them")
+        model: type[Query] = Derived if "function" in content[id_] else Compared
+        try:
+            found[id_] = TypeAdapter(model).validate_python(content[id_])
+        except (ValidationError, KeyError) as error:
+            raise InputError(f"the query of claim {id_} is invalid: {error}", f"mend {file.name}") from error
+        other = answered.setdefault(_measures(claim, found[id_]), id_)
+        if other != id_:
+            raise InputError(
+                f"claim {id_} has the query of another one, {other}", "one published quantity, one measured quantity"
+            )
+    return found
 
 
-def of_dim(dim: int) -> Callable[[Any], bool]:
-    """Return a condition that accepts configurations whose dataset has this feature dimension."""
-    return lambda config: bool(config["dataset"]["dim"] == dim)
+def _measures(claim: Claim, query: Query) -> str:
+    """Return a text that is equal for claims that are answered by one measured number."""
+    source = "bench" if claim.runs == "bench" else claim.figure
+    return f"{source} {sorted(claim.chosen.items())} {query.model_dump_json()}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from harness.claims.pairs import Plain, Records
 from harness.claims.published import DIM, Claim
+from harness.claims.records import Plain, Records
 from harness.compare.evidence import Evidence
 from harness.compare.match import Index
 from harness.records.record import COUNTED
@@ -49,11 +49,13 @@ class Declared:
         source = claim.figure if claim.runs == "figure" else "bench"
         if source not in self._cells:
             self._cells[source] = self._planned(source)
-        return [cell for cell in self._cells[source] if all(_is(cell, *part) for part in self._chosen(claim))]
-
-    def _chosen(self, claim: Claim) -> list[tuple[str, str]]:
         # Records know the dimension of their dataset; planned runs do not.
-        return [(key, value) for key, value in claim.chosen.items() if key != DIM]
+        chosen = {key: value for key, value in claim.chosen.items() if key != DIM}
+        return [
+            cell
+            for cell in self._cells[source]
+            if all(str(getattr(cell.settings, key)) == value for key, value in chosen.items())
+        ]
 
     def _planned(self, source: str) -> list[PlannedRun]:
         from harness.figures.base import catalogue
@@ -96,14 +98,7 @@ class Declared:
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
         from harness.figures.base import catalogue
-        from harness.studies.base import studies
+        from harness.studies.base import resolve_study
 
-        known = studies()
-        return [
-            (need.study, known[need.study].params.model_validate(need.params).model_dump(mode="json"))
-            for need in catalogue()[claim.figure].studies(self._profile)
-        ]
-
-
-def _is(cell: PlannedRun, key: str, value: str) -> bool:
-    return str(getattr(cell.settings, key)) == value
+        needs = catalogue()[claim.figure].studies(self._profile)
+        return [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]

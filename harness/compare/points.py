@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.alike import shared_setting
+from harness.compare.comparable import shared_setting
 from harness.compare.plan import Cell, Plan
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
@@ -90,23 +90,9 @@ class Group:
         """Return the points as a table."""
         import pandas as pd
 
-        return pd.DataFrame(
-            [
-                {
-                    "system": p.system,
-                    "x": p.x,
-                    "status": p.status,
-                    "value": p.value,
-                    "low": p.low,
-                    "high": p.high,
-                    "samples": p.samples,
-                    "interval": p.interval_kind,
-                    "verdict": p.verdict,
-                    "run": p.record.get("run_id", ""),
-                }
-                for p in self.points
-            ]
-        )
+        columns = ("system", "x", "status", "value", "low", "high", "samples", "interval_kind", "verdict")
+        rows = [{name: getattr(p, name) for name in columns} | {"run": p.record.get("run_id", "")} for p in self.points]
+        return pd.DataFrame(rows).rename(columns={"interval_kind": "interval"})
 
 
 def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = epoch_seconds) -> Group:
@@ -190,26 +176,26 @@ def _point(cell: Cell, records: list[Plain], value: Value, paths: Mapping[str, s
         for epoch in record["epochs"]
         if not epoch["warmup"] and (number := value(epoch)) is not None
     ]
-    path = paths.get(newest["run_id"], "")
-    if not samples:
-        status = newest["status"] if newest["status"] != "ok" else "not measured"
-        return Point(
-            cell.series, cell.x, status, None, verdict=newest["verdict"], record=newest, path=path, panel=cell.panel
-        )
-    seen = spread(samples)
-    low, high = seen.interval
-    verdict = "CAVEATS" if any(record["verdict"] == "CAVEATS" for record in records) else "VALID"
-    return Point(
+    point = Point(
         cell.series,
         cell.x,
-        "ok",
-        seen.median,
-        low,
-        high,
-        len(samples),
-        seen.interval_kind,
-        verdict,
-        newest,
-        path,
-        cell.panel,
+        newest["status"] if newest["status"] != "ok" else "not measured",
+        None,
+        verdict=newest["verdict"],
+        record=newest,
+        path=paths.get(newest["run_id"], ""),
+        panel=cell.panel,
+    )
+    if not samples:
+        return point
+    seen = spread(samples)
+    return replace(
+        point,
+        status="ok",
+        value=seen.median,
+        low=seen.interval[0],
+        high=seen.interval[1],
+        samples=len(samples),
+        interval_kind=seen.interval_kind,
+        verdict="CAVEATS" if any(record["verdict"] == "CAVEATS" for record in records) else "VALID",
     )

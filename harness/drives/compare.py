@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from harness.compare.usual import Usual
+from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
 from harness.drives.sides import DEEP, SHALLOW, Cell, Comparison, Side, latencies
-from harness.drives.whatif import Device, counts_for, predict_record, usable, workload_key, workload_name
+from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import EpochRecord, Record, spread
 from workloads.errors import InputError
 
 _HOUR_S = 3600.0
-
-
-@dataclass
-class _Group:
-    """Runs of one workload, all systems."""
-
-    records: list[Record] = field(default_factory=list)
 
 
 def compare(
@@ -48,13 +40,13 @@ def compare(
         raise InputError(f"a drive is named twice: {', '.join(names)}", "name each once")
     prices = prices or {}
     sides = tuple(_side(device, price_of(prices, device.name, device.disk_class)) for device in devices)
-    group, others = _workload(devices, records, dataset, memory)
-    cells = _cells(sides, group.records)
+    runs, others = _workload(devices, records, dataset, memory)
+    cells = _cells(sides, runs)
     from harness.figures.draw.style import ordered
 
     systems = tuple(ordered([cell.system for cell in cells]))
-    workload = workload_name(group.records[0]) if group.records else ""
-    return Comparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, group.records, others)))
+    workload = workload_name(runs[0]) if runs else ""
+    return Comparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, runs, others)))
 
 
 def _side(device: Device, price: Price | None) -> Side:
@@ -99,32 +91,37 @@ def ran_on(record: Record, device: Device) -> bool:
 
 def _workload(
     devices: Sequence[Device], records: Sequence[Record], dataset: str | None, memory: str | None
-) -> tuple[_Group, int]:
+) -> tuple[list[Record], int]:
     """Return the runs of the workload on most drives, then of most systems, and the number of other workloads."""
-    usual = Usual([record.to_json() for record in records])
-    groups: dict[str, _Group] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
         config = record.config
-        if not usable(record) or usual.differing(record.system, config.options):
-            continue
-        if (dataset and config.dataset.name != dataset) or (memory and config.memory != memory):
-            continue
-        key = json.loads(workload_key(record))
-        del key["system"], key["options"]
-        groups.setdefault(json.dumps(key, sort_keys=True), _Group()).records.append(record)
+        if usable(record) and dataset in (None, config.dataset.name) and memory in (None, config.memory):
+            groups.setdefault(workload_key(config, ("system", "options")), []).append(record)
     if not groups:
         if dataset or memory:
             wanted = " and ".join(str(part) for part in (dataset, memory) if part)
             raise InputError(f"no usable run of {wanted} is there", "leave the choice out, or see `outcore results`")
-        return _Group(), 0
+        return [], 0
 
-    def worth(group: _Group) -> tuple[int, int, int, str]:
-        pairs = {(d.name, r.system) for r in group.records for d in devices if ran_on(r, d)}
+    def worth(group: Sequence[Record]) -> tuple[int, int, int, str]:
+        pairs = {(d.name, r.system) for r in group for d in devices if ran_on(r, d)}
         drives = len({name for name, _ in pairs})
-        return drives, len(pairs), len({r.system for r in group.records}), max(r.started_at for r in group.records)
+        return drives, len(pairs), len({r.system for r in group}), max(r.started_at for r in group)
 
-    best = max(groups.values(), key=worth)
-    return best, len(groups) - 1
+    return max(map(_without_ablations, groups.values()), key=worth), len(groups) - 1
+
+
+def _without_ablations(records: Sequence[Record]) -> list[Record]:
+    """Return the runs with each system's option set that has the fewest differing options in this workload."""
+    chosen: dict[str, tuple[int, str]] = {}
+    ranks = []
+    for record in records:
+        options = record.config.options
+        text = json.dumps(options, sort_keys=True)  # it breaks ties, so that the order of the records has no say
+        ranks.append((differing_options(record.system, options), text))
+        chosen[record.system] = min(chosen.get(record.system, ranks[-1]), ranks[-1])
+    return [record for record, rank in zip(records, ranks, strict=True) if rank == chosen[record.system]]
 
 
 def _cells(sides: Sequence[Side], records: Sequence[Record]) -> list[Cell]:
@@ -174,14 +171,13 @@ def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | Non
     made = [entry for record in counted for entry in predict_record(record, side.device.profile)]
     if not made:
         return None
-    middle = statistics.median(entry.seconds for entry in made)
-    typical = min(made, key=lambda entry: abs(entry.seconds - middle))
+    middle, nearest = typical(made)
     return Cell(
         device=side.device.name,
         system=system,
         epoch_s=middle,
         predicted=True,
-        bound=typical.bound,
+        bound=nearest.bound,
         per_price=_per_price(side.price, middle),
         runs=tuple(record.run_id for record in counted),
     )

@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +36,14 @@ class Table:
 
 def tables(comparison: Comparison) -> list[Table]:
     """Return the table of drives by fio and, where epochs exist, the table of systems on drives."""
-    found = [Table("Drives, by fio", _DRIVE_HEADS, tuple(_drive_row(side) for side in comparison.sides))]
+    found = [_table_of("Drives, by fio", _DRIVES, comparison.sides)]
     if comparison.cells:
-        rows = tuple(_cell_row(cell) for cell in comparison.cells)
-        found.append(Table("Systems on drives", _CELL_HEADS, rows))
+        found.append(_table_of("Systems on drives", _CELLS, comparison.cells))
     return found
+
+
+def _table_of(title: str, columns: Mapping[str, Callable[[Any], str]], entries: Sequence[Any]) -> Table:
+    return Table(title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries))
 
 
 def matrix(comparison: Comparison) -> Table:
@@ -107,65 +110,48 @@ def write_page(comparison: Comparison, folder: Path) -> list[Path]:
     return written
 
 
-_DRIVE_HEADS = (
-    "drive",
-    "model",
-    "512 B reads/s",
-    "4 KiB reads/s",
-    "64 KiB reads/s",
-    "1 MiB MB/s",
-    "p50 µs",
-    "p99 µs",
-    "p99.9 µs (64)",
-    "CPU µs/read",
-    "price of 1 TB",
-)
-_CELL_HEADS = (
-    "drive",
-    "system",
-    "epoch s",
-    "interval",
-    "how",
-    "reads/s",
-    "MB/s",
-    "mean read",
-    "of the drive",
-    "ampl.",
-    "epochs/h per price",
-)
+def _figure(name: str, form: str = ",.0f", factor: float = 1) -> Callable[[Side], str]:
+    return lambda side: _scaled(side.figures[name], factor, form)
 
 
-def _drive_row(side: Side) -> tuple[str, ...]:
-    figures, who = side.figures, side.device.drive.identity if side.device.drive else None
-    late = [_scaled(figures[name], 1e6, ",.0f") for name in ("latency_1_p50_s", "latency_1_p99_s", "latency_64_p999_s")]
-    return (
-        side.device.name,
-        " ".join(part for part in (who.model, who.link or who.bus) if part) if who else "limits of a class",
-        *(_scaled(figures[f"randread_{size}_iops"], 1, ",.0f") for size in ("512", "4k", "64k")),
-        _scaled(figures["seqread_bytes_per_s"], 1e-6, ",.0f"),
-        *late,
-        _scaled(figures["cpu_s_per_read"], 1e6, ".1f"),
-        f"{side.price.currency}{side.price.per_tb:,.0f}" if side.price else "–",
-    )
+def _model(side: Side) -> str:
+    who = side.device.drive.identity if side.device.drive else None
+    return " ".join(part for part in (who.model, who.link or who.bus) if part) if who else "limits of a class"
 
 
-def _cell_row(cell: Cell) -> tuple[str, ...]:
-    spread = "–"
-    if cell.low is not None and cell.high is not None:
-        spread = f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
-    return (
-        cell.device,
-        cell.system,
-        f"{cell.epoch_s:.3g}",
-        spread,
-        f"predicted ({cell.bound})" if cell.predicted else f"measured, {cell.verdict}",
-        _scaled(cell.reads_per_s, 1, ",.0f"),
-        _scaled(cell.bytes_per_s, 1e-6, ",.0f"),
-        format_bytes(cell.request_bytes) if cell.request_bytes else "–",
-        _scaled(cell.device_share, 100, ".0f", " %"),
-        _scaled(cell.read_amplification, 1, ".2f"),
-        _scaled(cell.per_price, 1, ".3g"),
-    )
+def _interval(cell: Cell) -> str:
+    if cell.low is None or cell.high is None:
+        return "–"
+    return f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
+
+
+# Columns by head: text of a drive, and of a system on a drive.
+_DRIVES: dict[str, Callable[[Side], str]] = {
+    "drive": lambda side: side.device.name,
+    "model": _model,
+    "512 B reads/s": _figure("randread_512_iops"),
+    "4 KiB reads/s": _figure("randread_4k_iops"),
+    "64 KiB reads/s": _figure("randread_64k_iops"),
+    "1 MiB MB/s": _figure("seqread_bytes_per_s", factor=1e-6),
+    "p50 µs": _figure("latency_1_p50_s", factor=1e6),
+    "p99 µs": _figure("latency_1_p99_s", factor=1e6),
+    "p99.9 µs (64)": _figure("latency_64_p999_s", factor=1e6),
+    "CPU µs/read": _figure("cpu_s_per_read", ".1f", 1e6),
+    "price of 1 TB": lambda side: f"{side.price.currency}{side.price.per_tb:,.0f}" if side.price else "–",
+}
+_CELLS: dict[str, Callable[[Cell], str]] = {
+    "drive": lambda cell: cell.device,
+    "system": lambda cell: cell.system,
+    "epoch s": lambda cell: f"{cell.epoch_s:.3g}",
+    "interval": _interval,
+    "how": lambda cell: f"predicted ({cell.bound})" if cell.predicted else f"measured, {cell.verdict}",
+    "reads/s": lambda cell: _scaled(cell.reads_per_s, 1, ",.0f"),
+    "MB/s": lambda cell: _scaled(cell.bytes_per_s, 1e-6, ",.0f"),
+    "mean read": lambda cell: format_bytes(cell.request_bytes) if cell.request_bytes else "–",
+    "of the drive": lambda cell: _scaled(cell.device_share, 100, ".0f", " %"),
+    "ampl.": lambda cell: _scaled(cell.read_amplification, 1, ".2f"),
+    "epochs/h per price": lambda cell: _scaled(cell.per_price, 1, ".3g"),
+}
 
 
 def _scaled(value: float | None, factor: float, form: str, unit: str = "") -> str:

@@ -110,69 +110,51 @@ def tails(comparison: Comparison, axes: Any) -> pd.DataFrame:
 
 def epochs(comparison: Comparison, axes: Any) -> pd.DataFrame:
     """Draw epoch times, a group per drive and a bar per system; a predicted bar is pale and marked P."""
-    return _bars(comparison, axes, lambda cell: cell.epoch_s, "Epoch time (P: predicted)", "epoch (s)", log=True)
+    return _bars(comparison, axes, "epoch_s", "Epoch time (P: predicted)", "epoch (s)")
 
 
 def per_price(comparison: Comparison, axes: Any) -> pd.DataFrame:
     """Draw epochs per hour, divided by the price of 1 TB."""
     money = next((side.price.currency for side in comparison.sides if side.price), "$")
-    title = "Performance for the price (P: predicted)"
-    return _bars(
-        comparison,
-        axes,
-        lambda cell: cell.per_price,
-        title,
-        f"epochs/h per {money} of 1 TB",
-        log=True,
-        nothing="no price",
-    )
+    title, ylabel = "Performance for the price (P: predicted)", f"epochs/h per {money} of 1 TB"
+    return _bars(comparison, axes, "per_price", title, ylabel, nothing="no price")
 
 
 def _bars(
-    comparison: Comparison,
-    axes: Any,
-    value: Callable[[Any], float | None],
-    title: str,
-    ylabel: str,
-    *,
-    log: bool,
-    nothing: str = "not run",
+    comparison: Comparison, axes: Any, name: str, title: str, ylabel: str, nothing: str = "not run"
 ) -> pd.DataFrame:
-    rows = []
-    for side in comparison.sides:
+    """Draw a field of the cells on a log axis; epochs have their intervals."""
+    drives = [side.device.name for side in comparison.sides]
+    rows: list[dict[str, Any]] = []
+    for drive in drives:
         for system in comparison.systems:
-            cell = comparison.cell(side.device.name, system)
-            height = value(cell) if cell else None
-            whole = cell is not None and value(cell) == cell.epoch_s
+            cell = comparison.cell(drive, system)
+            ends = (cell.low, cell.high) if cell and name == "epoch_s" else (None, None)
             rows.append(
                 {
-                    "group": side.device.name,
+                    "group": drive,
                     "series": system,
-                    "value": height,
+                    "value": getattr(cell, name, None),
                     "status": nothing,
-                    "low": cell.low if cell and whole else None,
-                    "high": cell.high if cell and whole else None,
+                    "low": ends[0],
+                    "high": ends[1],
                     "predicted": bool(cell and cell.predicted),
                 }
             )
     data = pd.DataFrame(rows)
-    draw_bars(data, title=title, ylabel=ylabel, log=log, axes=axes)
+    draw_bars(data, title=title, ylabel=ylabel, log=True, axes=axes)
     width = 0.8 / max(1, len(comparison.systems))
     for row in rows:
         if row["predicted"] and row["value"]:
-            at = [side.device.name for side in comparison.sides].index(str(row["group"]))
-            shift = (comparison.systems.index(str(row["series"])) - (len(comparison.systems) - 1) / 2) * width
-            axes.annotate("P", (at + shift, row["value"]), ha="center", va="bottom", fontsize=5.5)
-    for bar, row in zip(_drawn(axes), (row for row in rows if row["value"]), strict=False):
+            shift = (comparison.systems.index(row["series"]) - (len(comparison.systems) - 1) / 2) * width
+            at = drives.index(row["group"]) + shift
+            axes.annotate("P", (at, row["value"]), ha="center", va="bottom", fontsize=5.5)
+    bars = [patch for container in axes.containers for patch in getattr(container, "patches", [])]
+    for bar, row in zip(bars, (row for row in rows if row["value"]), strict=False):
         if row["predicted"]:
             bar.set_alpha(0.45)
     low, high = axes.get_ylim()
-    if log:
-        plain_log(axes.yaxis)
-        axes.set_ylim(low, high * (high / low) ** 0.05)
+    plain_log(axes.yaxis)
+    axes.set_ylim(low, high * (high / low) ** 0.05)
     axes.legend(**_BELOW)
     return data
-
-
-def _drawn(axes: Any) -> list[Any]:
-    return [patch for container in axes.containers for patch in getattr(container, "patches", [])]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.compare.comparable import workload_key
 from harness.judge.metrics import usable_processors
 from harness.judge.predict import Prediction, at_depth, predict
 from harness.records.hosts import host_fingerprint
-from harness.records.record import COUNTED, LABELS, Record
+from harness.records.record import COUNTED, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
 from harness.ssd.profile import better_of
@@ -22,8 +22,6 @@ from workloads.errors import InputError, OutcoreError
 # A class known by its limits alone is a device that reaches them at any depth.
 _CLASS_DEPTH = 256
 _CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
-# Settings that do not change a system's reads, such as the device and the enforcement of its limits.
-_ELSEWHERE = (*LABELS, "disk_class", "isolation", "epochs", "warmup", "timeout_s", "verify", "test_nodes")
 
 
 @dataclass(frozen=True)
@@ -149,12 +147,6 @@ def behind(device: Device, records: Iterable[Record]) -> Device:
     return replace(device, profile=class_profile(limits, bare), source="limits, runs")
 
 
-def workload_key(record: Record) -> str:
-    """Return a key that is equal for runs with the same reads: the configuration without the settings of the device."""
-    content = record.config.model_dump(mode="json", exclude=set(_ELSEWHERE))
-    return json.dumps(content, sort_keys=True)
-
-
 def workload_name(record: Record) -> str:
     """Return a workload in words, without the system."""
     config = record.config
@@ -221,19 +213,24 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     return found
 
 
+def typical(made: Sequence[Prediction]) -> tuple[float, Prediction]:
+    """Return the median of predicted seconds, and the prediction nearest to it."""
+    middle = statistics.median(entry.seconds for entry in made)
+    return middle, min(made, key=lambda entry: abs(entry.seconds - middle))
+
+
 def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
     """Return one forecast per system and workload with usable runs, fastest first within a workload."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if usable(record) and counts_for(record, device):
-            groups.setdefault(workload_key(record), []).append(record)
+            groups.setdefault(workload_key(record.config), []).append(record)
     found = []
     for group in groups.values():
         made = [(record, entry) for record in group for entry in predict_record(record, device.profile)]
         if not made:
             continue
-        middle = statistics.median(entry.seconds for _, entry in made)
-        typical = min((entry for _, entry in made), key=lambda entry: abs(entry.seconds - middle))
+        middle, nearest = typical([entry for _, entry in made])
         measured = [
             epoch.seconds
             for record in group
@@ -246,9 +243,9 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
                 workload=workload_name(group[0]),
                 device=device.name,
                 seconds=middle,
-                device_s=typical.own_s + typical.page_cache_s,
-                train_s=typical.train_s,
-                bound=typical.bound,
+                device_s=nearest.own_s + nearest.page_cache_s,
+                train_s=nearest.train_s,
+                bound=nearest.bound,
                 runs=tuple(dict.fromkeys(record.run_id for record, _ in made)),
                 counted_on=tuple(dict.fromkeys(record.config.disk_class for record, _ in made)),
                 measured_s=statistics.median(measured) if measured else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,30 +16,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One claim of `harness.claims.judge_all` as text for a reader; empty where there is nothing."""
-
-    id: str
-    paper: str
-    claim: str
-    condition: str
-    verdict: str
-    published: str
-    measured: str
-    reason: str
-    figure: str
-
-
-@dataclass(frozen=True)
 class Scoreboard:
-    """All claims; `missing` is the reason where there are none."""
+    """All judged claims; `missing` is the reason where there are none."""
 
-    claims: list[Claim]
+    claims: Sequence[Judged]
     missing: str = ""
 
     def counts(self) -> list[tuple[str, int]]:
         """Count the claims for each verdict, best first; unknown verdicts come last."""
-        found = Counter(claim.verdict for claim in self.claims)
+        found = Counter[str](claim.verdict for claim in self.claims)
         return [(verdict, found.pop(verdict, 0)) for verdict in VERDICTS] + sorted(found.items())
 
     def by_paper(self) -> list[tuple[str, list[tuple[str, int]]]]:
@@ -46,7 +32,7 @@ class Scoreboard:
         papers = dict.fromkeys(claim.paper for claim in self.claims)
         return [(p, Scoreboard([c for c in self.claims if c.paper == p]).counts()) for p in papers]
 
-    def of_figure(self, ids: tuple[str, ...], figure: str) -> list[Claim]:
+    def of_figure(self, ids: tuple[str, ...], figure: str) -> list[Judged]:
         """Return the claims of a figure."""
         return [claim for claim in self.claims if claim.id in ids or (claim.figure == figure and figure)]
 
@@ -54,23 +40,19 @@ class Scoreboard:
 def judge(evidence: Evidence) -> Scoreboard:
     """Judge every published claim; where that fails, return the reason as `missing`."""
     try:
-        found = [claim_of(judged) for judged in judge_all(evidence)]
+        found = judge_all(evidence)
     except OutcoreError as error:
         return Scoreboard([], f"The claims could not be judged: {error}.")
     return Scoreboard(found, "" if found else "There is no published claim to judge.")
 
 
-def claim_of(judged: Judged) -> Claim:
-    """Return a judged claim as text."""
-    measured = "" if judged.measured is None else f"{number_text(judged.measured)} {judged.unit}".strip()
-    return Claim(
-        id=judged.id,
-        paper=judged.paper,
-        claim=judged.claim,
-        condition=judged.condition,
-        verdict=judged.verdict,
-        published=f"{judged.paper_value} {judged.unit}".strip(),
-        measured=measured + interval_text(judged),
-        reason=judged.reason,
-        figure=judged.figure,
-    )
+def published_text(judged: Judged) -> str:
+    """Return the published value with its unit."""
+    return f"{judged.paper_value} {judged.unit}".strip()
+
+
+def measured_text(judged: Judged) -> str:
+    """Return the measured number with unit and interval; a dash where nothing was measured."""
+    if judged.measured is None:
+        return "–"
+    return f"{number_text(judged.measured)} {judged.unit}".strip() + interval_text(judged)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.claims.judge import Judged
 from harness.figures.base import Rendered, published
-from harness.report.claims import Claim, Scoreboard
+from harness.report.claims import Scoreboard
 
 # Column names of a drawing's CSV for a point's series, place and value.
 SERIES = ("series", "system", "policy", "name", "variant")
@@ -52,7 +53,7 @@ class Entry:
     height: int = 0
     table: Table | None = None
     published: Table | None = None
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[Judged] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.figures.draw import style
-from harness.report.claims import Scoreboard
+from harness.report.claims import Scoreboard, measured_text, published_text
 from harness.report.gallery import Entry
 from harness.report.headline import Headline
 from harness.report.runs import compact
@@ -100,6 +100,8 @@ def page(content: Content) -> str:
         color=lambda system: style.look(str(system).split(" (+")[0]).color,
         tone=lambda verdict: TONES.get(verdict, "none"),
         mark=lambda verdict: MARKS.get(verdict, "·"),
+        published=published_text,
+        measured=measured_text,
     )
     return environment.get_template("report.html").render(
         title=title,

@@ -78,16 +78,16 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         str(record["status"]),
         str(record["verdict"]),
         class_of(record),
-        _short(epoch.get("median")),
-        _short(low),
-        _short(high),
+        short(epoch.get("median")),
+        short(low),
+        short(high),
         len(measured),
         str(epoch.get("interval_kind") or ""),
-        _short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
-        _short(sum(read) / len(read) / 1e6 if read else None),
-        _short((memory.get("peak_bytes") or 0) / 2**20 or None),
-        *(_short(summary.get(metric.name)) for metric in METRICS if metric.column),
-        [_short(own.get(stage)) for stage in stages] if own else None,
+        short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
+        short(sum(read) / len(read) / 1e6 if read else None),
+        short((memory.get("peak_bytes") or 0) / 2**20 or None),
+        *(short(summary.get(metric.name)) for metric in METRICS if metric.column),
+        [short(own.get(stage)) for stage in stages] if own else None,
     ]
 
 
@@ -108,10 +108,11 @@ def _asked_bytes(config: Plain) -> int | None:
         return None
 
 
-def _short(value: Any) -> float | int | None:
+def short(value: Any, digits: int = 4) -> float | int | None:
+    """Round a number and drop an empty fraction, since the page has thousands; None where it is not finite."""
     if value is None or isinstance(value, str) or not math.isfinite(value):
         return None
-    rounded = float(f"{value:.4g}")
+    rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded == int(rounded) else rounded
 
 
@@ -149,7 +150,7 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
             for rule in record.get("verdict_rules") or []
         ],
         "started": record.get("started_at") or "",
-        "duration": _short(record.get("duration_s")),
+        "duration": short(record.get("duration_s")),
         "config": pool.add(config),
         "dataset": pool.add(record["config"]["dataset"]),
         "options": pool.add(record["config"]["options"]),
@@ -158,8 +159,8 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
         "preprocess": record.get("preprocess") or {},
         "epochs": [_epoch(epoch) for epoch in record["epochs"]],
         "extra": {key: _rounded(value) for key, value in ((record.get("summary") or {}).get("extra") or {}).items()},
-        "predicted": _short((record.get("summary") or {}).get("predicted_s")),
-        "overhead": {key: _short(value) for key, value in (record.get("overhead") or {}).items()},
+        "predicted": short((record.get("summary") or {}).get("predicted_s")),
+        "overhead": {key: short(value) for key, value in (record.get("overhead") or {}).items()},
         "notes": record.get("notes") or {},
         "log": log_tail(folder),
         "files": [[name, f"{beside}/{name}"] for name in _files(folder)],
@@ -174,15 +175,15 @@ def _epoch(epoch: Mapping[str, Any]) -> Plain:
     kept = ("epoch", "warmup", "batches", "loss", "accuracy", "device_bytes", "device_requests", "digest")
     return {
         **{key: _rounded(epoch.get(key)) for key in kept},
-        "seconds": _short(epoch["seconds"]),
-        "start": _short(epoch.get("start_s")),
-        "stages": {name: _short(value) for name, value in (epoch.get("stages_s") or {}).items()},
+        "seconds": short(epoch["seconds"]),
+        "start": short(epoch.get("start_s")),
+        "stages": {name: short(value) for name, value in (epoch.get("stages_s") or {}).items()},
         "counters": counters,
     }
 
 
 def _rounded(value: Any) -> Any:
-    return _short(value) if isinstance(value, float) else value
+    return short(value) if isinstance(value, float) else value
 
 
 def _files(folder: Path) -> list[str]:

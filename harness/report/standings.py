@@ -6,11 +6,10 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from harness.compare.alike import setting_key, shared_setting
-from harness.compare.usual import Usual
+from harness.compare.comparable import comparable, differing_options
 from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
 
 Plain = dict[str, Any]
@@ -26,7 +25,7 @@ class Standing:
         start_up_s: seconds of preparation, and of the first epoch beyond the others.
         amortised_s: seconds of an epoch with its share of the start-up, over the configured number of epochs.
         own_batches: whether the system trained on other mini-batches than most systems of the setting.
-        others: number of further option sets of the system in this setting, left out for the usual one.
+        others: number of further option sets of the system in this setting, left out.
     """
 
     system: str
@@ -66,27 +65,11 @@ class Setting:
         return [standing for standing in self.standings if standing.epoch_s is not None]
 
 
-@dataclass
-class _Members:
-    shared: Plain
-    records: list[Plain] = field(default_factory=list)
-    invalid: int = 0
-
-
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[Setting]:
     """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`."""
-    members: dict[str, _Members] = {}
-    for record in records:
-        if record["config"]["stages"] != "all":
-            continue
-        entry = members.setdefault(setting_key(record), _Members(shared_setting(record)))
-        if record["verdict"] not in COUNTED:
-            entry.invalid += 1
-        else:
-            entry.records.append(record)
-    options = Usual(record for entry in members.values() for record in entry.records)
-    settings = [_setting(entry, profiles, options) for entry in members.values() if entry.records]
-    return sorted(settings, key=_weight, reverse=True)
+    groups = comparable(record for record in records if record["config"]["stages"] == "all")
+    settings = [_setting(group.shared, group.records, profiles) for group in groups]
+    return sorted((setting for setting in settings if setting.standings), key=_weight, reverse=True)
 
 
 def _weight(setting: Setting) -> tuple[int, bool, int, int, str]:
@@ -96,52 +79,45 @@ def _weight(setting: Setting) -> tuple[int, bool, int, int, str]:
     return (min(2, len(measured)), setting.headline, len(measured), samples, setting.newest)
 
 
-def _setting(entry: _Members, profiles: Sequence[str], options: Usual) -> Setting:
-    cells: dict[tuple[str, str], list[Plain]] = {}
-    for record in entry.records:
+def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -> Setting:
+    counted = [record for record in records if record["verdict"] in COUNTED]
+    option_sets: dict[str, dict[str, list[Plain]]] = {}
+    for record in counted:
         text = json.dumps(record["config"]["options"], sort_keys=True, default=str)
-        cells.setdefault((record["system"], text), []).append(record)
-    usual = _usual_batches(entry.records)
-    best: dict[str, Standing] = {}
-    count: Counter[str] = Counter()
-    for (system, _), records in cells.items():
-        standing = _standing(system, records, usual)
-        count[system] += 1
-        known = best.get(system)
-        if known is None or _told(standing, options) > _told(known, options):
-            best[system] = standing
-    found = [_with_others(standing, count[system] - 1) for system, standing in best.items()]
+        option_sets.setdefault(record["system"], {}).setdefault(text, []).append(record)
+    common = _common_batches(counted)
+    found = []
+    for system, sets in option_sets.items():
+        standings = [_standing(system, members, common, len(sets) - 1) for members in sets.values()]
+        found.append(max(standings, key=_option_rank))
     found.sort(key=lambda s: (s.epoch_s is None, s.epoch_s.median if s.epoch_s else 0.0, s.system))
     return Setting(
-        entry.shared,
+        shared,
         found,
-        entry.invalid,
-        max(record["run_id"] for record in entry.records),
-        any(record["config"].get("experiment") in profiles for record in entry.records),
+        len(records) - len(counted),
+        max((record["run_id"] for record in counted), default=""),
+        any(record["config"].get("experiment") in profiles for record in counted),
     )
 
 
-def _told(standing: Standing, options: Usual) -> tuple[int, int, str]:
-    """Return the rank of an option set: the fewest differences from the usual options, then the most samples."""
-    return (-options.differing(standing.system, standing.options), len(standing.samples), max(standing.runs))
-
-
-def _with_others(standing: Standing, others: int) -> Standing:
-    return Standing(**{**standing.__dict__, "others": others})
+def _option_rank(standing: Standing) -> tuple[int, int, str]:
+    """Return the rank of an option set: the fewest differing options, then the most samples."""
+    return (-differing_options(standing.system, standing.options), len(standing.samples), max(standing.runs))
 
 
 def _digests(record: Plain) -> dict[int, str]:
     return {epoch["epoch"]: epoch["digest"] for epoch in record["epochs"] if epoch.get("digest")}
 
 
-def _usual_batches(records: Sequence[Plain]) -> dict[int, str]:
+def _common_batches(records: Sequence[Plain]) -> dict[int, str]:
     """Return epoch -> digest of the mini-batches that most systems trained on, where at least two agree."""
     told = {(record["system"], *entry) for record in records for entry in _digests(record).items()}
-    count = Counter((epoch, digest) for _, epoch, digest in told)
+    # Sorted: of two digests with equally many systems it is always the same one.
+    count = Counter((epoch, digest) for _, epoch, digest in sorted(told))
     return {epoch: digest for (epoch, digest), systems in reversed(count.most_common()) if systems > 1}
 
 
-def _standing(system: str, records: list[Plain], usual: Mapping[int, str]) -> Standing:
+def _standing(system: str, records: list[Plain], common: Mapping[int, str], others: int) -> Standing:
     newest = max(records, key=lambda record: str(record["run_id"]))
     done = [record for record in records if record["status"] == "ok"]
     samples = [float(e["seconds"]) for record in done for e in record["epochs"] if not e["warmup"]]
@@ -161,7 +137,8 @@ def _standing(system: str, records: list[Plain], usual: Mapping[int, str]) -> St
         verdict="CAVEATS" if bent else "VALID",
         record=max(done, key=lambda record: str(record["run_id"])) if done else newest,
         runs=sorted(str(record["run_id"]) for record in records),
-        own_batches=any(usual.get(epoch, own) != own for record in done for epoch, own in _digests(record).items()),
+        own_batches=any(common.get(epoch, own) != own for record in done for epoch, own in _digests(record).items()),
+        others=others,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.report.runs import short
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
@@ -31,20 +32,19 @@ RATES = {"disk_read_bytes": ("read", 1e-6), "disk_read_requests": ("requests", 1
 
 def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> Plain | None:
     """Return timeline and pipeline of one run; None where it has neither (it ended early, or its files are damaged)."""
-    line = _quietly(folder, "telemetry", lambda table: timeline(table, points))
-    spans = _quietly(folder, "stages", lambda table: pipeline(table, record))
-    return {"line": line, "pipeline": spans} if line or spans else None
-
-
-def _quietly(folder: Path, name: str, thin: Any) -> Plain | None:
     from harness.results import store as results
 
-    read = results.telemetry if name == "telemetry" else results.stages
-    try:
-        found: Plain | None = thin(read(folder))
-    except (OutcoreError, OSError, ValueError, KeyError, TypeError):  # pyarrow's errors are ValueErrors
-        return None
-    return found
+    parts: dict[str, Callable[[], Plain | None]] = {
+        "line": lambda: timeline(results.telemetry(folder), points),
+        "pipeline": lambda: pipeline(results.stages(folder), record),
+    }
+    found: dict[str, Plain | None] = {}
+    for name, thin in parts.items():
+        try:
+            found[name] = thin()
+        except (OutcoreError, OSError, ValueError, KeyError, TypeError):  # pyarrow's errors are ValueErrors
+            found[name] = None
+    return found if any(found.values()) else None
 
 
 def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
@@ -86,13 +86,7 @@ def _means(values: np.ndarray, at: np.ndarray, count: int) -> list[float | int |
     known = np.isfinite(values)
     number = np.bincount(at[known], minlength=count)
     total = np.bincount(at[known], weights=values[known], minlength=count)
-    return [_short(total[k] / number[k]) if number[k] else None for k in range(count)]
-
-
-def _short(value: float) -> float | int:
-    """Round to three digits and drop an empty fraction: the page has 2,000 such numbers a run."""
-    rounded = float(f"{value:.3g}")
-    return int(rounded) if rounded == int(rounded) else rounded
+    return [short(total[k] / number[k], 3) if number[k] else None for k in range(count)]
 
 
 def pipeline(table: pd.DataFrame, record: Mapping[str, Any], spans: int = SPANS) -> Plain | None:

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from harness.studies.access_frequency import count_accesses
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, check_shares, register_study
+from harness.studies.base import Plain, Shares, StudyContext, WorkloadParams, study
 
 Score = Literal["degree", "reverse-pagerank", "weighted-reverse-pagerank"]
 SCORES: tuple[Score, ...] = ("degree", "reverse-pagerank", "weighted-reverse-pagerank")
@@ -23,11 +23,15 @@ class CoverageParams(WorkloadParams):
     """Parameters: `scores` rank the rows (Data Tiering, Section 3.1); `shares` of the rows, above 0 and at most 1."""
 
     scores: list[Score] = Field(default_factory=lambda: list(SCORES), min_length=1)
-    shares: list[float] = Field(default_factory=lambda: list(SHARES), min_length=1)
-
-    _shares = field_validator("shares")(check_shares)
+    shares: Shares = Field(default_factory=lambda: list(SHARES))
 
 
+@study(
+    "access-coverage",
+    "Share of the row accesses covered by the rows that a score ranks first",
+    CoverageParams,
+    lambda params: 10.0 + 0.02 * params.epochs * (params.max_batches or 400),
+)
 def run(params: CoverageParams, context: StudyContext) -> Plain:
     """Count the accesses of each row, then rank the rows by each score.
 
@@ -62,15 +66,3 @@ def covered(uses: npt.NDArray[np.int64], shares: list[float]) -> list[float]:
     summed = np.cumsum(uses)
     total = max(1, int(summed[-1]))
     return [float(summed[max(1, round(share * len(uses))) - 1]) / total for share in shares]
-
-
-register_study(
-    Study(
-        "access-coverage",
-        "Share of the row accesses covered by the rows that a score ranks first",
-        1,
-        CoverageParams,
-        run,
-        seconds=lambda params: 10.0 + 0.02 * params.epochs * (params.max_batches or 400),
-    )
-)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.base import Plain, StudyContext, WorkloadParams, sample_all, study
 
 if TYPE_CHECKING:
     from workloads.workload import Workload
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 Counts = npt.NDArray[np.int64]
 # A curve of more points looks no smoother on paper.
 _MOST_POINTS = 200
-
-
-class FrequencyParams(WorkloadParams):
-    """The workload; its `epochs` are counted together."""
 
 
 def visits(params: WorkloadParams, context: StudyContext) -> tuple[Counts, Counts]:
@@ -32,16 +28,12 @@ def visits(params: WorkloadParams, context: StudyContext) -> tuple[Counts, Count
 
 def count_accesses(workload: Workload, epochs: int, *, threads: int = 1) -> tuple[Counts, int]:
     """Return the row accesses of every node, int64 [N], and the number of mini-batches over some epochs."""
-    from workloads.sampling.make import make_sampler, make_seed_plan
-
-    sampler, plan = make_sampler(workload, threads=threads), make_seed_plan(workload)
     counts = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
     batches = 0
-    for epoch in range(epochs):
-        for index, seeds in enumerate(plan.batches(epoch)):
-            # A mini-batch's nodes are distinct, so indexed addition counts each.
-            counts[sampler.sample(epoch, index, seeds).nodes] += 1
-            batches += 1
+    for *_, batch in sample_all(workload, epochs, threads=threads):
+        # A mini-batch's nodes are distinct, so indexed addition counts each.
+        counts[batch.nodes] += 1
+        batches += 1
     return counts, batches
 
 
@@ -58,7 +50,8 @@ def cumulative(counts: Counts) -> list[list[float]]:
     return [[int(x), float(y)] for x, y in zip(times, share, strict=True)]
 
 
-def run(params: FrequencyParams, context: StudyContext) -> Plain:
+@study("access-frequency", "How often each row is read in an epoch", WorkloadParams, lambda params: 15.0)
+def run(params: WorkloadParams, context: StudyContext) -> Plain:
     """Compute the curve of Fig. 5 and the facts of Section 2.3.
 
     Returns:
@@ -79,8 +72,3 @@ def run(params: FrequencyParams, context: StudyContext) -> Plain:
         "out_degree_others": float(degrees[~again].mean()) if not again.all() else None,
     }
     return found
-
-
-register_study(
-    Study("access-frequency", "How often each row is read in an epoch", 1, FrequencyParams, run, lambda params: 15.0)
-)

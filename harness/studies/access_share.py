@@ -6,7 +6,7 @@ import itertools
 
 from pydantic import Field
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.base import Plain, StudyContext, WorkloadParams, study
 from harness.studies.planning import sampled
 
 
@@ -16,6 +16,7 @@ class AccessShareParams(WorkloadParams):
     bounds: list[float] = Field(default_factory=lambda: [0.01, 0.05, 0.1])
 
 
+@study("access-share", "share of accesses by node rank", AccessShareParams, lambda params: 15.0)
 def run(params: AccessShareParams, context: StudyContext) -> Plain:
     """Rank nodes by the number of mini-batches that ask for them, as DiskGNN, and count the accesses of each bucket.
 
@@ -37,6 +38,3 @@ def run(params: AccessShareParams, context: StudyContext) -> Plain:
         "batches": len(samples),
         "rows_per_batch": total / len(samples),
     }
-
-
-register_study(Study("access-share", "share of accesses by node rank", 1, AccessShareParams, run, lambda params: 15.0))

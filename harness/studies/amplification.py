@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from harness.studies.base import Plain, Study, StudyContext, register_study
+from harness.studies.base import Plain, StudyContext, study
 from harness.studies.planning import PlanningParams, Sampled, packed_rows, row_bytes_of, sampled, searching
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ class AmplificationParams(PlanningParams):
     threshold: int = Field(default=2, ge=2)
 
 
+@study(
+    "amplification",
+    "read amplification of disk caches by order and segment",
+    AmplificationParams,
+    lambda params: 15.0 + 4.0 * len(params.segments),
+)
 def run(params: AmplificationParams, context: StudyContext) -> Plain:
     """Simulate the reads of one global segment and of each length asked for, with rows by id and reordered by MinHash.
 
@@ -93,15 +99,3 @@ def _layout(
         "cache_amplification": totals["cache_read_bytes"] / max(1, totals["cache_useful_bytes"]),
     }
     return found, np.array([batch.read_bytes for batch in reads], dtype=np.float64)
-
-
-register_study(
-    Study(
-        "amplification",
-        "read amplification of disk caches by order and segment",
-        1,
-        AmplificationParams,
-        run,
-        lambda params: 15.0 + 4.0 * len(params.segments),
-    )
-)

@@ -9,13 +9,13 @@ import pkgutil
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from harness.records.record import DatasetConfig
 from harness.records.study import StudyRecord, read_study, study_path, write_study
@@ -23,9 +23,11 @@ from harness.settings import Strict, strict, unknown_name
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
+    from workloads.sampling.batch import SampledBatch
     from workloads.workload import Workload
 
 Plain = dict[str, Any]
+Run = Callable[[Any, "StudyContext"], Plain]
 
 
 class NoParams(Strict):
@@ -59,6 +61,10 @@ def check_shares(value: list[float]) -> list[float]:
     return sorted(set(value))
 
 
+#: Shares of rows, ascending, each above 0 and at most 1.
+Shares = Annotated[list[float], AfterValidator(check_shares), Field(min_length=1)]
+
+
 @dataclass(frozen=True)
 class Study:
     """One study.
@@ -74,7 +80,7 @@ class Study:
     title: str
     version: int
     params: type[Strict]
-    run: Callable[[Any, StudyContext], Plain]
+    run: Run
     seconds: Callable[[Any], float] = lambda params: 10.0
 
 
@@ -120,13 +126,29 @@ class StudyContext:
         return workload_of(config, dataset)
 
 
+def sample_all(workload: Workload, epochs: int, **options: Any) -> Iterator[tuple[int, int, SampledBatch]]:
+    """Yield (epoch, index, mini-batch) in training order; `options` are those of `make_sampler`."""
+    from workloads.sampling.make import make_sampler, make_seed_plan
+
+    sampler, plan = make_sampler(workload, **options), make_seed_plan(workload)
+    for epoch in range(epochs):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            yield epoch, index, sampler.sample(epoch, index, seeds)
+
+
 _STUDIES: dict[str, Study] = {}
 
 
-def register_study(study: Study) -> Study:
-    """Register a study."""
-    _STUDIES[study.id] = study
-    return study
+def study(
+    id_: str, title: str, params: type[Strict], seconds: Callable[[Any], float] = lambda params: 10.0, version: int = 1
+) -> Callable[[Run], Run]:
+    """Register the decorated function as a study; see `Study` for the arguments."""
+
+    def keep(run: Run) -> Run:
+        _STUDIES[id_] = Study(id_, title, version, params, run, seconds)
+        return run
+
+    return keep
 
 
 def studies() -> dict[str, Study]:

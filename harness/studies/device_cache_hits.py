@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field, field_validator
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.base import Plain, StudyContext, WorkloadParams, study
 
 if TYPE_CHECKING:
     from systems.engine.rank.ranking import Method
@@ -29,6 +29,7 @@ class HitParams(WorkloadParams):
         return value
 
 
+@study("device-cache-hits", "Hit ratio of a static device cache, by ranking", HitParams, lambda params: 25.0)
 def run(params: HitParams, context: StudyContext) -> Plain:
     """Divide hits by row accesses, for each ranking and each share.
 
@@ -52,8 +53,3 @@ def run(params: HitParams, context: StudyContext) -> Plain:
         misses = simulate_static(trace, top(score, max(sizes)), sizes, policy=name)
         found[name] = [float(1.0 - ratio) for ratio in misses.ratio]
     return {"shares": params.shares, "hit_ratio": found, "accesses": trace.accesses, "num_nodes": nodes}
-
-
-register_study(
-    Study("device-cache-hits", "Hit ratio of a static device cache, by ranking", 1, HitParams, run, lambda params: 25.0)
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from harness.studies.base import Plain, Study, StudyContext, register_study
+from harness.studies.base import Plain, StudyContext, study
 from harness.studies.planning import PlanningParams, packed_rows, row_bytes_of, sampled
 
 
@@ -14,6 +14,12 @@ class DiskSpaceParams(PlanningParams):
     memory_shares: list[float] = Field(default_factory=lambda: [0.0, 0.1, 0.3, 0.5])
 
 
+@study(
+    "disk-space",
+    "disk space of packed chunks over the rows in memory",
+    DiskSpaceParams,
+    lambda params: 10.0 + 2.0 * len(params.memory_shares),
+)
 def run(params: DiskSpaceParams, context: StudyContext) -> Plain:
     """Count the rows of packed chunks alone, and the fewest rows on disk over all segment lengths.
 
@@ -45,15 +51,3 @@ def run(params: DiskSpaceParams, context: StudyContext) -> Plain:
         "rows_per_batch": samples.accesses / len(samples),
         "row_bytes": row,
     }
-
-
-register_study(
-    Study(
-        "disk-space",
-        "disk space of packed chunks over the rows in memory",
-        1,
-        DiskSpaceParams,
-        run,
-        lambda params: 10.0 + 2.0 * len(params.memory_shares),
-    )
-)

@@ -15,7 +15,7 @@ from harness.settings import Strict
 from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
 from harness.ssd.testfile import write_file
-from harness.studies.base import Plain, Study, StudyContext, register_study
+from harness.studies.base import Plain, StudyContext, study
 from workloads.errors import HostError
 
 _SETUP_S = 0.35
@@ -33,6 +33,12 @@ class FioGridParams(Strict):
     seconds: float = Field(default=1.0, gt=0)
 
 
+def _seconds(params: FioGridParams) -> float:
+    count = 2 * (len(params.threads) + len(params.depths)) + len(params.wide_blocks) + bool(params.sequential_bytes)
+    return count * (params.seconds * 1.25 + _SETUP_S) + params.file_bytes / 200e6
+
+
+@study("fio-grid", "Bandwidth and latency of sync threads and async depths", FioGridParams, _seconds)
 def run(params: FioGridParams, context: StudyContext) -> Plain:
     """Write the file, then run one fio job for each point.
 
@@ -99,13 +105,3 @@ def _point(result: FioResult) -> Plain:
 def _words(job: FioJob) -> str:
     how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
     return f"{job.block_bytes} B {job.pattern}, {how}, {'direct' if job.direct else 'buffered'}"
-
-
-def _seconds(params: FioGridParams) -> float:
-    count = 2 * (len(params.threads) + len(params.depths)) + len(params.wide_blocks) + bool(params.sequential_bytes)
-    return count * (params.seconds * 1.25 + _SETUP_S) + params.file_bytes / 200e6
-
-
-register_study(
-    Study("fio-grid", "Bandwidth and latency of sync threads and async depths", 1, FioGridParams, run, _seconds)
-)

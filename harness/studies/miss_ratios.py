@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, check_shares, register_study
+from harness.studies.base import Plain, Shares, StudyContext, WorkloadParams, study
 
 # The names of `systems.engine.cache.policies.POLICIES`, without an import for a list of names.
 POLICIES = ("belady", "degree", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo")
@@ -19,7 +19,7 @@ class MissRatioParams(WorkloadParams):
     """Parameters: `policies` as of `outcore data trace`; `shares` of the feature table's rows, above 0, at most 1."""
 
     policies: list[str] = Field(default_factory=lambda: list(POLICIES), min_length=1)
-    shares: list[float] = Field(default_factory=lambda: list(SHARES), min_length=1)
+    shares: Shares = Field(default_factory=lambda: list(SHARES))
 
     @field_validator("policies")
     @classmethod
@@ -29,9 +29,13 @@ class MissRatioParams(WorkloadParams):
                 raise ValueError(f"there is no policy {name!r}, choose of {', '.join(POLICIES)}")
         return value
 
-    _shares = field_validator("shares")(check_shares)
 
-
+@study(
+    "miss-ratios",
+    "Miss ratio of each cache policy over the cache size",
+    MissRatioParams,
+    lambda params: 5.0 + 0.05 * params.epochs * (params.max_batches or 400),
+)
 def run(params: MissRatioParams, context: StudyContext) -> Plain:
     """Sample the mini-batches once and simulate each policy on them.
 
@@ -78,15 +82,3 @@ def read_ratios(result: Plain, policy: str) -> list[float]:
 
 def _plain(values: Any) -> list[int]:
     return [int(value) for value in values]
-
-
-register_study(
-    Study(
-        "miss-ratios",
-        "Miss ratio of each cache policy over the cache size",
-        1,
-        MissRatioParams,
-        run,
-        seconds=lambda params: 5.0 + 0.05 * params.epochs * (params.max_batches or 400),
-    )
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from harness.studies.base import Plain, Study, StudyContext, register_study
+from harness.studies.base import Plain, StudyContext, study
 from harness.studies.planning import PlanningParams, packed_rows, row_bytes_of, sampled, searching
 from workloads.errors import BudgetError
 
@@ -24,6 +24,12 @@ class PackingSearchParams(PlanningParams):
     search_points: int = Field(default=8, ge=1, le=1024)
 
 
+@study(
+    "packing-search",
+    "heuristic and brute-force search for a disk cache",
+    PackingSearchParams,
+    lambda params: 10.0 + 20.0 * len(params.limits),
+)
 def run(params: PackingSearchParams, context: StudyContext) -> Plain:
     """Run both searches for each limit, with the system's own code.
 
@@ -63,15 +69,3 @@ def run(params: PackingSearchParams, context: StudyContext) -> Plain:
             }
         cases.append(case)
     return {"cases": cases, "packed_x": packed / (row * samples.num_nodes), "batches": len(samples)}
-
-
-register_study(
-    Study(
-        "packing-search",
-        "heuristic and brute-force search for a disk cache",
-        1,
-        PackingSearchParams,
-        run,
-        lambda params: 10.0 + 20.0 * len(params.limits),
-    )
-)

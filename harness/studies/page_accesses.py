@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.base import Plain, StudyContext, WorkloadParams, sample_all, study
 
 PAGE_BYTES = 4096
 
 
+@study(
+    "page-accesses",
+    "Pages of features and topology that each mini-batch asks for",
+    WorkloadParams,
+    lambda params: 3.0 + 0.02 * params.epochs * (params.max_batches or 400),
+)
 def run(params: WorkloadParams, context: StudyContext) -> Plain:
     """Sample every mini-batch again and count the pages of its rows and neighbour lists.
 
@@ -24,31 +30,21 @@ def run(params: WorkloadParams, context: StudyContext) -> Plain:
         (pages of each row; a page shared by two rows counts twice) and `topology_pages` (all pages of each list drawn
         from, at most one a draw).
     """
-    from workloads.sampling.make import make_sampler, make_seed_plan
-
     workload = context.workload(params)
     dataset = workload.dataset
     indptr = dataset.load("indptr")
-    sampler = make_sampler(workload, indptr=indptr, threads=len(os.sched_getaffinity(0)))
-    plan = make_seed_plan(workload)
-    columns: dict[str, list[int]] = {
-        name: [] for name in ("epoch", "batch", "nodes", "feature_pages", "topology_pages")
-    }
+    rows: list[tuple[int, ...]] = []
     row_bytes = dataset.dim * dataset.feature_dtype.itemsize
-    for epoch in range(params.epochs):
-        context.progress(f"epoch {epoch}")
-        for index, seeds in enumerate(plan.batches(epoch)):
-            batch = sampler.sample(epoch, index, seeds)
-            pages = 0
-            for block in batch.blocks:
-                nodes = batch.nodes[: block.num_dst]
-                pages += list_pages(indptr, nodes, np.diff(block.indptr), dataset.index_dtype.itemsize)
-            columns["epoch"].append(epoch)
-            columns["batch"].append(index)
-            columns["nodes"].append(batch.num_nodes)
-            columns["feature_pages"].append(row_pages(batch.nodes, row_bytes))
-            columns["topology_pages"].append(pages)
-    return dict(columns)
+    for epoch, index, batch in sample_all(workload, params.epochs, indptr=indptr, threads=len(os.sched_getaffinity(0))):
+        if index == 0:
+            context.progress(f"epoch {epoch}")
+        pages = sum(
+            list_pages(indptr, batch.nodes[: block.num_dst], np.diff(block.indptr), dataset.index_dtype.itemsize)
+            for block in batch.blocks
+        )
+        rows.append((epoch, index, batch.num_nodes, row_pages(batch.nodes, row_bytes), pages))
+    names = ("epoch", "batch", "nodes", "feature_pages", "topology_pages")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def row_pages(nodes: npt.NDArray[np.int64], row_bytes: int) -> int:
@@ -72,15 +68,3 @@ def list_pages(
     first = start[some] * item_bytes // PAGE_BYTES
     last = (end[some] * item_bytes - 1) // PAGE_BYTES
     return int(np.minimum(last - first + 1, draws[some]).sum())
-
-
-register_study(
-    Study(
-        "page-accesses",
-        "Pages of features and topology that each mini-batch asks for",
-        1,
-        WorkloadParams,
-        run,
-        seconds=lambda params: 3.0 + 0.02 * params.epochs * (params.max_batches or 400),
-    )
-)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from harness.studies.base import Plain, Study, StudyContext, WorkloadParams, register_study
+from harness.studies.base import Plain, StudyContext, WorkloadParams, study
 
 if TYPE_CHECKING:
     from workloads.workload import Workload
@@ -53,6 +53,12 @@ def hit_ratio(workload: Workload, epochs: int, world: int, ranking: Ids, rows: i
     return 1.0 - misses / max(1, accesses)
 
 
+@study(
+    "partition-quality",
+    "Cost, replicas and hit ratio of self-reliant partitions",
+    PartitionParams,
+    lambda params: 12.0 * len(params.partitions),
+)
 def run(params: PartitionParams, context: StudyContext) -> Plain:
     """Partition the graph, and replay each device's mini-batches against its cache.
 
@@ -92,15 +98,3 @@ def run(params: PartitionParams, context: StudyContext) -> Plain:
             }
         )
     return {"partitions": found, "cached_share": params.cached_share, "hops": len(params.fanout)}
-
-
-register_study(
-    Study(
-        "partition-quality",
-        "Cost, replicas and hit ratio of self-reliant partitions",
-        1,
-        PartitionParams,
-        run,
-        lambda params: 12.0 * len(params.partitions),
-    )
-)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from harness.studies.base import WorkloadParams
+from harness.studies.base import WorkloadParams, sample_all
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
     from systems.diskgnn.layout import ColdSamples
-    from systems.diskgnn.ranking import Ids
+    from systems.diskgnn.ranking import AccessCounts, Ids
     from systems.diskgnn.search import Search
     from workloads.workload import Workload
 
@@ -46,7 +46,6 @@ class Sampled:
     batches: list[npt.NDArray[np.uint32]]
     num_nodes: int
     seed: int
-    _ranked: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -60,23 +59,22 @@ class Sampled:
         """Feature rows accessed over all mini-batches."""
         return sum(len(batch) for batch in self.batches)
 
+    @cached_property
+    def _counter(self) -> AccessCounts:
+        from systems.diskgnn.ranking import AccessCounts
+
+        counter = AccessCounts(self.num_nodes)
+        for number in range(len(self)):
+            counter.add(self.nodes(number))
+        return counter
+
     def counts(self) -> npt.NDArray[np.int32]:
         """Count the mini-batches that ask for each node, int32 [N]."""
-        if "counts" not in self._ranked:
-            from systems.diskgnn.ranking import AccessCounts
-
-            counter = AccessCounts(self.num_nodes)
-            for number in range(len(self)):
-                counter.add(self.nodes(number))
-            self._ranked = {"counts": counter.counts, "counter": counter}
-        found: npt.NDArray[np.int32] = self._ranked["counts"]
-        return found
+        return self._counter.counts
 
     def hottest(self, rows: int) -> Ids:
         """Return up to `rows` nodes, most accesses first (Section 4)."""
-        self.counts()
-        found: Ids = self._ranked["counter"].hottest(rows)
-        return found
+        return self._counter.hottest(rows)
 
     def cold(self, share: float) -> ColdSamples:
         """Return the mini-batches without the hottest rows, a `share` of all nodes, which are held in memory."""
@@ -95,29 +93,20 @@ def sampled(workload: Workload, epochs: int, progress: Callable[[str], None]) ->
     Raises:
         InputError: the mini-batches make more than `MAX_ACCESSES` accesses.
     """
-    from workloads.sampling.make import make_sampler, make_seed_plan
+    from workloads.sampling.make import make_seed_plan
 
     key = (workload.dataset.fingerprint, workload.sampler, workload.model.layers, workload.seed, epochs)
     if key in _LAST:
         return _LAST[key]
     _LAST.clear()
     progress(f"sampling {epochs} epoch(s) of {workload.dataset.name}, fan-out {workload.sampler.fanout}")
-    plan = make_seed_plan(workload)
-    jobs = [(epoch, index, seeds) for epoch in range(epochs) for index, seeds in enumerate(plan.batches(epoch))]
-    indptr, labels = workload.dataset.load("indptr"), workload.dataset.load("labels")
-    samplers = [make_sampler(workload, indptr=indptr, labels=labels) for _ in range(_THREADS)]
-
-    def part(number: int) -> list[npt.NDArray[np.uint32]]:
-        return [samplers[number].sample(*job).nodes.astype(np.uint32) for job in jobs[number::_THREADS]]
-
-    first = samplers[0].sample(*jobs[0]).num_nodes if jobs else 0
-    if first * len(jobs) > MAX_ACCESSES:
-        raise InputError(
-            f"about {first * len(jobs)} row accesses are more than the {MAX_ACCESSES} that are held", "set max_batches"
-        )
-    with ThreadPoolExecutor(_THREADS) as pool:
-        parts = list(pool.map(part, range(_THREADS)))
-    batches = [parts[number % _THREADS][number // _THREADS] for number in range(len(jobs))]
+    count = epochs * make_seed_plan(workload).num_batches
+    batches: list[npt.NDArray[np.uint32]] = []
+    for *_, batch in sample_all(workload, epochs, threads=_THREADS):
+        if not batches and batch.num_nodes * count > MAX_ACCESSES:
+            about = f"about {batch.num_nodes * count} row accesses"
+            raise InputError(f"{about} are more than the {MAX_ACCESSES} that are held", "set max_batches")
+        batches.append(batch.nodes.astype(np.uint32))
     _LAST[key] = Sampled(batches, workload.dataset.num_nodes, workload.seed)
     return _LAST[key]
 

@@ -74,33 +74,23 @@ class StudySweep:
     def estimate(self) -> StudyEstimate:
         """Estimate the remaining cost from each study's own rough model."""
         missing = [need for need in self.needs if self._known(need) is None]
-        seconds = 0.0
-        for need in missing:
-            study, params = resolve_study(need)
-            seconds += study.seconds(params)
+        seconds = sum((study.seconds(params) for study, params in map(resolve_study, missing)), 0.0)
         return StudyEstimate(len(self.needs), len(self.needs) - len(missing), seconds)
 
     def lines(self) -> list[str]:
         """Return one line a study, for `--dry-run`."""
-        found = []
-        for need in self.needs:
-            study, params = resolve_study(need)
-            of = f" on {params.dataset}" if hasattr(params, "dataset") else ""
-            found.append(f"study {study.id}{of}: {study.title}")
-        return found
+        return [
+            f"study {study.id}{f' on {params.dataset}' if hasattr(params, 'dataset') else ''}: {study.title}"
+            for study, params in map(resolve_study, self.needs)
+        ]
 
     def run(self) -> Studied:
         """Make every study that has no record."""
         from harness.plan.datasets import ensure
 
-        studied = Studied()
-        todo = []
-        for need in self.needs:
-            known = self._known(need)
-            if known is not None:
-                studied.records.append(known)
-            else:
-                todo.append(need)
+        known = [self._known(need) for need in self.needs]
+        studied = Studied([record for record in known if record is not None])
+        todo = [need for need, record in zip(self.needs, known, strict=True) if record is None]
         recipes = self.datasets()
         for number, need in enumerate(todo, start=1):
             study, params = resolve_study(need)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pandas as pd
 
 from harness.claims.judge import Judged, judge_one
-from harness.claims.pairs import Plain
 from harness.claims.published import Claim
-from harness.claims.query import queries
+from harness.claims.records import Plain
 from harness.claims.setting import Declared
 from harness.compare.evidence import Evidence
 from harness.figures.base import catalogue
@@ -137,8 +135,3 @@ def scale(record: Plain, seconds: float) -> None:
         for epoch in range(4)
     ]
     record["notes"]["pack_s"] = seconds
-
-
-def query_of(claim: Claim) -> Any:
-    """The function that answers a claim."""
-    return queries()[claim.id].run

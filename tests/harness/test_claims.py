@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 from harness.claims import judge_all, judge_one
 from harness.claims.explain import explain, measured_text
 from harness.claims.judge import verdict_of
-from harness.claims.measured import Measured, Number, added, ratio, saved
+from harness.claims.measured import added, ratio, saved
 from harness.claims.published import FILE, Claim, check, claims, distance, find_claim
-from harness.claims.query import queries, register
+from harness.claims.query import FILE as QUERIES
+from harness.claims.query import queries
 from harness.cli import build_app
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue
@@ -184,14 +185,28 @@ def test_a_row_that_cannot_be_judged_or_cannot_fail_is_refused(change: dict[str,
     assert told in str(refused.value)
 
 
-def test_a_query_that_answers_two_claims_or_an_unknown_one_is_refused() -> None:
-    with pytest.raises(InputError, match="query of another one"):
-        register("gd-05", queries()["gd-01"].run)
-    with pytest.raises(InputError, match="two queries"):
-        register("gd-01", lambda records: Measured(Number.exact(1.0)))
-    for id_ in ("gx-15", "zz-01"):
-        with pytest.raises(InputError, match="not one that runs answer"):
-            register(id_, lambda records: Measured(Number.exact(1.0)))
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("gd-02: {better: gnndrive, baseline: pyg+}", "gd-02 has the query of another one, gd-01"),
+        ("gd-01: {better: gnndrive, baseline: ginex}", "gd-01 is answered by two queries"),
+        ("gx-15: {better: ginex, baseline: pyg+}", "not one that runs answer"),
+        ("zz-01: {better: ginex, baseline: pyg+}", "not one that runs answer"),
+        ("gd-03: {better: gnndrive, baseline: pyg+, valu: epoch_s}", "the query of claim gd-03 is invalid"),
+        ("gd-03: {better: gnndrive, baseline: pyg+, value: epochs}", "the query of claim gd-03 is invalid"),
+        ("gd-03: {function: no_such_one}", "the query of claim gd-03 is invalid"),
+        ("gd-03: {", "cannot be read"),
+    ],
+)
+def test_a_query_that_is_invalid_or_answers_two_claims_or_an_unknown_one_is_refused(
+    tmp_path: Path, more: str, told: str
+) -> None:
+    file = tmp_path / "queries.yaml"
+    file.write_text(f"gd-01: {{better: gnndrive, baseline: pyg+}}\n{more}\n")
+    with pytest.raises(InputError, match=told):
+        queries(file)
+    file.write_text(QUERIES.read_text())
+    assert queries(file) == queries()
 
 
 def test_a_ratio_has_a_range_below_five_samples_and_a_bootstrap_interval_from_five_on() -> None:

@@ -7,19 +7,17 @@ import math
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.claims import judge_one
-from harness.claims.accuracy import AccuracyGap, TimeToAccuracy
 from harness.claims.judge import verdict_of
-from harness.claims.pairs import Plain, Side
 from harness.claims.published import Claim, claims, possible
-from harness.claims.query import OverSettings, Ratio, Share, queries
+from harness.claims.query import Compared, queries
+from harness.claims.records import Plain, Side
 from harness.compare.evidence import load_evidence
 from harness.plan.experiment import check_options
-from tests.harness.claim_records import Change, MadeUp, profile, query_of, scale
+from tests.harness.claim_records import Change, MadeUp, profile, scale
 
 RUNNABLE = [claim.id for claim in claims().values() if not claim.not_run]
 MADE: dict[str, MadeUp] = {}
@@ -53,26 +51,29 @@ def _by_side(side: Side, factor: float) -> Change:
     return lambda record: scale(record, factor if side.accepts(record) else 1.0)
 
 
-def _ratio(query: Ratio, value: float) -> Change:
+def _ratio(query: Compared, value: float) -> Change:
+    assert query.baseline is not None
     change = {"ratio": lambda: value, "saved": lambda: 1 / (1 - value / 100), "added": lambda: 1 / (1 + value / 100)}
     return _by_side(query.baseline, change[query.kind]())
 
 
-def _share(query: Share, value: float) -> Change:
+def _share(query: Compared, value: float) -> Change:
+    parts, whole = query.value.split()[1:], query.whole.split()[1:]
+
     def change(record: Plain) -> None:
         scale(record, 100.0)
         for epoch in record["epochs"]:
-            epoch["stages_s"] = {query.parts[0]: value}
-            rest = [stage for stage in query.whole if stage not in query.parts]
+            epoch["stages_s"] = {parts[0]: value}
+            rest = [stage for stage in whole if stage not in parts]
             epoch["stages_s"].update({stage: (100.0 - value) / len(rest) for stage in rest})
 
     return change
 
 
-def _accuracy(query: AccuracyGap, value: float) -> Change:
+def _accuracy(query: Compared, value: float) -> Change:
     def change(record: Plain) -> None:
         for epoch in record["epochs"]:
-            epoch["test_accuracy"] = 0.5 + (value / 100 if record["system"] == query.system else 0.0)
+            epoch["test_accuracy"] = 0.5 + (value / 100 if record["system"] == query.better.system else 0.0)
 
     return change
 
@@ -97,10 +98,6 @@ def _reorder(value: float) -> Change:
 
 
 FUNCTIONS: dict[str, Callable[[float], Change]] = {
-    "gd-14": lambda value: _config(lambda config: config["device"] == "cpu", value),
-    "gd-15": lambda value: _config(lambda config: config["device"] == "cpu", value),
-    "gd-19": lambda value: _config(lambda config: config["system"] == "gnndrive", value),
-    "dg-10": lambda value: _config(lambda config: config["options"].get("packing") == "individual", value),
     "dg-23": _preprocess,
     "gx-13": lambda value: _config(lambda c: c["dataset"]["dim"] == 768 and c["system"] == "pyg+", value),
     "gx-14": lambda value: _config(lambda c: c["memory"] == "+64MiB" and c["system"] == "pyg+", value),
@@ -199,18 +196,18 @@ def nothing(record: Plain) -> None:
 
 def change_of(claim: Claim, value: float) -> Change:
     """What makes a claim's runs come to a number."""
-    query: Any = query_of(claim)
-    if isinstance(query, OverSettings):
-        query = query.ratio
-    if isinstance(query, Ratio):
-        return _ratio(query, value)
-    if isinstance(query, Share):
+    query = queries()[claim.id]
+    if claim.id in FUNCTIONS:
+        return FUNCTIONS[claim.id](value)
+    assert isinstance(query, Compared)
+    if query.kind == "share":
         return _share(query, value)
-    if isinstance(query, AccuracyGap):
+    if query.kind == "accuracy_gap":
         return _accuracy(query, value)
-    if isinstance(query, TimeToAccuracy):
-        return _config(lambda config: config["system"] == query.baseline, value)
-    return FUNCTIONS[claim.id](value)
+    if query.kind == "time_to_accuracy":
+        assert query.baseline is not None
+        return _by_side(query.baseline, value)
+    return _ratio(query, value)
 
 
 @pytest.mark.parametrize("id_", [id_ for id_ in RUNNABLE if id_ not in ("gx-05", "gx-06")])

@@ -229,4 +229,4 @@ def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -
         told = "rows of 768 columns were chosen so that the bus shows" in drawn(figure, root).caption
         assert told == (dim == 768)
     for claim in ("dt-01", "dt-02", "dt-03", "dt-08", "dt-09", "dt-12"):
-        assert any("wide rows" in line for line in queries()[claim].run.differs)  # type: ignore[attr-defined]
+        assert any("wide rows" in line for line in queries()[claim].differs)

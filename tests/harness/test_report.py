@@ -15,7 +15,7 @@ import pytest
 from harness.claims import Judged
 from harness.records.record import Record
 from harness.report import write, write_report
-from harness.report.claims import Scoreboard, claim_of
+from harness.report.claims import Scoreboard, measured_text, published_text
 from harness.report.gallery import gallery, read_markdown
 from harness.report.headline import Headline, headline, who_is_ahead
 from harness.report.page import SCRIPTS, TEMPLATES
@@ -319,10 +319,10 @@ def test_a_claim_shows_what_there_is_and_a_dash_for_what_is_not() -> None:
     text = dict.fromkeys(("paper", "claim", "condition", "tolerance", "read", "figure", "profile", "setting"), "")
     known: Any = {**text, "paper_value": "16.9", "unit": "x"}
     number: Any = {"measured": 12.345, "interval": [11.0, 13.0], "interval_kind": "bootstrap95"}
-    claim = claim_of(Judged(id="x", verdict="reproduced", **known, **number))
-    assert (claim.published, claim.measured) == ("16.9 x", "12.3 x [11–13, 95 %]")
-    nothing = claim_of(Judged(id="y", verdict="not run", **known))
-    assert (nothing.measured, nothing.verdict) == ("", "not run")
+    claim = Judged(id="x", verdict="reproduced", **known, **number)
+    assert (published_text(claim), measured_text(claim)) == ("16.9 x", "12.3 x [11–13, 95 %]")
+    nothing = Judged(id="y", verdict="not run", **known)
+    assert measured_text(nothing) == "–"
     counts = dict(Scoreboard([claim, nothing]).counts())
     assert counts == {"reproduced": 1, "direction only": 0, "not reproduced": 0, "emulated": 0, "not run": 1}
 

@@ -1,0 +1,266 @@
+"""The records of a claim's declared setting, and what is read off them: samples of epochs, studies, figure tables."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, model_validator
+
+from harness.claims.measured import NotRun
+from harness.compare.comparable import comparable
+from harness.compare.evidence import Evidence
+from harness.records.study import StudyRecord
+from harness.settings import Strict
+from workloads.units import row_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Plain = dict[str, Any]
+Samples = Callable[[Plain], list[float]]
+
+
+def of_epochs(value: Callable[[Plain], float | None]) -> Samples:
+    """Return a function for a value of each measured epoch that has it."""
+
+    def samples(record: Plain) -> list[float]:
+        found = [value(epoch) for epoch in record["epochs"] if not epoch["warmup"]]
+        return [float(seen) for seen in found if seen is not None]
+
+    return samples
+
+
+def stages_s(*names: str) -> Samples:
+    """Return a function for the seconds of some stages together in each measured epoch that has one of them."""
+
+    def value(epoch: Plain) -> float | None:
+        found = [epoch["stages_s"].get(name) for name in names]
+        return sum(seconds or 0.0 for seconds in found) if any(s is not None for s in found) else None
+
+    return of_epochs(value)
+
+
+def _trained(epoch: Plain) -> float:
+    return float(epoch["seconds"]) - float(epoch["stages_s"].get("data_prep") or 0.0)
+
+
+def _packed(record: Plain) -> list[float]:
+    seconds = (record.get("notes") or {}).get("pack_s")
+    return [] if seconds is None else [float(seconds)]
+
+
+# Samples by name: seconds of epochs, of epochs without data preparation, of packing (an earlier run's included), and
+# bytes read from the device under the cap. `stages` and `counter` take names.
+_SAMPLES: dict[str, Samples] = {
+    "epoch_s": of_epochs(lambda epoch: epoch["seconds"]),
+    "trained_s": of_epochs(_trained),
+    "pack_s": _packed,
+    "device_bytes": of_epochs(lambda epoch: epoch["device_bytes"]),
+}
+
+
+def samples_of(text: str) -> Samples:
+    """Return samples by name, as `epoch_s`, `stages extract transfer` or `counter bytes_loaded`.
+
+    Raises:
+        KeyError: there are no samples of this name.
+    """
+    name, *arguments = text.split()
+    if name == "stages":
+        return stages_s(*arguments)
+    if name == "counter":
+        return of_epochs(lambda epoch: epoch["counters"].get(arguments[0]))
+    return _SAMPLES[name]
+
+
+class Side(Strict):
+    """One side of a comparison; options that it does not name may have any value.
+
+    Attributes:
+        where: setting of the configuration (`dataset.dim` of the dataset) -> pattern of `fnmatch`, or `not` before one.
+        superbatch: times the default superbatch (half an epoch's mini-batches, or 100 GB of runtime files); 0: any.
+        name: name in messages, where it is not the system's.
+    """
+
+    system: str
+    options: Plain = Field(default_factory=dict)
+    where: dict[str, str | int] = Field(default_factory=dict)
+    superbatch: int = 0
+    name: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"system": value} if isinstance(value, str) else value
+
+    @property
+    def told(self) -> str:
+        """Name for messages."""
+        return self.name or self.system
+
+    def accepts(self, record: Plain) -> bool:
+        """Return whether a run is of this side."""
+        config = record["config"]
+        return (
+            record["system"] == self.system
+            and all(config["options"].get(key) == value for key, value in self.options.items())
+            and all(_matches(config, key, str(pattern)) for key, pattern in self.where.items())
+            and (not self.superbatch or _has_superbatch(config, self.superbatch))
+        )
+
+
+def _matches(config: Plain, key: str, pattern: str) -> bool:
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return fnmatch(str(value), pattern.removeprefix("not ")) != pattern.startswith("not ")
+
+
+def _has_superbatch(config: Plain, factor: int) -> bool:
+    size, files = config["options"].get("superbatch"), config["options"].get("runtime_files")
+    return bool(2 * size == factor * config["max_batches"]) if size else bool(files == f"{100 * factor}GB")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All rounds of one side in one setting."""
+
+    records: list[Plain]
+
+    def samples(self, value: Samples) -> list[float]:
+        """Return the value of every measured epoch."""
+        return [sample for record in self.records for sample in value(record)]
+
+    @property
+    def newest(self) -> Plain:
+        """Newest run, which stands for the cell."""
+        return max(self.records, key=lambda record: str(record["run_id"]))
+
+    @property
+    def runs(self) -> list[str]:
+        """Run ids, oldest first."""
+        return sorted(str(record["run_id"]) for record in self.records)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The sides of a claim in one setting, in the order of the query."""
+
+    shared: Plain
+    cells: list[Cell]
+
+    @property
+    def runs(self) -> list[str]:
+        """Run ids of all sides."""
+        return [run for cell in self.cells for run in cell.runs]
+
+    @property
+    def budget_share(self) -> float:
+        """Least budget of the runs over the bytes of the features."""
+        dataset = self.shared["dataset"]
+        budget = min(cell.newest["memory"]["budget_bytes"] or 0 for cell in self.cells)
+        return float(budget / (dataset["num_nodes"] * row_bytes(dataset["dim"], dataset["dtype"])))
+
+
+class Records:
+    """The records of one claim's declared setting, and the studies `needed` by its figure with complete parameters."""
+
+    def __init__(self, evidence: Evidence, needed: Sequence[tuple[str, Plain]] = ()) -> None:
+        self.valid: list[Plain] = [] if evidence.frame.empty else list(evidence.frame["record"])
+        self._evidence = evidence
+        self._needed = needed
+
+    def studies(self, name: str, where: Callable[[Plain], bool] = lambda params: True) -> list[StudyRecord]:
+        """Return the newest record of each study `name` that the claim's figure needs and `where` accepts, in order.
+
+        Raises:
+            NotRun: a study has no record, or the figure needs none of this name.
+        """
+        found = []
+        for study, params in self._needed:
+            if study != name or not where(params):
+                continue
+            records = [record for record in self._evidence.studies if record.study == name and record.params == params]
+            if not records:
+                told = f" of {params['dataset']}" if "dataset" in params else ""
+                raise NotRun(f"the study {name}{told} was not made yet")
+            found.append(records[-1])
+        if not found:
+            raise NotRun(f"the study {name} is not made under this profile")
+        return found
+
+    def table(self, figure: str) -> pd.DataFrame:
+        """Return the table of a figure of the catalogue.
+
+        Raises:
+            NotDrawn: the records do not hold what the figure needs.
+        """
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        import matplotlib.pyplot as plt
+
+        from harness.figures.base import catalogue
+
+        try:
+            return catalogue()[figure].draw(self._evidence).data
+        finally:
+            plt.close("all")
+
+    def settings(self, sides: Sequence[Side], *, free: Sequence[str] = ()) -> list[Setting]:
+        """Return every setting in which each side has a measured run, newest first, all on the newest one's host.
+
+        The sides may differ in system, options and the `free` keys of the configuration.
+
+        Raises:
+            NotRun: there is no such setting; names the missing side, or how its runs ended.
+        """
+        mine = [[record for record in self.valid if side.accepts(record)] for side in sides]
+        done = [{id(record) for record in records if _is_measured(record)} for records in mine]
+        found = []
+        for group in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
+            cells = [[record for record in group.records if id(record) in part] for part in done]
+            if all(cells):
+                found.append(Setting(group.shared, [Cell(records) for records in cells]))
+        if not found:
+            raise NotRun(_why(sides, [Counter(record["status"] for record in records) for records in mine]))
+        found.sort(key=lambda setting: max(cell.newest["run_id"] for cell in setting.cells), reverse=True)
+        return [setting for setting in found if _place(setting) == _place(found[0])]
+
+
+def _is_measured(record: Plain) -> bool:
+    return record["status"] == "ok" and any(not epoch["warmup"] for epoch in record["epochs"])
+
+
+def _place(setting: Setting) -> list[Any]:
+    return [setting.shared.get(name) for name in ("host", "accelerator")]
+
+
+def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:
+    parts = []
+    for side, statuses in zip(sides, ended, strict=True):
+        if not statuses:
+            parts.append(f"no run of {side.told}")
+        elif "ok" not in statuses:
+            parts.append(f"every run of {side.told} ended as {', '.join(sorted(statuses))}")
+    return " and ".join(parts) if parts else "no two runs that differ in nothing else"
+
+
+def describe(cell: Cell, value: Samples) -> str:
+    """Describe one side in a line: value, stages, bytes and requests of its newest run."""
+    record = cell.newest
+    samples = cell.samples(value)
+    parts = [f"{record['system']}: median {statistics.median(samples):.4g} of {len(samples)} epochs"]
+    stages = record["summary"].get("stages_s") or {}
+    if stages:
+        parts.append("stages " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items()))
+    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
+    if measured and measured[-1]["device_bytes"] is not None:
+        last = measured[-1]
+        parts.append(f"{last['device_bytes'] / 2**20:.0f} MiB in {last['device_requests']:,} requests from the device")
+    return "; ".join(parts)

@@ -1,0 +1,182 @@
+"""Records of settings that nothing planned change no table of a figure, no verdict of a claim and no standing."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.claims import judge_one
+from harness.claims.published import claims
+from harness.claims.query import Compared, queries
+from harness.compare.evidence import Evidence
+from harness.compare.points import NotDrawn
+from harness.figures.base import catalogue
+from harness.report.standings import Setting, settings_of
+from tests.harness.claim_records import MadeUp, profile, scale
+
+Plain = dict[str, Any]
+PLAIN = profile()
+MADE = MadeUp(PLAIN)
+# Claims of different sources and kinds: the bench, a sweep, an ablation, wide rows, variants, and a table of a figure.
+CLAIMS = ("gd-01", "gd-18", "gd-20", "dg-12", "dg-20", "gx-01", "gx-12", "gx-13", "pg-06", "dt-02")
+FIGURES = ("gnndrive-fig9", "diskgnn-fig18", "ginex-fig16", "gnndrive-fig12")
+
+
+@cache
+def planned() -> list[Plain]:
+    """A record, of its own epoch time, for each cell that one of the claims declares."""
+    found: dict[str, Plain] = {}
+    for id_ in CLAIMS:
+        for number, cell in enumerate(MADE.cells(claims()[id_])):
+            record = MADE._record(number, cell)
+            found.setdefault(repr([record["system"], record["config"]]), record)
+    for number, record in enumerate(found.values()):
+        scale(record, 1.0 + 0.37 * number)
+        record["run_id"] = f"20260101-{number:06d}-{record['system']}"
+        record["class"] = "storage-bound"
+    return list(found.values())
+
+
+def batch(record: Plain) -> None:
+    record["config"]["batch_size"] = 999
+
+
+def graph(record: Plain) -> None:
+    record["config"]["dataset"].update(name="another-graph", fingerprint="another")
+
+
+def memory(record: Plain) -> None:
+    record["config"]["memory"] = "+33MiB"
+
+
+def model(record: Plain) -> None:
+    record["config"].update(hidden=7, experiment="quick")
+
+
+def invalid(record: Plain) -> None:
+    record["config"]["fanout"] = [2, 2, 2]
+    record["verdict"] = "INVALID"
+
+
+def sampling(record: Plain) -> None:
+    record["config"].update(stages="sample", seed=99)
+
+
+UNRELATED = st.tuples(
+    st.integers(0, 10_000),
+    st.sampled_from([batch, graph, memory, model, invalid, sampling]),
+    st.floats(0.01, 1000),
+    st.booleans(),
+    st.integers(1, 4),
+)
+
+
+@st.composite
+def unrelated(draw: st.DrawFn) -> list[Plain]:
+    """Records in settings that no cell plans, older or newer, fast or slow, some with other options."""
+    found = []
+    for number, (index, change, seconds, newer, times) in enumerate(draw(st.lists(UNRELATED, min_size=1, max_size=8))):
+        record = copy.deepcopy(planned()[index % len(planned())])
+        scale(record, seconds)
+        change(record)
+        if times > 2:
+            record["config"]["options"] = {}
+        for again in range(times):
+            name = f"{'2027' if newer else '2025'}0101-{10 * number + again:06d}-{record['system']}"
+            found.append({**record, "run_id": name})
+    return found
+
+
+def evidence(records: list[Plain]) -> Evidence:
+    rows = [{"run_id": record["run_id"], "record": record, "path": ""} for record in records]
+    return Evidence(pd.DataFrame(rows), experiments=[PLAIN])
+
+
+def drawn(figure: str, found: Evidence) -> Any:
+    import matplotlib.pyplot as plt
+
+    try:
+        return catalogue()[figure].draw(found).data.to_dict("list")
+    except NotDrawn as reason:
+        return str(reason)
+    finally:
+        plt.close("all")
+
+
+@cache
+def before() -> tuple[dict[str, Any], dict[str, Any], dict[str, Setting]]:
+    found = evidence(planned())
+    return (
+        {id_: judge_one(id_, found, PLAIN) for id_ in CLAIMS},
+        {figure: drawn(figure, found) for figure in FIGURES},
+        {repr(setting.shared): setting for setting in settings_of(planned(), ["quick"])},
+    )
+
+
+def test_the_records_give_numbers_that_could_change() -> None:
+    judged, tables, standings = before()
+    assert all(one.measured is not None for one in judged.values()), {k: j.reason for k, j in judged.items()}
+    assert all(isinstance(table, dict) for table in tables.values()), tables
+    assert max(len(setting.measured) for setting in standings.values()) > 3
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(unrelated(), st.randoms(use_true_random=False))
+def test_no_verdict_and_no_standing_moves(more: list[Plain], order: Any) -> None:
+    records = [*planned(), *more]
+    order.shuffle(records)
+    judged, _, standings = before()
+    found = evidence(records)
+    assert {id_: judge_one(id_, found, PLAIN) for id_ in CLAIMS} == judged
+    after = {repr(setting.shared): setting for setting in settings_of(records, ["quick"])}
+    assert {key: _ranked(after[key]) for key in standings} == {key: _ranked(one) for key, one in standings.items()}
+
+
+def _ranked(setting: Setting) -> list[Any]:
+    return [(s.system, s.options, sorted(s.samples), s.status, s.others, s.runs) for s in setting.standings]
+
+
+@settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+@given(unrelated())
+def test_no_table_of_a_figure_moves(more: list[Plain]) -> None:
+    _, tables, _ = before()
+    found = evidence([*planned(), *more])
+    for figure in FIGURES:
+        pd.testing.assert_frame_equal(pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure]))
+
+
+def test_a_related_record_does_move_its_claim() -> None:
+    """Otherwise the properties above would hold for records that nothing reads."""
+    query = queries()["gd-01"]
+    assert isinstance(query, Compared) and query.baseline is not None
+    declared = MADE.cells(claims()["gd-01"])
+    slow = [record for record in planned() if query.baseline.accepts(record)]
+    more = [{**copy.deepcopy(record), "run_id": f"2027-{k}"} for k, record in enumerate(slow)]
+    for record in more:
+        scale(record, 5000.0)
+    assert declared and judge_one("gd-01", evidence([*planned(), *more]), PLAIN) != before()[0]["gd-01"]
+
+
+@pytest.mark.parametrize("system", ["gnndrive", "diskgnn"])
+def test_the_option_set_with_the_fewest_differing_options_stands_for_a_system(system: str) -> None:
+    """However often an ablation was run, and whatever options runs of other settings have."""
+    from harness.compare.comparable import differing_options
+    from harness.plan.experiment import check_options
+
+    whole = next(record for record in planned() if record["system"] == system)
+    options = dict(check_options(system, {}))
+    name = next(key for key, value in options.items() if isinstance(value, bool))
+    made = []
+    for number, flipped in enumerate([False, True, True, True]):
+        record = copy.deepcopy(whole)
+        record["config"]["options"] = {**options, name: options[name] != flipped}
+        made.append({**record, "run_id": f"20260101-{number:06d}-{system}"})
+    assert differing_options(system, made[0]["config"]["options"]) == 0
+    (standing,) = settings_of(made)[0].standings
+    assert (standing.runs, standing.others) == ([made[0]["run_id"]], 1)
