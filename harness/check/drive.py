@@ -280,7 +280,7 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
         with stage.make(seed=seed) as system:
             system.plan()
             system.prepare()
-            seen.reused.append(system.notes().get("prepared") == "reused")
+            seen.reused.append(system.facts().prepared_reused is True)
             if seed == 0:
                 seen.epochs.append(run_epoch(stage, system, 0))
             else:

@@ -38,9 +38,8 @@ def _batched(records: Records) -> Measured:
 
 def _packing_s(record: Plain) -> float:
     """Return the seconds of packing, an earlier run's included. Raises NotRun where the record has none."""
-    notes = record.get("notes") or {}
-    if "pack_s" in notes:
-        return float(notes["pack_s"])
+    if record["facts"].get("pack_s") is not None:
+        return float(record["facts"]["pack_s"])
     raise NotRun("the runs do not say how long packing took")
 
 

@@ -95,11 +95,11 @@ _five_hops("dt-11", "degree")
 @answers("dt-10")
 def _reordering(records: Records) -> Measured:
     """Return the seconds that reordering the paper's 3.2 billion edges would take at our measured rate."""
-    found = [r for r in records.valid if r["system"] == "data-tiering" and r.get("notes", {}).get("reorder_s")]
+    found = [r for r in records.valid if r["system"] == "data-tiering" and r["facts"].get("reorder_s")]
     if not found:
         raise NotRun("no run of data-tiering says how long reordering took")
     record = max(found, key=lambda seen: str(seen["run_id"]))
-    edges, seconds = record["config"]["dataset"]["num_edges"], float(record["notes"]["reorder_s"])
+    edges, seconds = record["config"]["dataset"]["num_edges"], record["facts"]["reorder_s"]
     line = f"{edges:,} edges and their rows in {seconds:.2f} s"
     return Measured(
         Number.exact(_PAPER_EDGES / (edges / seconds)),

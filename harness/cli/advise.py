@@ -25,8 +25,7 @@ from harness.settings import RunSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.advise import Advice
-    from harness.advise.forecasts import Forecast
+    from harness.advise import Advice, RankedSystem
 
 
 @takes_settings(
@@ -151,15 +150,15 @@ def _plain(found: Advice, host: int, epochs: int) -> dict[str, Any]:
         "prediction": True,
         "host_budget_bytes": host,
         "epochs": epochs,
-        "batches_sampled": found.share.sampled,
-        "batches": found.share.num_batches,
+        "batches_sampled": found.trace.sampled,
+        "batches": found.trace.num_batches,
         "ranked": [_forecast(entry, epochs) for entry in found.ranked],
         "refused": {entry.system: entry.refused for entry in found.refused},
         "changes": {text: _forecast(entry, epochs) for text, entry in found.changes.items()},
     }
 
 
-def _forecast(entry: Forecast, epochs: int) -> dict[str, Any]:
+def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
     return {
         "system": entry.system,
         "options": entry.options,
@@ -180,10 +179,10 @@ def _print(found: Advice, host: int, epochs: int) -> None:
     from workloads.units import format_bytes
 
     out = console()
-    share = found.share
+    trace = found.trace
     title = (
-        f"{share.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {share.num_batches} "
-        f"mini-batches ({share.sampled} sampled): predictions"
+        f"{trace.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {trace.num_batches} "
+        f"mini-batches ({trace.sampled} sampled): predictions"
     )
     table = Table("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why", title=title)
     for entry in found.ranked:

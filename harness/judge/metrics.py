@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.judge.context import RunContext
@@ -127,7 +127,7 @@ def engine_efficiency(
     """Return the engine efficiency, device seconds by profile over seconds spent, with a text on its derivation.
 
     For a system that counts its requests, the device seconds are those of its requests and writes; the seconds spent
-    are of extraction or of the stage in its note `reads_in` (`load_graph+extract`: with either open). For page-cache
+    are of extraction or of the stages in its fact `reads_in` (with any open). For page-cache
     reads: the cap's requests at their mean size, over the seconds of sampling or extraction.
 
     Args:
@@ -142,7 +142,7 @@ def engine_efficiency(
         # The kernel limits reads and writes separately, unlike a drive with one budget for both.
         profile = replace(profile, write_cost=0.0)
     ratios: list[float] = []
-    stage = record.notes.get("reads_in", "extract")
+    stage = "+".join(record.facts.reads_in or ("extract",))
     how = f"own requests over {stage} time"
     for epoch in record.measured:
         requests = epoch.counters.get("requests_by_size") or {}
@@ -161,16 +161,16 @@ def engine_efficiency(
     return statistics.median(ratios), how
 
 
-def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stage: str | None) -> float:
-    """Return the seconds of an epoch with reads in progress: of `stage`, the system's note `reads_in` (`a+b`: either).
+def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: Sequence[str]) -> float:
+    """Return the seconds of an epoch with reads in progress: of any of `stages`, the system's fact `reads_in`.
 
     Without own request counts, the seconds of sampling or extraction, in which pages fault. `spans` are on the record's
     clock.
     """
     if not epoch.counters.get("requests_by_size"):
         return _busy_seconds(spans, epoch, ("sample", "extract"))
-    stages = (stage or "extract").split("+")
-    return epoch.stages_s.get(stages[0], 0.0) if len(stages) == 1 else _busy_seconds(spans, epoch, tuple(stages))
+    stages = tuple(stages) or ("extract",)
+    return epoch.stages_s.get(stages[0], 0.0) if len(stages) == 1 else _busy_seconds(spans, epoch, stages)
 
 
 def _busy_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: tuple[str, ...]) -> float:
@@ -222,7 +222,7 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
             context.profile,
             dict(train_by_epoch),
             faults=usable_processors(record),
-            reads_first=record.notes.get("reads_in") == "data_prep",
+            reads_first=record.facts.reads_in == ("data_prep",),
         )
         if context.calibration is not None and record.config.stages == "all":
             summary.accelerator_utilisation = _share(context.calibration.train_s, measured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.context import RunContext
 from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import SLOWED, Record
+from harness.records.record import Record
 
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
 
@@ -32,9 +32,9 @@ def code_is_committed(record: Record, context: RunContext) -> Finding | None:
 def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Finding | None:
     """Runs that are slowed on purpose, to test the regression gate, are no measurement of a system.
 
-    Checks for the note of a worker that spins in extract.
+    Checks for the fact of a worker that spins in extract.
     """
-    wait = record.notes.get(SLOWED)
+    wait = record.facts.test_extract_wait_s
     return Finding(wait is None, f"{wait} s added to every mini-batch" if wait else "")
 
 

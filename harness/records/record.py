@@ -10,9 +10,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.settings import SharedSettings
+from systems.facts import Facts
 from workloads.units import row_bytes
 
-SCHEMA = 2
+SCHEMA = 3
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
 Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 #: Verdicts whose runs count in figures, claims, standings and predictions.
@@ -351,6 +352,8 @@ class Record(_Part):
     overhead: dict[str, float] = Field(default_factory=dict)
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
+    # Facts of the run that code computes with; a system's own facts stand beside the common ones.
+    facts: Facts = Field(default_factory=Facts)
     code: Code = Field(default_factory=Code)
     evidence: Evidence | None = None
     # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.

@@ -234,6 +234,7 @@ class _Execution:
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
             notes={**ending.notes, **_partition_note(self._partition)},
+            facts=ending.facts,
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         if record.broke_its_plan:
@@ -312,7 +313,7 @@ class _Execution:
         from workloads.sampling.make import make_seed_plan
 
         for epoch in record.epochs:
-            epoch.reading_s = reading_seconds(context.spans, epoch, record.notes.get("reads_in"))
+            epoch.reading_s = reading_seconds(context.spans, epoch, record.facts.reads_in)
         evidence, workload = record.evidence, context.workload
         if record.status != "ok" or evidence is None or workload is None:
             return

@@ -66,3 +66,8 @@ def notes(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the note of a slowed run; empty for other runs."""
     wait = environment.get(VARIABLE)
     return {SLOWED: wait} if wait else {}
+
+
+def facts(environment: Mapping[str, str]) -> dict[str, float]:
+    """Return the fact of a slowed run; empty for other runs."""
+    return {name: float(wait) for name, wait in notes(environment).items()}

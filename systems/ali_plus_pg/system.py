@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import Shares, Sizes, plan_sizes, sampling_workers, shares
+from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, plan_sizes, sampling_workers, shares
 from systems.engine.cache import split_tuner
 from systems.engine.cache.neighbour_cache import NeighbourCache
 from systems.engine.cache.static_cache import StaticCache
@@ -30,7 +31,8 @@ from systems.engine.loading.gather_loader import GatherLoader, HostTable
 from systems.engine.loading.topology import DatasetFiles
 from systems.engine.rank.ranking import out_degrees, top
 from systems.engine.store.artefacts import identity, prepare
-from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from systems.forecast import sequential
+from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 
@@ -70,7 +72,7 @@ class AliPlusPg(System):
         self._reads = ReadStats()
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> AliPlusPgSizes:
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
 
     def plan(self) -> Plan:
@@ -268,17 +270,36 @@ class AliPlusPg(System):
         """Return the files of the neighbour cache and of the split's choice."""
         return [path for folder, _ in self._prepared for path in sorted(folder.rglob("*")) if path.is_file()]
 
+    def facts(self) -> Facts:
+        """Return the read mode, and whether split and neighbour cache were found."""
+        if self._shares is None:
+            return Facts()
+        reused = bool(self._prepared) and all(reused for _, reused in self._prepared)
+        return Facts(io=f"{self._mode}, {self._sizes.extractors} extractors", prepared_reused=reused)
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the misses of a feature cache in all of the caches' memory; other lists come through pages."""
+        sizes = self._sizes
+        held = trace.hottest(sizes.cache_bytes // trace.row_bytes)
+        missed = trace.missed(held)
+        found = trace.with_sampling(
+            trace.read_of(missed, self.runtime.disk.logical_block_bytes),
+            self.unplanned_bytes() + sizes.page_cache_bytes,
+            f"caches {trace.hit_rate(missed)} of the accesses",
+            trace.accesses,
+        )
+        return replace(found, prepare_reads=sequential(int(held.sum()) * trace.row_bytes))
+
     def notes(self) -> dict[str, str]:
         """Return the split and its origin, the contents of both caches, and the read mode."""
         if self._shares is None:
             return {}
         nodes, entries = self._cached
         return {
-            "io": f"{self._mode}, {self._sizes.extractors} extractors",
+            **super().notes(),
             "split": f"{self._shares.split}:{100 - self._shares.split} ({self._tuned})",
             "neighbour_cache": f"{nodes} nodes, {entries} of {self.workload.dataset.num_edges} entries",
             "feature_cache": f"{self._shares.rows} of {self.workload.dataset.num_nodes} rows",
-            "prepared": "reused" if self._prepared and all(reused for _, reused in self._prepared) else "made",
         }
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from systems.diskgnn.buffers import Landing, Memory, Rows, graph_memory
 from systems.diskgnn.episode import Ready
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_addresses, read_graph
-from systems.diskgnn.tally import Tally
+from systems.diskgnn.tally import DiskGnnTally
 from systems.engine.io.reader import RowReader
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
 from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch
@@ -82,7 +82,7 @@ class Trainer:
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
 
-    def epoch(self, k: int, drawn: int, tally: Tally) -> Iterator[Batch]:
+    def epoch(self, k: int, drawn: int, tally: DiskGnnTally) -> Iterator[Batch]:
         """Yield the mini-batches of epoch `k`, with the samples of epoch `drawn`, in the seed plan's order."""
         chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
         try:
@@ -103,7 +103,9 @@ class Trainer:
         finally:
             self._drain()
 
-    def _run(self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
+    def _run(
+        self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: DiskGnnTally
+    ) -> Iterator[Batch]:
         asked: Channel[_Work] = pipe.channel(len(self._graphs), ordered=True)
         graphs: Channel[_Work] = pipe.channel(self._queue, ordered=True)
         pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
@@ -135,7 +137,7 @@ class Trainer:
                 work.features_read = self._start(chunk, room, None)
         return work
 
-    def _load_graph(self, work: _Work, k: int, tally: Tally) -> _Work:
+    def _load_graph(self, work: _Work, k: int, tally: DiskGnnTally) -> _Work:
         read = self._finish(work.graph_read)
         arrays = read.arrays
         work.sampled = read_graph(arrays, k)
@@ -145,7 +147,7 @@ class Trainer:
         tally.asked(work.sampled, work.addresses, int(self._reader.num_rows[work.chunk]))
         return work
 
-    def _extract(self, work: _Work, tally: Tally) -> _Work:
+    def _extract(self, work: _Work, tally: DiskGnnTally) -> _Work:
         """Read the single rows, then wait for the packed rows, which are under way."""
         assert work.landing is not None
         start = work.features_asked_at or time.monotonic()

@@ -22,7 +22,7 @@ from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
 from systems.ginex.planner import LOADED
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
-from systems.ginex.tally import Tally
+from systems.ginex.tally import GinexTally
 from systems.interface import Batch, StageClock
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
@@ -101,7 +101,7 @@ class MainLoop:
         self._inputs = memory.view(dtype).view(input_rows, tables.dim)
         self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
 
-    def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:
+    def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: GinexTally) -> None:
         """Read a superbatch's initial rows into the feature cache in file order, several pieces at once."""
         done: Channel[int] = pipe.channel(1 << 30)
 
@@ -117,7 +117,7 @@ class MainLoop:
             raise RuntimeError(f"{self._name}: {filled} rows were read into the cache, {planned.filled} were planned")
 
     def run(
-        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: Tally
+        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: GinexTally
     ) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches in order; an exception of any thread is raised here.
 
@@ -180,7 +180,7 @@ class MainLoop:
             )
         return inputs.take(sampled.num_nodes)
 
-    def _gather(self, batch: _Loaded, cache: Table, tally: Tally) -> None:
+    def _gather(self, batch: _Loaded, cache: Table, tally: GinexTally) -> None:
         """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""
         change, sampled, rows = batch.change, batch.sampled, batch.rows
         assert rows is not None

@@ -32,12 +32,12 @@ from systems.gnndrive.extractor import (
 )
 from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
-from systems.gnndrive.planner import Sizes, plan_sizes
+from systems.gnndrive.planner import GnnDriveSizes, plan_sizes
 from systems.gnndrive.shared_extractor import SharedStagedExtractor
 from systems.gnndrive.shared_staging import SharedStaging
 from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
-from systems.gnndrive.tally import Tally
-from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from systems.gnndrive.tally import GnnDriveTally
+from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
@@ -66,14 +66,14 @@ class GnnDrive(System):
     _buffer: FeatureBuffer | None = None
     _extractors: ExtractorPool | None = None
     _pipeline: Pipeline | None = None
-    _tally: Tally | None = None
+    _tally: GnnDriveTally | None = None
     _staging: SharedStaging | None = None
     _evicted_before = 0
     _staged_before = (0, 0)
     _mode = "not prepared"
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> GnnDriveSizes:
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
 
     @property
@@ -142,14 +142,14 @@ class GnnDrive(System):
         if self._sampler is None:
             raise RuntimeError("prepare() comes before epoch()")
         tier = "device" if self._sizes.on_device else "host"
-        self._tally = Tally(tier, self.options.io_depth * self.options.extractors)
+        self._tally = GnnDriveTally(tier, self.options.io_depth * self.options.extractors)
         if self._buffer is not None:
             self._evicted_before = self._buffer.evictions
         if self._staging is not None:
             self._staged_before = (self._staging.borrowed, self._staging.found)
         return self._run(k, self._sampler, self._tally)
 
-    def _run(self, k: int, sampler: NeighborSampler, tally: Tally) -> Iterator[Batch]:
+    def _run(self, k: int, sampler: NeighborSampler, tally: GnnDriveTally) -> Iterator[Batch]:
         options = self.options
         seeds = make_seed_plan(self.workload).batches(k)
         with Pipeline(self.info.name) as pipe:
@@ -193,7 +193,7 @@ class GnnDrive(System):
         return buffer
 
     def _extract_all(
-        self, pipe: Pipeline, extracting: Channel[SampledBatch], buffer: FeatureBuffer, tally: Tally
+        self, pipe: Pipeline, extracting: Channel[SampledBatch], buffer: FeatureBuffer, tally: GnnDriveTally
     ) -> Iterator[Batch]:
         options = self.options
         turnstile = pipe.turnstile() if self._in_order else None
@@ -232,7 +232,7 @@ class GnnDrive(System):
         number: int,
         sampled: SampledBatch,
         buffer: FeatureBuffer,
-        tally: Tally,
+        tally: GnnDriveTally,
         turnstile: Turnstile | None,
         releasing: Channel[Slots],
         places: Channel[None] | None,
@@ -286,12 +286,23 @@ class GnnDrive(System):
             self._tally.staged(counters, borrowed - self._staged_before[0], found - self._staged_before[1])
         return counters
 
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the misses of a least-recently-used feature buffer; rows of mini-batches in progress are hits."""
+        missed = trace.row_misses("lru", self._sizes.slots)
+        cache = self.unplanned_bytes() + self.plan().bytes_of("page cache of indices")
+        why = f"finds {trace.hit_rate(missed)} of the rows in its feature buffer"
+        return trace.with_sampling(trace.read_of(missed, self.runtime.disk.logical_block_bytes), cache, why, missed)
+
+    def facts(self) -> Facts:
+        """Return the read mode."""
+        return Facts(io=self._mode)
+
     def notes(self) -> dict[str, str]:
         """Return the read mode, the feature buffer's size and the order of mini-batches."""
         sizes = self._sizes
         batches = sizes.slots / sizes.max_nodes if sizes.max_nodes else 0.0
         return {
-            "io": self._mode,
+            **super().notes(),
             "feature_buffer": f"{sizes.slots} slots, {batches:.1f} largest mini-batches",
             "variant": "GPU (staging buffer)" if sizes.on_device else "CPU (reads into the feature buffer)",
             "ranks": f"{self.runtime.world}, {'one feature buffer' if sizes.sharing > 1 else 'a feature buffer each'}"

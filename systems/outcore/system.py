@@ -15,12 +15,13 @@ from typing import ClassVar
 from systems import _native
 from systems.engine.io.reader import RowReader
 from systems.engine.loading.topology import DatasetFiles, row_bytes
-from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, System, SystemInfo, Trace
+from systems.outcore.forecast import forecast
 from systems.outcore.group import Group, Job, Preparer
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.planner import NAME, Sizes, plan_sizes
+from systems.outcore.planner import NAME, OutcoreSizes, plan_sizes
 from systems.outcore.report import Report
-from systems.outcore.tally import Tally
+from systems.outcore.tally import OutcoreTally
 from systems.outcore.trainer import Trainer
 from workloads.sampling.make import make_seed_plan
 
@@ -47,7 +48,7 @@ class Outcore(System):
     _pool: ThreadPoolExecutor | None = None
     _next: tuple[Job, Future[Group]] | None = None
     _follows: Job | None = None
-    _tally: Tally | None = None
+    _tally: OutcoreTally | None = None
     _singles: RowReader | None = None
     _kept: tuple[Group, ...] = ()
 
@@ -58,7 +59,7 @@ class Outcore(System):
         return not options.replay
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> OutcoreSizes:
         return plan_sizes(self.workload, self.runtime, self.budget, self.options)
 
     def plan(self) -> Plan:
@@ -107,7 +108,7 @@ class Outcore(System):
     def _run(self, k: int) -> Iterator[Batch]:
         self._files.check()
         dataset = self.workload.dataset
-        self._tally = tally = Tally(
+        self._tally = tally = OutcoreTally(
             row_bytes=row_bytes(self.workload),
             index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
             depth=self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
@@ -126,7 +127,7 @@ class Outcore(System):
                 self._leave()
         self._report.epoch(k, time.monotonic() - started)
 
-    def _fresh(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+    def _fresh(self, k: int, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
         jobs = self._jobs(k)
         if self._follows != jobs[0]:
             self._leave()
@@ -148,7 +149,7 @@ class Outcore(System):
                 tally.prepared(self._next[1].result())
         self._follows = self._jobs(k + 1)[0]
 
-    def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
+    def _replay(self, k: int, tally: OutcoreTally) -> Iterator[Batch]:
         """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes their chunks serve every epoch."""
         groups: list[Group] = list(self._kept)
         for job in self._jobs(0)[len(groups) :]:
@@ -165,7 +166,7 @@ class Outcore(System):
             for batch in self._train(group, self._trainer, tally):
                 yield _renamed(batch, k)
 
-    def _train(self, group: Group, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+    def _train(self, group: Group, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
         start = time.monotonic()
         yield from trainer.run(group, tally)
         self._report.trained(group, time.monotonic() - start)
@@ -238,14 +239,23 @@ class Outcore(System):
         """Return no files: groups are prepared within the epochs and written around the page cache."""
         return []
 
+    def facts(self) -> Facts:
+        """Return the read mode and the reading stages."""
+        if self._trainer is None:
+            return Facts()
+        return Facts(io=self._trainer.mode, reads_in=("sample", "pack", "load_graph", "extract"))
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
+        return forecast(trace, self.runtime.disk, self._sizes, shared_passes=self.options.shared_passes)
+
     def notes(self) -> dict[str, str]:
         """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""
         if self._trainer is None:
             return {}
         sizes = self._sizes
         return {
-            "io": self._trainer.mode,
-            "reads_in": "sample+pack+load_graph+extract",
+            **super().notes(),
             "samples": "the first epoch's in all epochs: not faithful" if self.options.replay else "each epoch its own",
             "sampling": "out of core" if sizes.external else "online",
             "group": str(sizes.group),
