@@ -38,6 +38,9 @@ def advise(
     settings: RunSettings,
     epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
     batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
+    system: Annotated[
+        list[str] | None, typer.Option("--system", help="rank only these; a system of your own as module:Class")
+    ] = None,
     drive: Annotated[
         str | None, typer.Option(help="a disk that is not here: a saved profile, its file, or a class NAME/k")
     ] = None,
@@ -75,7 +78,7 @@ def advise(
     unwind_on_signals()
     progress = Progress(quiet=quiet or json_, verbose=verbose)
     if published:
-        _published(dataset, settings, drive, dim, epochs, batches, results_root, progress, json_=json_)
+        _published(dataset, settings, system, drive, dim, epochs, batches, results_root, progress, json_=json_)
         return
     opened = find_dataset(dataset, data_root)
     limit_of(settings.memory, opened)
@@ -93,7 +96,7 @@ def advise(
         setting = Setting(
             workload, config.device, config.device_memory_bytes, host, epochs, len(os.sched_getaffinity(0))
         )
-        found = predicted(setting, profile, batches=batches, progress=progress)
+        found = predicted(setting, profile, batches=batches, systems=system, progress=progress)
     progress.done()
     if json_:
         print_json(_plain(found, host, epochs))
@@ -104,6 +107,7 @@ def advise(
 def _published(
     name: str,
     settings: RunSettings,
+    systems: list[str] | None,
     drive: str | None,
     dim: int,
     epochs: int,
@@ -134,6 +138,7 @@ def _published(
         device.profile,
         epochs=epochs,
         batches=batches,
+        systems=systems,
         cores=len(os.sched_getaffinity(0)),
         progress=progress.title,
     )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from harness.settings import SharedSettings
 from systems.facts import Facts
@@ -353,7 +353,7 @@ class Record(_Part):
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
     # Facts of the run that code computes with; a system's own facts stand beside the common ones.
-    facts: Facts = Field(default_factory=Facts)
+    facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
     code: Code = Field(default_factory=Code)
     evidence: Evidence | None = None
     # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.

@@ -7,7 +7,7 @@ import selectors
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, ValidationError
 
 from harness.records.record import PlannedBuffer, RunConfig
 from systems.facts import Facts
@@ -123,7 +123,7 @@ class Done(_Event):
 
     event: Literal["done"] = "done"
     notes: dict[str, str]
-    facts: Facts = Field(default_factory=Facts)
+    facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
     test_accuracy: list[float] = Field(default_factory=list)
 
 
@@ -135,7 +135,7 @@ class Failed(_Event):
     message: str = Field(max_length=20_000)
     fix: str = ""
     notes: dict[str, str] = Field(default_factory=dict)
-    facts: Facts = Field(default_factory=Facts)
+    facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
 
 
 Event = Gate | Planned | Prepared | Batches | Spans | Checks | EpochDone | Calibrated | Done | Failed
