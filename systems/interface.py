@@ -21,7 +21,7 @@ import torch
 
 from systems.facts import Facts
 from systems.forecast import Forecast, Trace
-from systems.options import Options, auto
+from systems.options import Options, auto, size
 from systems.readings import DiskPoint, DiskProfile, StageSpan, wall_seconds
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
@@ -53,6 +53,7 @@ __all__ = [
     "Tier",
     "Trace",
     "auto",
+    "size",
     "wall_seconds",
 ]
 

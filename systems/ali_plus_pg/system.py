@@ -8,7 +8,6 @@ at a time.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -25,16 +24,17 @@ from systems.engine.cache import split_tuner
 from systems.engine.cache.neighbour_cache import NeighbourCache
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.gather import gather
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.loading.gather_loader import GatherLoader, HostTable
-from systems.engine.loading.topology import DatasetFiles
+from systems.engine.loading.topology import DatasetFiles, mapped_sampler
 from systems.engine.rank.ranking import out_degrees, top
 from systems.engine.store.artefacts import identity, prepare
 from systems.forecast import sequential
 from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+from workloads.sampling.make import make_seed_plan
 
 
 class AliPlusPg(System):
@@ -54,13 +54,12 @@ class AliPlusPg(System):
     _cache: StaticCache | None = None
     _shares: Shares | None = None
     _rows: torch.Tensor | None = None
+    _readers: ReaderPool[RowReader] | None = None
     _tuned = "given"
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._lock = threading.Lock()
-        self._readers: deque[RowReader] = deque()
-        self._all_readers: list[RowReader] = []
         self._prepared: list[tuple[Path, bool]] = []
         self._cached = (0, 0)
         self._mode = "not prepared"
@@ -98,17 +97,7 @@ class AliPlusPg(System):
             assert made is not None
             self._prepared.append((made.path, made.reused))
             self._cached = int(made.facts["nodes"]), int(made.facts["entries"])
-        indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
-        advise_random(indices)
-        advise_random(labels)
-        sampler = make_sampler(
-            self.workload,
-            indptr=indptr,
-            indices=indices,
-            labels=labels,
-            cached=cached,
-            threads=self.options.list_threads,
-        )
+        sampler = mapped_sampler(self.workload, indptr=indptr, cached=cached, threads=self.options.list_threads)
         ranking = self._ranking(self._shares.rows)
         workers = sampling_workers(self.runtime, self.options)
         self._loader = GatherLoader(
@@ -128,10 +117,8 @@ class AliPlusPg(System):
             self._rows = self._loader.front_rows
             self._cache = StaticCache.build(self.workload, ranking, self._rows)
             arguments = reader_arguments(self.workload, self.options)
-            for _ in range(sizes.extractors):
-                self._all_readers.append(RowReader(dataset.file("features"), **arguments))
-            self._readers.extend(self._all_readers)
-            self._mode = self._all_readers[0].mode
+            self._readers = ReaderPool(lambda: RowReader(dataset.file("features"), **arguments), sizes.extractors)
+            self._mode = self._readers.mode
 
     def _split(self, indptr: npt.NDArray[np.int64]) -> int:
         """Return the neighbour cache's per cent: the option's, or the tuner's choice, kept as an artefact."""
@@ -171,12 +158,7 @@ class AliPlusPg(System):
             )
             for part in parts
         ]
-        indices, labels = workload.dataset.memmap("indices"), workload.dataset.memmap("labels")
-        advise_random(indices)
-        advise_random(labels)
-        sampler = make_sampler(
-            workload, indptr=indptr, indices=indices, labels=labels, threads=self.options.list_threads
-        )
+        sampler = mapped_sampler(workload, indptr=indptr, threads=self.options.list_threads)
         seeds = make_seed_plan(workload).batches(0)[: self.options.tune_batches or None]
         with RowReader(workload.dataset.file("features"), **reader_arguments(workload, self.options)) as reader:
             forecasts = split_tuner.forecast(
@@ -238,11 +220,9 @@ class AliPlusPg(System):
     def _read(self, nodes: npt.NDArray[np.int64], out: torch.Tensor) -> ReadStats:
         if not len(nodes):
             return ReadStats()
-        reader = self._readers.popleft()
-        try:
+        assert self._readers is not None
+        with self._readers.borrow() as reader:
             return reader.read(nodes, out)
-        finally:
-            self._readers.append(reader)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k`, in the seed plan's order."""
@@ -307,9 +287,8 @@ class AliPlusPg(System):
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()
-        for reader in self._all_readers:
-            reader.close()
-        self._all_readers.clear()
-        self._readers.clear()
+        if self._readers is not None:
+            self._readers.close()
+            self._readers = None
         self._cache = None
         self._rows = None

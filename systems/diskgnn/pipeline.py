@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from systems.diskgnn.episode import Ready
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_addresses, read_graph
 from systems.diskgnn.tally import DiskGnnTally
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
+from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
 from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch
 from systems.interface import Batch, StageClock
 from workloads.sampling.batch import SampledBatch
@@ -52,7 +52,7 @@ class Trainer:
 
     Args:
         memory: table and landings; None where only graphs are wanted.
-        singles: readers of single rows, one for each thread that reads them; empty where all rows are packed.
+        singles: readers of single rows, one for each thread that reads them; none where all rows are packed.
         graphs: chunks' graphs held at a time.
     """
 
@@ -61,7 +61,7 @@ class Trainer:
         ready: Ready,
         reader: PackedReader,
         memory: Memory | None,
-        singles: Sequence[RowReader],
+        singles: ReaderPool[RowReader] | None,
         clock: StageClock,
         *,
         graphs: int,
@@ -71,8 +71,8 @@ class Trainer:
         self._ready = ready
         self._reader = reader
         self._memory = memory
-        self._singles = deque(singles)
-        self._threads = max(_ASSEMBLERS, len(singles))
+        self._singles = singles
+        self._threads = max(_ASSEMBLERS, len(singles or ()))
         self._clock = clock
         self._queue = queue
         self._pipelined = pipelined
@@ -88,7 +88,9 @@ class Trainer:
         try:
             with Pipeline("diskgnn") as pipe:
                 self._pipeline = pipe
-                free = _filled(pipe, len(self._graphs))
+                free: Channel[int] = pipe.channel(max(1, len(self._graphs)))
+                for number in range(len(self._graphs)):
+                    free.give_back(number)
                 if self._memory is not None:
                     self._memory.begin(pipe)
                 if self._pipelined:
@@ -154,12 +156,10 @@ class Trainer:
         end = start
         wanted: Ids = work.addresses.single.astype(np.int64)
         if len(wanted):
-            reader = self._singles.popleft()
-            try:
+            assert self._singles is not None
+            with self._singles.borrow() as reader:
                 room = work.landing.single(int(self._reader.num_rows[work.chunk]), len(wanted))
                 tally.read(reader.read(wanted, room))
-            finally:
-                self._singles.append(reader)
             end = time.monotonic()
         if work.features_read is not None:
             # Count until the bytes arrived, not until this wait ended: an early read waits for no device.
@@ -187,13 +187,13 @@ class Trainer:
 
         def release() -> None:
             memory.give_back(found)
-            _give_back(free, work.graph)
+            free.give_back(work.graph)
 
         return Batch(sampled, memory.table, found.rows, on_release=release)
 
     def _structure(self, work: _Work, free: Channel[int]) -> Batch:
         assert work.sampled is not None
-        return Batch(work.sampled, None, on_release=lambda: _give_back(free, work.graph))
+        return Batch(work.sampled, None, on_release=lambda: free.give_back(work.graph))
 
     def _start(self, chunk: int, features: Rows | None, structure: Rows | None) -> PendingBatch:
         pending = self._reader.start(chunk, features, structure)
@@ -233,17 +233,3 @@ def _turn(turns: Turnstile, number: int) -> Iterator[None]:
     turns.enter(number)
     yield
     turns.leave()
-
-
-def _filled(pipe: Pipeline, count: int) -> Channel[int]:
-    channel: Channel[int] = pipe.channel(max(1, count))
-    for number in range(count):
-        channel.put(number, number)
-    return channel
-
-
-def _give_back(free: Channel[int], number: int) -> None:
-    try:
-        free.put(number, number)
-    except Stopped:
-        pass  # the epoch was left early; the next one starts with all graphs' memory

@@ -16,6 +16,7 @@ from systems.diskgnn.pipeline import Trainer
 from systems.diskgnn.planner import DiskGnnSizes, plan_sizes
 from systems.diskgnn.tally import DiskGnnTally
 from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.loading.topology import DatasetFiles, row_bytes
 from systems.engine.store.packed_store import PackedReader, row_pieces
@@ -62,7 +63,7 @@ class DiskGnn(System):
     _memory: Memory | None = None
     _trainer: Trainer | None = None
     _tally: DiskGnnTally | None = None
-    _singles: tuple[RowReader, ...] = ()
+    _singles: ReaderPool[RowReader] | None = None
     _episodes: Episodes | None = None
     _reused = False
 
@@ -132,7 +133,7 @@ class DiskGnn(System):
                 for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
                     if count:
                         self._memory.load(name, row_pieces(ready.folder, name))
-                self._singles = tuple(self._single_reader(ready) for _ in range(self._num_readers(ready)))
+                self._singles = ReaderPool(lambda: self._single_reader(ready), self._num_readers(ready))
             self._trainer = Trainer(
                 ready,
                 self._reader,
@@ -174,7 +175,7 @@ class DiskGnn(System):
             self._open(self._episode_of(k))
         trainer, reader, ready = self._trainer, self._reader, self._ready
         assert trainer is not None and reader is not None
-        depth = self.options.request_depth + len(self._singles) * self.options.io_depth
+        depth = self.options.request_depth + len(self._singles or ()) * self.options.io_depth
         self._tally = DiskGnnTally(
             ready.fit.levels,
             on_device=self._sizes.on_device,
@@ -249,9 +250,9 @@ class DiskGnn(System):
         trainer, self._trainer = self._trainer, None
         if trainer is not None:
             trainer.close()
-        for reader in self._singles:
-            reader.close()
-        self._singles = ()
+        if self._singles is not None:
+            self._singles.close()
+            self._singles = None
         memory, self._memory = self._memory, None
         if memory is not None:
             memory.close()

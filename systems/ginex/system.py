@@ -18,14 +18,15 @@ import numpy.typing as npt
 
 from systems.engine.cache.neighbour_cache import NeighbourCache
 from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.loading.bounds import batch_bounds
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.topology import DatasetFiles
+from systems.engine.loading.topology import DatasetFiles, mapped_sampler
 from systems.forecast import sequential
 from systems.ginex.feature_cache import FeatureCache
-from systems.ginex.loop import MainLoop, Readers
+from systems.ginex.loop import MainLoop
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import GinexSizes, plan_sizes, runtime_batch_bytes
 from systems.ginex.policy import Belady, Policy, Static, superbatch_misses
@@ -33,7 +34,7 @@ from systems.ginex.superbatch import RuntimeFiles, Superbatch
 from systems.ginex.tally import GinexTally
 from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 
 Seeds = npt.NDArray[np.int64]
@@ -59,7 +60,7 @@ class Ginex(System):
     _seeds: tuple[int, list[Seeds]] = (-1, [])
     _cache: FeatureCache | None = None
     _loop: MainLoop | None = None
-    _readers: Readers | None = None
+    _readers: ReaderPool[RowReader] | None = None
     _policy: Policy | None = None
     _pipeline: Pipeline | None = None
     _neighbours: NeighbourCache | None = None
@@ -94,7 +95,7 @@ class Ginex(System):
             self._policy.rank()
         else:
             self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
-        self._readers = Readers(self._make_reader, sizes.readers)
+        self._readers = ReaderPool(self._make_reader, sizes.readers)
         self._mode = self._readers.mode
         self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
         self._loop = MainLoop(
@@ -246,19 +247,8 @@ class Ginex(System):
     def _sampler(self) -> NeighborSampler:
         """Return a sampler for one superbatch, with the neighbour cache read from its file as in the paper."""
         self._topology.check()
-        dataset = self.workload.dataset
-        indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
-        advise_random(indices)
-        advise_random(labels)
         cached = self._neighbours.load() if self._neighbours is not None else None
-        return make_sampler(
-            self.workload,
-            indptr=self._indptr,
-            indices=indices,
-            labels=labels,
-            cached=cached,
-            threads=self._sizes.list_threads,
-        )
+        return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self._sizes.list_threads)
 
     def _train(self, superbatch: Superbatch, count: int, tally: GinexTally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches."""

@@ -17,19 +17,13 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.memory import madvise
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
 from systems.engine.loading.topology import DatasetFiles, loaded, mapped_sampler
-from systems.gnndrive.extractor import (
-    CachedExtractor,
-    Extractor,
-    ExtractorPool,
-    HostExtractor,
-    StagedExtractor,
-    Staging,
-)
+from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor, StagedExtractor, Staging
 from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.planner import GnnDriveSizes, plan_sizes
@@ -64,7 +58,7 @@ class GnnDrive(System):
     _sampler: NeighborSampler | None = None
     _table: torch.Tensor | None = None
     _buffer: FeatureBuffer | None = None
-    _extractors: ExtractorPool | None = None
+    _extractors: ReaderPool[Extractor] | None = None
     _pipeline: Pipeline | None = None
     _tally: GnnDriveTally | None = None
     _staging: SharedStaging | None = None
@@ -104,7 +98,7 @@ class GnnDrive(System):
         if sizes.portion and group is not None:
             borrow = self.options.borrow_staging
             self._staging = shared_staging(group, self.workload, sizes, accelerator, borrow=borrow)
-        self._extractors = ExtractorPool(self._make_extractor, self.options.extractors)
+        self._extractors = ReaderPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
 
     def _shared_indptr(self) -> npt.NDArray[np.int64] | None:
@@ -252,11 +246,8 @@ class GnnDrive(System):
         tally.acquired(sampled.num_nodes, len(got.load), len(got.waiting), start - began)
         if len(got.load):
             # An error here stops the pipeline, which closes the feature buffer: no thread waits for these rows then.
-            extractor = self._extractors.borrow()
-            try:
+            with self._extractors.borrow() as extractor:
                 stats, read_at = extractor.load(sampled.nodes[got.load], got.load_slots, sampled.index)
-            finally:
-                self._extractors.give_back(extractor)
             tally.loaded(stats)
             self.clock.add("extract", sampled.index, start, read_at)
             if self._sizes.on_device:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -20,7 +21,6 @@ from systems.outcore.forecast import forecast
 from systems.outcore.group import Group, Job, Preparer
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.planner import NAME, OutcoreSizes, plan_sizes
-from systems.outcore.report import Report
 from systems.outcore.tally import OutcoreTally
 from systems.outcore.trainer import Trainer
 from workloads.sampling.make import make_seed_plan
@@ -50,6 +50,7 @@ class Outcore(System):
     _follows: Job | None = None
     _tally: OutcoreTally | None = None
     _singles: RowReader | None = None
+    _last: Group | None = None  # the group prepared last
     _kept: tuple[Group, ...] = ()
 
     @classmethod
@@ -71,7 +72,7 @@ class Outcore(System):
         dataset, options = self.workload.dataset, self.options
         self._files = DatasetFiles(self.workload, ["indices", "labels", "features"])
         self._files.check()
-        self._report = Report()
+        self._last, self._strategies = None, Counter[str]()
         self._block = _native.block_bytes(str(dataset.file("features")))
         self._num_batches = make_seed_plan(self.workload).num_batches
         if self.runtime.stages != "sample" and options.packing != "on":
@@ -113,7 +114,6 @@ class Outcore(System):
             index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
             depth=self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
         )
-        started = time.monotonic()
         whole = False
         try:
             if self.options.replay:
@@ -125,7 +125,6 @@ class Outcore(System):
         finally:
             if not whole:
                 self._leave()
-        self._report.epoch(k, time.monotonic() - started)
 
     def _fresh(self, k: int, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
         jobs = self._jobs(k)
@@ -169,7 +168,7 @@ class Outcore(System):
     def _train(self, group: Group, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
         start = time.monotonic()
         yield from trainer.run(group, tally)
-        self._report.trained(group, time.monotonic() - start)
+        group.seconds["train"] = time.monotonic() - start
 
     def _ask(self, job: Job) -> None:
         """Submit a group to the preparation thread, which has low priority."""
@@ -204,7 +203,8 @@ class Outcore(System):
         with self.clock.stage("wait"):
             group = self._next[1].result()
         self._next = None
-        self._report.prepared(group)
+        self._last = group
+        self._strategies[group.strategy] += 1
         return group
 
     def _leave(self) -> None:
@@ -253,16 +253,28 @@ class Outcore(System):
         """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""
         if self._trainer is None:
             return {}
-        sizes = self._sizes
-        return {
+        sizes, group = self._sizes, self._last
+        found = {
             **super().notes(),
             "samples": "the first epoch's in all epochs: not faithful" if self.options.replay else "each epoch its own",
             "sampling": "out of core" if sizes.external else "online",
             "group": str(sizes.group),
             "window": str(sizes.window),
             "slots": str(sizes.slots),
-            **self._report.notes(),
         }
+        if group is None:
+            return found
+        found |= {
+            "strategy": ", ".join(f"{name} {count}" for name, count in sorted(self._strategies.items())),
+            "last_group": f"{group.uses} uses, {group.hits} hits, {group.carried} of them from the group before",
+            "prepared_s": f"{group.seconds.get('prepare', 0.0):.3f}",
+            "passes": str(group.pack.passes),
+        }
+        if group.prediction is not None:
+            seconds = {name: value for name, value in vars(group.prediction).items() if isinstance(value, float)}
+            found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())
+            found["gap"] = f"{group.gap_bytes} bytes"
+        return found
 
     def close(self) -> None:
         """End the threads, close the files, free the slots and remove the prepared groups."""
