@@ -16,8 +16,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from harness.advise import Advice
-from harness.advise.forecasts import Forecast
+from harness.advise import Advice, RankedSystem
 from harness.advise.full_size import advise_published
 from harness.advise.published import GRAPHS
 from harness.drives.whatif import device_of
@@ -32,7 +31,7 @@ OPTIONS: dict[str, dict[str, object]] = {"ginex": {"superbatch": 3300, **RUNTIME
 PAGE = 4096
 
 
-def volume_gb(entry: Forecast) -> float:
+def volume_gb(entry: RankedSystem) -> float:
     """Feature bytes read, as the paper's systems read them: Ginex a page a row, DiskGNN what it packed."""
     if entry.system == "ginex":
         return entry.reads.get(512, 0.0) * PAGE / 1e9
@@ -98,7 +97,7 @@ def main() -> int:
         found, _ = advise_published(
             graph, settings, profile, epochs=chosen.epochs, batches=chosen.batches, cores=chosen.cores
         )
-        rows, count = found.share.rows, found.share.num_batches
+        rows, count = found.trace.rows, found.trace.num_batches
         print(f"\n## {name} ({graph.dim} {graph.dtype}; {graph.source})\n")
         print(f"{count:,} mini-batches of {rows / count:,.0f} rows\n")
         table(found)

@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.options import Options, auto
+from systems.facts import Facts
+from systems.forecast import Forecast, Trace
+from systems.options import Options, auto, size
 from systems.readings import DiskPoint, DiskProfile, StageSpan, wall_seconds
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
@@ -36,6 +38,8 @@ __all__ = [
     "DiskPoint",
     "DiskProfile",
     "Expectation",
+    "Facts",
+    "Forecast",
     "MemoryBudget",
     "Options",
     "Plan",
@@ -47,7 +51,9 @@ __all__ = [
     "System",
     "SystemInfo",
     "Tier",
+    "Trace",
     "auto",
+    "size",
     "wall_seconds",
 ]
 
@@ -129,6 +135,10 @@ class Plan:
     def total(self, tier: Tier) -> int:
         """Sum the bytes planned on one tier."""
         return sum(item.bytes for item in self.items if item.tier == tier)
+
+    def bytes_of(self, name: str, tier: Tier = "host") -> int:
+        """Sum the bytes of the buffers of this name on one tier."""
+        return sum(item.bytes for item in self.items if (item.name, item.tier) == (name, tier))
 
     def require(self, system: str, budget: MemoryBudget, fix: str = "raise memory") -> Plan:
         """Return the plan unchanged if it fits the budget.
@@ -318,6 +328,8 @@ class System(ABC):
     """A method of training a GNN whose data lives on disk."""
 
     info: ClassVar[SystemInfo]
+    #: Whether mini-batches hold rows of the first layer's aggregates instead of features (`+pp`).
+    aggregated: ClassVar[bool] = False
     #: Automatic options lowered by `fit`: name -> (value in use, value with an unlimited budget).
     lowered: Mapping[str, tuple[int, int]] = {}
 
@@ -416,12 +428,25 @@ class System(ABC):
         """List the files that the system wrote and will read; they are evicted before each run like the dataset's."""
         return []
 
-    def notes(self) -> dict[str, str]:
-        """Return facts for the run record: the reader's mode and fallbacks (`io: io_uring unregistered`).
+    def facts(self) -> Facts:
+        """Return the facts of the run that code computes with: how it reads, whether artefacts were reused."""
+        return Facts()
 
-        `reads_in` names the stage in which the system submits its own reads, if that is not `extract`.
+    def notes(self) -> dict[str, str]:
+        """Return text for people: the facts, and what else a reader of the record wants to know."""
+        return self.facts().notes()
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast | None:
+        """Forecast the system's reads of a trace after `plan`, without preparation; None: it has no forecast.
+
+        Args:
+            host_bytes: all host memory for data, `budget.host` and the reserve together.
         """
-        return {}
+        return None
+
+    def unplanned_bytes(self) -> int:
+        """Return the bytes of the host budget that no buffer takes, which the page cache may use; 0 without budget."""
+        return max(0, (self.budget.host or 0) - self.plan().total("host"))
 
     @abstractmethod
     def close(self) -> None:

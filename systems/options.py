@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from workloads.errors import InputError
+from workloads.units import parse_bytes
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,23 @@ def auto(wanted: int = 0, *, most: int, description: str, least: int = 1) -> Any
     described = f"{description}; auto: {first}, fewer where the budget holds no more"
     field: Any = Field(0, ge=0, le=most, description=described)
     field.metadata.append(_Auto(wanted, least))
+    return field
+
+
+def size(default: str, *words: str, description: str) -> Any:
+    """Make an `Options` field that holds its default, another of `words`, or a size such as 32MiB."""
+
+    def checked(value: str, info: ValidationInfo) -> str:
+        known = (default, *words)
+        if value not in known:
+            try:
+                parse_bytes(value, str(info.field_name))
+            except InputError as error:
+                raise ValueError(f"{error}; or write {' or '.join(known)}") from None
+        return value
+
+    field: Any = Field(default, description=description)
+    field.metadata.append(AfterValidator(checked))
     return field
 
 

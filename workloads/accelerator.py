@@ -66,6 +66,7 @@ class Accelerator(ABC):
         memory_bytes: capacity of the device tier; None where host memory is the device.
         keeps_rows: whether feature rows may stay in device memory after their mini-batch; if not, device memory is lost
             between epochs and systems cache no rows on the device.
+        bus_bytes_per_s: modelled bytes a second of copies to the device; 0: there is no bus, or it is not modelled.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Accelerator(ABC):
     torch_device: torch.device
     memory_bytes: int | None
     keeps_rows: bool = True
+    bus_bytes_per_s: float = 0.0
 
     @abstractmethod
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:

@@ -1,11 +1,11 @@
-"""The choice of a system for a graph, a memory and a disk: every system's reads simulated on a share of an epoch.
+"""The choice of a system for a graph, a memory and a disk: every system's reads forecast from a share of an epoch.
 
-`share` samples some mini-batches; `planned` asks each system for its division of the memory; `forecasts` turns both
-into reads; `advice` applies a device profile and ranks the systems by the time of a whole training.
+`trace` samples some mini-batches; each system plans and forecasts its own reads (`System.forecast`); `advice` applies a
+device profile and ranks the systems by the time of a whole training.
 """
 
 from __future__ import annotations
 
-from harness.advise.advice import Advice, Setting, advise
+from harness.advise.advice import Advice, RankedSystem, Setting, advise
 
-__all__ = ["Advice", "Setting", "advise"]
+__all__ = ["Advice", "RankedSystem", "Setting", "advise"]

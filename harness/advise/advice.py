@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.advise.forecasts import Conditions, Forecast, forecast
-from harness.advise.planned import plan_of
-from harness.advise.share import Share, implied_share, take_share
+from harness.advise.trace import implied_trace, take_trace
 
 if TYPE_CHECKING:
     from harness.advise.implied import ImpliedGraph
+    from systems.forecast import Reads, Trace
     from systems.interface import DiskProfile
+    from workloads.accelerator import Accelerator
     from workloads.workload import Workload
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
+_NO_FORECAST = "has no forecast of its reads (System.forecast), so its time is not predicted"
 _GROWTH = 2
 
 
@@ -39,20 +42,66 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class RankedSystem:
+    """One system's predicted time under one budget.
+
+    Attributes:
+        reads: request bytes -> number of requests of an epoch.
+        device_s, train_s, sample_s, bus_s: seconds of an epoch of the disk, of training steps, of sampling on all cores
+            and of copies to the device; they overlap.
+        prepare_s: seconds before the first epoch.
+        why: reason for the time, as text for a reader.
+        options: options that the system lowers to fit the budget.
+        refused: reason why the system cannot run or is not ranked; the other fields are empty then.
+    """
+
+    system: str
+    reads: Reads = field(default_factory=dict)
+    device_s: float = 0.0
+    train_s: float = 0.0
+    sample_s: float = 0.0
+    bus_s: float = 0.0
+    prepare_s: float = 0.0
+    why: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    refused: str = ""
+
+    @property
+    def epoch_s(self) -> float:
+        """Seconds of an epoch: those of its longest overlapping part."""
+        return max(self.device_s, self.train_s, self.sample_s, self.bus_s)
+
+    @property
+    def bound(self) -> str:
+        """Name of the part that limits an epoch."""
+        parts = {"disk": self.device_s, "training": self.train_s, "sampling": self.sample_s, "bus": self.bus_s}
+        return max(parts, key=lambda name: parts[name])
+
+    def total_s(self, epochs: int) -> float:
+        """Return the seconds of preparation and `epochs` epochs."""
+        return self.prepare_s + epochs * self.epoch_s
+
+    @property
+    def bytes_read(self) -> float:
+        """Bytes read in an epoch."""
+        return sum(size * count for size, count in self.reads.items())
+
+
+@dataclass(frozen=True)
 class Advice:
     """The ranking of the systems and its evidence.
 
     Attributes:
-        ranked: forecasts of systems that can run, least time first.
-        refused: forecasts of systems that cannot run or do not compare, by name.
-        share: sampled mini-batches.
-        changes: change of memory or disk (twice as much, twice as fast) -> forecast of the system ranked first then.
+        ranked: systems that can run, least time first.
+        refused: systems that cannot run or do not compare, by name.
+        trace: sampled mini-batches.
+        changes: change of memory or disk (twice as much, twice as fast) -> system ranked first then.
     """
 
-    ranked: list[Forecast]
-    refused: list[Forecast]
-    share: Share
-    changes: dict[str, Forecast]
+    ranked: list[RankedSystem]
+    refused: list[RankedSystem]
+    trace: Trace
+    changes: dict[str, RankedSystem]
 
 
 def advise(
@@ -78,16 +127,16 @@ def advise(
     accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)
     try:
         if graph is None:
-            share = take_share(setting.workload, accelerator, batches, progress)
+            trace = take_trace(setting.workload, accelerator, batches, progress)
         else:
-            share = implied_share(setting.workload, graph, accelerator, batches, progress)
+            trace = implied_trace(setting.workload, graph, accelerator, batches, progress)
         chosen = list(names() if systems is None else systems)
 
-        def ranked(at: Setting, disk: DiskProfile) -> list[Forecast]:
+        def ranked(at: Setting, disk: DiskProfile) -> list[RankedSystem]:
             found = []
             for name in chosen:
                 progress(f"forecast of {name}")
-                found.append(_one(name, at, disk, share, accelerator))
+                found.append(_one(name, at, disk, trace, accelerator))
             return sorted(found, key=lambda entry: (entry.total_s(at.epochs), entry.system))
 
         now = ranked(setting, profile)
@@ -100,36 +149,48 @@ def advise(
             if able:
                 changes[text] = able[0]
         able = [entry for entry in now if not entry.refused]
-        return Advice(able, [entry for entry in now if entry.refused], share, changes)
+        return Advice(able, [entry for entry in now if entry.refused], trace, changes)
     finally:
         accelerator.close()
 
 
-def _one(name: str, setting: Setting, profile: DiskProfile, share: Share, accelerator: Any) -> Forecast:
+def _one(name: str, setting: Setting, profile: DiskProfile, trace: Trace, accelerator: Accelerator) -> RankedSystem:
+    """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
+    from systems.interface import MemoryBudget, Runtime, StageClock, reserve_bytes
     from systems.registry import load
+    from workloads.errors import OutcoreError
 
     found = load(name)
     options = found.info.options.model_validate(setting.options.get(name, {}))
     if not found.is_faithful(options):
-        return Forecast(name, refused=_UNFAITHFUL)
+        return RankedSystem(name, refused=_UNFAITHFUL)
     if accelerator.kind not in found.info.devices:
-        return Forecast(name, refused=f"does not run on {setting.device}")
-    bus = getattr(getattr(accelerator, "profile", None), "bus_bytes_per_s", None)
-    conditions = Conditions(setting.host, setting.epochs, setting.cores, profile, bus.value if bus else 0.0)
-    own = setting.options.get(name, {})
-    planned = plan_of(
-        name,
-        share.whole,
-        accelerator,
-        profile,
-        host=setting.host,
-        device=setting.device_memory,
-        cores=setting.cores,
-        epochs=setting.epochs,
-        options=own,
+        return RankedSystem(name, refused=f"does not run on {setting.device}")
+    folder = Path(tempfile.gettempdir())
+    runtime = Runtime(
+        accelerator, profile, folder / "artefacts", folder / "scratch", setting.cores, epochs=setting.epochs
     )
-    lowered = planned.system.lowered if planned.system else {}
-    return replace(forecast(name, share, planned, conditions), options={key: low for key, (low, _) in lowered.items()})
+    try:
+        budget = MemoryBudget(host=setting.host - reserve_bytes(setting.host), device=setting.device_memory)
+        system = found(trace.whole, runtime, budget, options, StageClock())
+        system.plan()
+        expected = system.forecast(trace, setting.host)
+    except OutcoreError as error:
+        return RankedSystem(name, refused=f"{error.message}; {error.fix}" if error.fix else error.message)
+    if expected is None:
+        return RankedSystem(name, refused=_NO_FORECAST)
+    bus = accelerator.bus_bytes_per_s
+    return RankedSystem(
+        name,
+        reads={size: count * trace.scale for size, count in expected.reads.items()},
+        device_s=trace.scale * profile.seconds(expected.reads),
+        train_s=trace.epoch_s(),
+        sample_s=trace.sample_s * trace.num_batches / max(1, setting.cores),
+        bus_s=expected.rows_copied * trace.scale * trace.row_bytes / bus if bus else 0.0,
+        prepare_s=profile.seconds(expected.prepare_reads) + expected.prepare_s,
+        why=expected.why,
+        options={key: low for key, (low, _) in system.lowered.items()},
+    )
 
 
 def _faster(profile: DiskProfile, factor: float) -> DiskProfile:

@@ -282,7 +282,7 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
     stage.artefacts.mkdir()
     for seed in (0, 0, 5):
         with stage.ready(seed=seed) as system:
-            seen.reused.append(system.notes().get("prepared") == "reused")
+            seen.reused.append(system.facts().prepared_reused is True)
             if seed == 0:
                 seen.epochs.append(run_epoch(stage, system, 0))
             else:

@@ -208,11 +208,11 @@ def late_misses(table: pd.DataFrame) -> Measured:
 
 def reorder_seconds(runs: Sequence[Plain]) -> Measured:
     """Return the seconds that reordering the paper's 3.2 billion edges would take at our measured rate."""
-    found = [run for run in runs if run.get("notes", {}).get("reorder_s")]
+    found = [run for run in runs if run["facts"].get("reorder_s")]
     if not found:
         raise NotRun("no run of data-tiering says how long reordering took")
     record = max(found, key=lambda seen: str(seen["run_id"]))
-    edges, seconds = record["config"]["dataset"]["num_edges"], float(record["notes"]["reorder_s"])
+    edges, seconds = record["config"]["dataset"]["num_edges"], record["facts"]["reorder_s"]
     return Measured(
         Number.exact(_PAPER_EDGES / (edges / seconds)),
         runs=[record["run_id"]],

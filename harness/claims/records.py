@@ -50,7 +50,7 @@ def _trained(epoch: Plain) -> float:
 
 
 def _packed(record: Plain) -> list[float]:
-    seconds = (record.get("notes") or {}).get("pack_s")
+    seconds = record["facts"].get("pack_s")
     return [] if seconds is None else [float(seconds)]
 
 

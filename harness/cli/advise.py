@@ -12,8 +12,7 @@ from harness.cli.settings import takes_settings
 from harness.settings import RunSettings
 
 if TYPE_CHECKING:
-    from harness.advise import Advice
-    from harness.advise.forecasts import Forecast
+    from harness.advise import Advice, RankedSystem
     from harness.progress import Progress
 
 
@@ -28,6 +27,9 @@ def advise(
     call: OnBoth,
     epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
     batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
+    system: Annotated[
+        list[str] | None, typer.Option("--system", help="rank only these; a system of your own as module:Class")
+    ] = None,
     drive: Annotated[
         str | None, typer.Option(help="a disk that is not here: a saved profile, its file, or a class NAME/k")
     ] = None,
@@ -60,7 +62,7 @@ def advise(
     unwind_on_signals()
     progress = call.progress()
     if published:
-        _published(dataset, settings, drive, dim, epochs, batches, call, progress)
+        _published(dataset, settings, system, drive, dim, epochs, batches, call, progress)
         return
     opened = find_dataset(dataset, call.data_root)
     limit_of(settings.memory, opened)
@@ -78,7 +80,7 @@ def advise(
         setting = Setting(
             workload, config.device, config.device_memory_bytes, host, epochs, len(os.sched_getaffinity(0))
         )
-        found = predicted(setting, profile, batches=batches, progress=progress)
+        found = predicted(setting, profile, batches=batches, systems=system, progress=progress)
     progress.done()
     if call.json:
         print_json(_plain(found, host, epochs))
@@ -89,6 +91,7 @@ def advise(
 def _published(
     name: str,
     settings: RunSettings,
+    systems: list[str] | None,
     drive: str | None,
     dim: int,
     epochs: int,
@@ -117,6 +120,7 @@ def _published(
         device.profile,
         epochs=epochs,
         batches=batches,
+        systems=systems,
         cores=len(os.sched_getaffinity(0)),
         progress=progress.title,
     )
@@ -133,15 +137,15 @@ def _plain(found: Advice, host: int, epochs: int) -> dict[str, Any]:
         "prediction": True,
         "host_budget_bytes": host,
         "epochs": epochs,
-        "batches_sampled": found.share.sampled,
-        "batches": found.share.num_batches,
+        "batches_sampled": found.trace.sampled,
+        "batches": found.trace.num_batches,
         "ranked": [_forecast(entry, epochs) for entry in found.ranked],
         "refused": {entry.system: entry.refused for entry in found.refused},
         "changes": {text: _forecast(entry, epochs) for text, entry in found.changes.items()},
     }
 
 
-def _forecast(entry: Forecast, epochs: int) -> dict[str, Any]:
+def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
     return {
         "system": entry.system,
         "options": entry.options,
@@ -158,10 +162,10 @@ def _forecast(entry: Forecast, epochs: int) -> dict[str, Any]:
 def _print(found: Advice, host: int, epochs: int) -> None:
     from workloads.units import format_bytes
 
-    share = found.share
+    trace = found.trace
     title = (
-        f"{share.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {share.num_batches} "
-        f"mini-batches ({share.sampled} sampled): predictions"
+        f"{trace.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {trace.num_batches} "
+        f"mini-batches ({trace.sampled} sampled): predictions"
     )
     rows = [
         (

@@ -201,7 +201,7 @@ def train_seconds(record: Record, epoch: int) -> float | None:
 def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     """Predict each measured epoch of a run on a device with that profile."""
     found: list[Prediction] = []
-    first = record.notes.get("reads_in") == "data_prep"
+    first = record.facts.reads_in == ("data_prep",)
     faults = usable_processors(record)
     pages = at_depth(profile, faults) if faults else None
     for epoch in record.measured:

@@ -221,9 +221,9 @@ def within_the_shared_budget(record: Record, context: RunContext) -> Finding | N
 def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | None:
     """A reader that fell back from io_uring, or to buffered reads, is not the system that its paper describes.
 
-    Checks the system's note on its reader, unless the option `io_mode` asked for `pread`.
+    Checks the system's fact `io`, unless the option `io_mode` asked for `pread`.
     """
-    mode = record.notes.get("io")
+    mode = record.facts.io
     if mode is None:
         return None
     wanted = str(record.config.options.get("io_mode", "auto")) != "pread"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -86,7 +86,7 @@ def efficiency_of_engine(
     """Return the engine efficiency, device seconds by profile over seconds spent, with a text on its derivation.
 
     For a system that counts its requests, the device seconds are those of its requests and writes; the seconds spent
-    are of extraction or of the stage in its note `reads_in` (`load_graph+extract`: with either open). For page-cache
+    are of extraction or of the stages in its fact `reads_in` (with any open). For page-cache
     reads: the cap's requests at their mean size, over the seconds of sampling or extraction.
 
     Args:
@@ -101,7 +101,7 @@ def efficiency_of_engine(
         # The kernel limits reads and writes separately, unlike a drive with one budget for both.
         profile = replace(profile, write_cost=0.0)
     ratios: list[float] = []
-    stage = record.notes.get("reads_in", "extract")
+    stage = "+".join(record.facts.reads_in or ("extract",))
     how = f"own requests over {stage} time"
     for epoch in record.measured:
         requests = epoch.counters.get("requests_by_size") or {}
@@ -120,16 +120,16 @@ def efficiency_of_engine(
     return statistics.median(ratios), how
 
 
-def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stage: str | None) -> float:
-    """Return the seconds of an epoch with reads in progress: of `stage`, the system's note `reads_in` (`a+b`: either).
+def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: Sequence[str]) -> float:
+    """Return the seconds of an epoch with reads in progress: of any of `stages`, the system's fact `reads_in`.
 
     Without own request counts, the seconds of sampling or extraction, in which pages fault. `spans` are on the record's
     clock.
     """
     if not epoch.counters.get("requests_by_size"):
         return _busy_seconds(spans, epoch, ("sample", "extract"))
-    stages = (stage or "extract").split("+")
-    return epoch.stages_s.get(stages[0], 0.0) if len(stages) == 1 else _busy_seconds(spans, epoch, tuple(stages))
+    stages = tuple(stages) or ("extract",)
+    return epoch.stages_s.get(stages[0], 0.0) if len(stages) == 1 else _busy_seconds(spans, epoch, stages)
 
 
 def _busy_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: tuple[str, ...]) -> float:
@@ -151,7 +151,7 @@ def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
     return float(min(missed, epoch.counters.get("rows", 0))) * row_bytes
 
 
-class Facts:
+class Readings:
     """The facts of one run from which its metrics are computed, each derived at most once.
 
     Attributes:
@@ -249,7 +249,7 @@ class Metric:
         column: its column in the report's table of runs; empty: not there.
     """
 
-    of: Callable[[Facts], float | None]
+    of: Callable[[Readings], float | None]
     label: str
     unit: Literal["s", "bytes", ""] = ""
     better: Literal["higher", "lower", ""] = ""
@@ -272,10 +272,12 @@ class Metric:
 METRICS: list[Metric] = []
 
 
-def metric(label: str, **more: Any) -> Callable[[Callable[[Facts], float | None]], Callable[[Facts], float | None]]:
+def metric(
+    label: str, **more: Any
+) -> Callable[[Callable[[Readings], float | None]], Callable[[Readings], float | None]]:
     """Register a function as a metric; `label` and `more` are fields of `Metric`."""
 
-    def register(of: Callable[[Facts], float | None]) -> Callable[[Facts], float | None]:
+    def register(of: Callable[[Readings], float | None]) -> Callable[[Readings], float | None]:
         METRICS.append(Metric(of, label, **more))
         return of
 
@@ -283,7 +285,7 @@ def metric(label: str, **more: Any) -> Callable[[Callable[[Facts], float | None]
 
 
 @metric("start-up s", unit="s", better="lower")
-def start_up_s(run: Facts) -> float | None:
+def start_up_s(run: Readings) -> float | None:
     """Seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes
     beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes at the
     device's best rate at least)."""
@@ -291,25 +293,25 @@ def start_up_s(run: Facts) -> float | None:
 
 
 @metric("start-up read", unit="bytes", better="lower")
-def start_up_bytes(run: Facts) -> int | None:
+def start_up_bytes(run: Readings) -> int | None:
     """Bytes that the start-up reads."""
     return run.start_up[1]
 
 
 @metric("predicted s", unit="s", better="lower")
-def predicted_s(run: Facts) -> float | None:
+def predicted_s(run: Readings) -> float | None:
     """Seconds of an epoch by the system's counters and the device's profile, without any measured time."""
     return predicted_seconds(
         run.measured,
         run.context.profile,
         dict(run.train_s),
         faults=usable_processors(run.record),
-        reads_first=run.record.notes.get("reads_in") == "data_prep",
+        reads_first=run.record.facts.reads_in == ("data_prep",),
     )
 
 
 @metric("read amplification", better="lower", heading="read ampl.", column="amplification")
-def read_amplification(run: Facts) -> float | None:
+def read_amplification(run: Readings) -> float | None:
     """Device bytes over bytes of the rows and neighbour lists that were fetched."""
     device = [epoch.device_bytes for epoch in run.measured if epoch.device_bytes is not None]
     useful = sum(useful_bytes(epoch, run.record.config.dataset.row_bytes) for epoch in run.measured)
@@ -317,26 +319,26 @@ def read_amplification(run: Facts) -> float | None:
 
 
 @metric("AU", better="higher", column="au")
-def accelerator_utilisation(run: Facts) -> float | None:
+def accelerator_utilisation(run: Readings) -> float | None:
     """Accelerator utilisation: uncontended training time over epoch time."""
     return run.share(run.train_s)
 
 
 @metric("SE", better="higher", column="se")
-def storage_efficiency(run: Facts) -> float | None:
+def storage_efficiency(run: Readings) -> float | None:
     """Storage efficiency: the same batches with features already in memory, over the epoch."""
     return run.share(run.null_s)
 
 
 @metric("engine efficiency", better="higher", heading="engine eff.", column="engine")
-def engine_efficiency(run: Facts) -> float | None:
+def engine_efficiency(run: Readings) -> float | None:
     """The time the device needs for exactly the system's requests, over its extract time: how well the code drives the
     disk."""
     return run.engine[0]
 
 
 @metric("distance to limit", better="higher", heading="distance", column="distance")
-def distance_to_limit(run: Facts) -> float | None:
+def distance_to_limit(run: Readings) -> float | None:
     """The least time that any system could take with this memory, proven in
     [the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea may
     leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other mini-batches,
@@ -350,13 +352,13 @@ def distance_to_limit(run: Facts) -> float | None:
 
 
 @metric("working set", unit="bytes", shown=False)
-def working_set_bytes(run: Facts) -> int | None:
+def working_set_bytes(run: Readings) -> int | None:
     """Bytes of the rows and topology pages that the median measured epoch uses (rules 7 and 11)."""
     return run.working_set_bytes
 
 
 @metric("working set over memory", shown=False, column="working_set")
-def working_set_over_budget(run: Facts) -> float | None:
+def working_set_over_budget(run: Readings) -> float | None:
     """Working set over host budget plus device memory; decides the class."""
     budget = run.record.memory.budget_bytes
     memory = None if budget is None else budget + _device_memory(run.record)
@@ -364,7 +366,7 @@ def working_set_over_budget(run: Facts) -> float | None:
 
 
 @metric("topology over budget", shown=False)
-def topology_over_budget(run: Facts) -> float | None:
+def topology_over_budget(run: Readings) -> float | None:
     """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
     (rule 7)."""
     budget, workload = run.record.memory.budget_bytes, run.context.workload
@@ -375,7 +377,7 @@ def topology_over_budget(run: Facts) -> float | None:
 
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:
     """Return the summary and the class of a run; unknown numbers stay None."""
-    run = Facts(record, context)
+    run = Readings(record, context)
     summary = Summary.model_validate({metric.name: metric.of(run) for metric in METRICS})
     if run.measured:
         summary.epoch_s = spread([epoch.seconds for epoch in run.measured])

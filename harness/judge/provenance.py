@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.context import RunContext
 from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import SLOWED, TEST_CLOCK, Record
+from harness.records.record import Record
 
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
 
@@ -32,9 +32,9 @@ def code_is_committed(record: Record, context: RunContext) -> Finding | None:
 def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Finding | None:
     """Runs that are slowed on purpose, to test the regression gate, are no measurement of a system.
 
-    Checks for the orchestrator's note that the run had a stage clock for tests, which may spin in extract.
+    Checks for the fact that the run had a stage clock for tests, which may spin in extract.
     """
-    clock = record.notes.get(TEST_CLOCK) or record.notes.get(SLOWED)
+    clock = record.facts.test_clock
     return Finding(clock is None, f"its stage clock was that of a test: {clock}" if clock else "")
 
 

@@ -7,25 +7,22 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from harness.records.cell import Cell, cell_key
 from harness.settings import SharedSettings
+from systems.facts import Facts
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
 
-SCHEMA = 2
+SCHEMA = 3
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
 Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 #: Verdicts whose runs count in figures, claims, standings and predictions.
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "cached"]
-
-# Note of a run whose stage clock was replaced to test the measurement (`harness/run/spec.py`), and the one that older
-# records hold instead.
-TEST_CLOCK, SLOWED = "test_clock", "test_extract_wait_s"
 
 # Settings outside a run's identity: its purpose and its repetition.
 LABELS = ("experiment", "axes", "figure_tags", "round")
@@ -397,6 +394,8 @@ class Record(_Part):
     overhead: dict[str, float] = Field(default_factory=dict)
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
+    # Facts of the run that code computes with; a system's own facts stand beside the common ones.
+    facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
     code: Code = Field(default_factory=Code)
     # The planned cell that the run measures; derived from `config` where an older version left it out.
     cell: Cell = Field(default_factory=lambda known: known["config"].cell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,14 @@ Plain = dict[str, Any]
 
 # Upgrade from schema n to n + 1, by n. A change that raises SCHEMA adds a step here, so that old records stay readable.
 # 1 -> 2 added fingerprints of the code, readings of gates, checked rows and the seal, absent in older records.
-UPGRADES: dict[int, Callable[[Plain], Plain]] = {1: lambda content: content}
+# 2 -> 3 added facts, which older records have as text in their notes.
+UPGRADES: dict[int, Callable[[Plain], Plain]] = {
+    1: lambda content: content,
+    2: lambda content: {**content, "facts": facts_of_notes(content.get("notes") or {})},
+}
+# Facts of single systems that older records have as notes of the same name.
+_COUNTS = ("segment", "threshold", "disk_bytes", "pack_read_bytes")
+_REALS = ("read_amplification", "search_s", "pack_s", "reorder_s")
 
 
 class SchemaError(InputError):
@@ -44,3 +52,20 @@ def upgraded(content: Plain, where: str) -> Plain:
         content = {**step(content), "schema": found + 1}
         found += 1
     return content
+
+
+def facts_of_notes(notes: dict[str, str]) -> Plain:
+    """Return the facts that the notes of a record of schema 2 tell."""
+    found: Plain = {name: int(notes[name]) for name in _COUNTS if name in notes}
+    found |= {name: float(notes[name]) for name in _REALS if name in notes}
+    if "io" in notes:
+        found["io"] = notes["io"]
+    if "reads_in" in notes:
+        found["reads_in"] = notes["reads_in"].split("+")
+    if "prepared" in notes:
+        found["prepared_reused"] = notes["prepared"] == "reused"
+    if "test_extract_wait_s" in notes:
+        found["test_clock"] = f"{notes['test_extract_wait_s']} s added to every mini-batch"
+    if rows := re.match(r"(\d+) of (\d+) rows", notes.get("device_cache", notes.get("hot_rows", ""))):
+        found |= {"cached_rows": int(rows[1]), "table_rows": int(rows[2])}
+    return found

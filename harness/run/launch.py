@@ -17,6 +17,7 @@ from harness.isolation.docker.foreign import image_of
 from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
 from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
+from systems.facts import Facts
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
 
 PLAN_REFUSED = "the plan does not fit"
@@ -39,6 +40,7 @@ class Ending:
     reason: str = ""
     error: OutcoreError | None = None
     notes: dict[str, str] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     test_accuracy: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -133,7 +135,7 @@ class Worker:
         if self._cap.memory().oom_kills > 0:
             return self._end(Ending("oom", "the kernel ended it: out of memory under the cap"))
         if isinstance(last, Done):
-            return self._end(Ending("ok", notes=last.notes, test_accuracy=last.test_accuracy))
+            return self._end(Ending("ok", notes=last.notes, facts=last.facts, test_accuracy=last.test_accuracy))
         if isinstance(last, Failed):
             return self._end(_failure(last))
         if reason := self._cap.ending():
@@ -192,12 +194,12 @@ def _needs(spec: WorkerSpec, folder: Path) -> Needs:
 def _failure(event: Failed) -> Ending:
     """Convert an `error` event to an ending; memory errors become `oom`, the term of the papers."""
     if event.kind == "memory":
-        return Ending("oom", event.message, notes=event.notes)
+        return Ending("oom", event.message, notes=event.notes, facts=event.facts)
     error_class = _ERRORS.get(event.kind)
     if error_class is None:
-        return Ending("failed", f"{event.message}; see worker.log", notes=event.notes)
+        return Ending("failed", f"{event.message}; see worker.log", notes=event.notes, facts=event.facts)
     error = error_class(event.message, fix=event.fix)
     if isinstance(error, BudgetError):
-        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, notes=event.notes)
+        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, notes=event.notes, facts=event.facts)
     status: Status = "unsupported" if isinstance(error, HostError) else "failed"
-    return Ending(status, str(error), error, notes=event.notes)
+    return Ending(status, str(error), error, notes=event.notes, facts=event.facts)

@@ -17,7 +17,7 @@ from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
 from harness.progress import during
 from harness.records.code import code_of
-from harness.records.record import TEST_CLOCK, EpochRecord, Evidence, Memory, Preprocess, Record, RunConfig
+from harness.records.record import EpochRecord, Evidence, Memory, Preprocess, Record, RunConfig
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
@@ -28,6 +28,7 @@ from harness.run.spec import worker_spec
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
+from systems.facts import Facts
 from systems.interface import StageSpan
 from workloads.accelerators.profile import profile_of
 from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
@@ -219,6 +220,7 @@ class _Execution:
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
             notes=ending.notes | self._notes(),
+            facts=self._facts(ending.facts),
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         if record.broke_its_plan:
@@ -237,9 +239,11 @@ class _Execution:
         if made is not None:
             whose = "by an earlier run" if made.reused else "for this run"
             found["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
-        if self._test_clock:
-            found[TEST_CLOCK] = self._test_clock
         return found
+
+    def _facts(self, told: Facts) -> Facts:
+        """Return the facts of the system; those of the harness replace what the worker says under the same names."""
+        return told.model_copy(update={"test_clock": self._test_clock or None})
 
     def _judge(self, record: Record, zero: float) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
@@ -307,7 +311,7 @@ class _Execution:
         from workloads.sampling.make import make_seed_plan
 
         for epoch in record.epochs:
-            epoch.reading_s = reading_seconds(context.spans, epoch, record.notes.get("reads_in"))
+            epoch.reading_s = reading_seconds(context.spans, epoch, record.facts.reads_in)
         evidence, workload = record.evidence, context.workload
         if record.status != "ok" or evidence is None or workload is None:
             return

@@ -7,10 +7,11 @@ import selectors
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, ValidationError
 
 from harness.records.record import PlannedBuffer, RunConfig
 from harness.settings import Strict
+from systems.facts import Facts
 from workloads.errors import OutcoreError
 
 # A worker may be untrusted code: its events are bounded in size and validated before use.
@@ -134,10 +135,11 @@ class Calibrated(_Event):
 
 
 class Done(_Event):
-    """The run completed. `notes`: the system's notes. `test_accuracy`: by epoch, where requested."""
+    """The run completed. `notes`, `facts`: the system's. `test_accuracy`: by epoch, where requested."""
 
     event: Literal["done"] = "done"
     notes: dict[str, str]
+    facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
     test_accuracy: list[float] = Field(default_factory=list)
 
 
@@ -149,6 +151,7 @@ class Failed(_Event):
     message: str = Field(max_length=20_000)
     fix: str = ""
     notes: dict[str, str] = Field(default_factory=dict)
+    facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
 
 
 Event = Gate | Planned | Prepared | Batches | Spans | Checks | EpochDone | Calibrated | Done | Failed

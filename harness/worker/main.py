@@ -108,6 +108,7 @@ class Run:
                 if models is not None:
                     models.keep()
             notes = {**self._system.notes(), **self._lowered()}
+            facts = self._system.facts()
         finally:
             self._system.close()
             self._accelerator.close()
@@ -115,12 +116,12 @@ class Run:
         if tests:
             notes = {**notes, "test_accuracy": f"{tests[-1]:.6f}"}
         self._joint.gather(None)  # wait for all ranks before `done`
-        self._joint.send(Done(notes=notes, test_accuracy=tests))
+        self._joint.send(Done(notes=notes, facts=facts, test_accuracy=tests))
 
-    def notes(self) -> dict[str, str]:
-        """Return the system's notes; empty if it failed before it had any."""
+    def known(self) -> dict[str, Any]:
+        """Return the system's notes and facts as fields of `Failed`; empty if it failed before it had any."""
         try:
-            return {**self._system.notes(), **self._lowered()}
+            return {"notes": {**self._system.notes(), **self._lowered()}, "facts": self._system.facts()}
         except Exception:
             return {}
 
@@ -141,7 +142,7 @@ class Run:
         from systems.engine.store.artefacts import making_seconds
 
         files = self._system.files()
-        reused = self._system.notes().get("prepared") == "reused"
+        reused = self._system.facts().prepared_reused is True
         own = Prepared(
             seconds=seconds,
             planning_s=planning_s,
@@ -290,7 +291,7 @@ def main(argv: list[str]) -> int:
         kind = "memory" if _is_memory(error) else "bug"
         failed = Failed(kind=kind, message=f"{type(error).__name__}: {error}"[:4000])
     if run is not None:
-        failed = failed.model_copy(update={"notes": run.notes()})
+        failed = failed.model_copy(update=run.known())
     channel.send(failed)
     return _leave(group, 1)
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from systems.interface import Options, auto
-from workloads.units import parse_bytes
+from systems.interface import Options, auto, size
 
 SPLITS = (0, 25, 50, 75, 100)
 
@@ -20,7 +19,7 @@ class AliPlusPgOptions(Options):
         description="per cent of the caches' memory for the neighbour cache, the rest for the feature cache; `auto` "
         "takes the best by simulation, found once for a setting",
     )
-    cache: str = Field(
+    cache: str = size(
         "auto",
         description="memory of both caches: `auto`: all that is left of the host budget (a quarter of the graph and "
         "features without one); or a size such as 32MiB",
@@ -49,13 +48,3 @@ class AliPlusPgOptions(Options):
     @classmethod
     def _whole_number(cls, value: object) -> object:
         return str(value) if isinstance(value, int) else value
-
-    @field_validator("cache")
-    @classmethod
-    def _size(cls, value: str) -> str:
-        if value != "auto":
-            try:
-                parse_bytes(value, "cache")
-            except Exception as error:
-                raise ValueError(f"{error}; or write auto") from None
-        return value

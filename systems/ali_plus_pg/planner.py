@@ -38,7 +38,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class AliPlusPgSizes:
     """Sizes of a run's buffers.
 
     Attributes:
@@ -63,7 +63,7 @@ def shares(workload: Workload, cache_bytes: int, split: int, *, sampling_only: b
     return Shares(split, neighbours, rows)
 
 
-def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: AliPlusPgOptions) -> Sizes:
+def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: AliPlusPgOptions) -> AliPlusPgSizes:
     """Size every buffer.
 
     Raises:
@@ -112,7 +112,9 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     Plan(tuple(items)).require(NAME, budget, fix)
     cache_bytes = min(cache_bytes, _left(budget, _host(items), cache_bytes))
     items.append(PlanItem("neighbour and feature caches", cache_bytes))
-    return Sizes(extractors, tables, cache_bytes, page_cache.bytes, Plan(tuple(items)).require(NAME, budget, fix))
+    return AliPlusPgSizes(
+        extractors, tables, cache_bytes, page_cache.bytes, Plan(tuple(items)).require(NAME, budget, fix)
+    )
 
 
 def sampling_workers(runtime: Runtime, options: AliPlusPgOptions) -> int:

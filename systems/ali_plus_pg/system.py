@@ -8,8 +8,8 @@ at a time.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -19,20 +19,22 @@ import numpy.typing as npt
 import torch
 
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import Shares, Sizes, plan_sizes, sampling_workers, shares
+from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, plan_sizes, sampling_workers, shares
 from systems.engine.cache import split_tuner
 from systems.engine.cache.neighbour_cache import NeighbourCache
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.gather import gather
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.loading.gather_loader import GatherLoader, HostTable
-from systems.engine.loading.topology import DatasetFiles
+from systems.engine.loading.topology import DatasetFiles, mapped_sampler
 from systems.engine.rank.ranking import out_degrees, top
 from systems.engine.store.artefacts import identity, prepare
-from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from systems.forecast import sequential
+from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+from workloads.sampling.make import make_seed_plan
 
 
 class AliPlusPg(System):
@@ -52,13 +54,12 @@ class AliPlusPg(System):
     _cache: StaticCache | None = None
     _shares: Shares | None = None
     _rows: torch.Tensor | None = None
+    _readers: ReaderPool[RowReader] | None = None
     _tuned = "given"
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._lock = threading.Lock()
-        self._readers: deque[RowReader] = deque()
-        self._all_readers: list[RowReader] = []
         self._prepared: list[tuple[Path, bool]] = []
         self._cached = (0, 0)
         self._mode = "not prepared"
@@ -70,7 +71,7 @@ class AliPlusPg(System):
         self._reads = ReadStats()
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> AliPlusPgSizes:
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
 
     def plan(self) -> Plan:
@@ -96,17 +97,7 @@ class AliPlusPg(System):
             assert made is not None
             self._prepared.append((made.path, made.reused))
             self._cached = int(made.facts["nodes"]), int(made.facts["entries"])
-        indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
-        advise_random(indices)
-        advise_random(labels)
-        sampler = make_sampler(
-            self.workload,
-            indptr=indptr,
-            indices=indices,
-            labels=labels,
-            cached=cached,
-            threads=self.options.list_threads,
-        )
+        sampler = mapped_sampler(self.workload, indptr=indptr, cached=cached, threads=self.options.list_threads)
         ranking = self._ranking(self._shares.rows)
         workers = sampling_workers(self.runtime, self.options)
         self._loader = GatherLoader(
@@ -126,10 +117,8 @@ class AliPlusPg(System):
             self._rows = self._loader.front_rows
             self._cache = StaticCache.build(self.workload, ranking, self._rows)
             arguments = reader_arguments(self.workload, self.options)
-            for _ in range(sizes.extractors):
-                self._all_readers.append(RowReader(dataset.file("features"), **arguments))
-            self._readers.extend(self._all_readers)
-            self._mode = self._all_readers[0].mode
+            self._readers = ReaderPool(lambda: RowReader(dataset.file("features"), **arguments), sizes.extractors)
+            self._mode = self._readers.mode
 
     def _split(self, indptr: npt.NDArray[np.int64]) -> int:
         """Return the neighbour cache's per cent: the option's, or the tuner's choice, kept as an artefact."""
@@ -169,12 +158,7 @@ class AliPlusPg(System):
             )
             for part in parts
         ]
-        indices, labels = workload.dataset.memmap("indices"), workload.dataset.memmap("labels")
-        advise_random(indices)
-        advise_random(labels)
-        sampler = make_sampler(
-            workload, indptr=indptr, indices=indices, labels=labels, threads=self.options.list_threads
-        )
+        sampler = mapped_sampler(workload, indptr=indptr, threads=self.options.list_threads)
         seeds = make_seed_plan(workload).batches(0)[: self.options.tune_batches or None]
         with RowReader(workload.dataset.file("features"), **reader_arguments(workload, self.options)) as reader:
             forecasts = split_tuner.forecast(
@@ -236,11 +220,9 @@ class AliPlusPg(System):
     def _read(self, nodes: npt.NDArray[np.int64], out: torch.Tensor) -> ReadStats:
         if not len(nodes):
             return ReadStats()
-        reader = self._readers.popleft()
-        try:
+        assert self._readers is not None
+        with self._readers.borrow() as reader:
             return reader.read(nodes, out)
-        finally:
-            self._readers.append(reader)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k`, in the seed plan's order."""
@@ -268,17 +250,36 @@ class AliPlusPg(System):
         """Return the files of the neighbour cache and of the split's choice."""
         return [path for folder, _ in self._prepared for path in sorted(folder.rglob("*")) if path.is_file()]
 
+    def facts(self) -> Facts:
+        """Return the read mode, and whether split and neighbour cache were found."""
+        if self._shares is None:
+            return Facts()
+        reused = bool(self._prepared) and all(reused for _, reused in self._prepared)
+        return Facts(io=f"{self._mode}, {self._sizes.extractors} extractors", prepared_reused=reused)
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the misses of a feature cache in all of the caches' memory; other lists come through pages."""
+        sizes = self._sizes
+        held = trace.hottest(sizes.cache_bytes // trace.row_bytes)
+        missed = trace.missed(held)
+        found = trace.with_sampling(
+            trace.read_of(missed, self.runtime.disk.logical_block_bytes),
+            self.unplanned_bytes() + sizes.page_cache_bytes,
+            f"caches {trace.hit_rate(missed)} of the accesses",
+            trace.accesses,
+        )
+        return replace(found, prepare_reads=sequential(int(held.sum()) * trace.row_bytes))
+
     def notes(self) -> dict[str, str]:
         """Return the split and its origin, the contents of both caches, and the read mode."""
         if self._shares is None:
             return {}
         nodes, entries = self._cached
         return {
-            "io": f"{self._mode}, {self._sizes.extractors} extractors",
+            **super().notes(),
             "split": f"{self._shares.split}:{100 - self._shares.split} ({self._tuned})",
             "neighbour_cache": f"{nodes} nodes, {entries} of {self.workload.dataset.num_edges} entries",
             "feature_cache": f"{self._shares.rows} of {self.workload.dataset.num_nodes} rows",
-            "prepared": "reused" if self._prepared and all(reused for _, reused in self._prepared) else "made",
         }
 
     def close(self) -> None:
@@ -286,9 +287,8 @@ class AliPlusPg(System):
         loader, self._loader = self._loader, None
         if loader is not None:
             loader.close()
-        for reader in self._all_readers:
-            reader.close()
-        self._all_readers.clear()
-        self._readers.clear()
+        if self._readers is not None:
+            self._readers.close()
+            self._readers = None
         self._cache = None
         self._rows = None

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from systems.data_tiering.reorder import ReorderFacts, reorder
 from systems.engine.loading.cache_loader import Sample
-from systems.engine.loading.cached_system import CacheOptions, RankingName, highest
+from systems.engine.loading.cached_system import CacheFacts, CacheOptions, RankingName, highest
 from systems.engine.loading.host_features import RowFile, feature_rows
 from systems.engine.loading.zero_copy import ZeroCopySystem
 from systems.engine.store.artefacts import Prepared, identity, prepare
@@ -42,6 +42,12 @@ class DataTieringOptions(CacheOptions):
     reorder: bool = Field(
         True, description="reorder graph and rows by score (Section 3.2); False keeps them and maps hot nodes to rows"
     )
+
+
+class DataTieringFacts(CacheFacts):
+    """Facts of a run of `data-tiering`: with the seconds of reordering, in this run or an earlier one (Section 3.2)."""
+
+    reorder_s: float | None = None
 
 
 class DataTiering(ZeroCopySystem):
@@ -131,10 +137,9 @@ class DataTiering(ZeroCopySystem):
 
         return sample
 
-    def notes(self) -> dict[str, str]:
-        """Return the base's notes and the seconds of reordering, in this run or an earlier one (Section 3.2)."""
-        own = {} if self._reorder_s is None else {"reorder_s": f"{self._reorder_s:.3f}"}
-        return {**super().notes(), **own}
+    def facts(self) -> DataTieringFacts:
+        """Return the base's facts and the seconds of reordering."""
+        return DataTieringFacts(**dict(super().facts()), reorder_s=self._reorder_s)
 
     def close(self) -> None:
         """Close the base system and free the order."""

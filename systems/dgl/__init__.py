@@ -1,5 +1,32 @@
-"""`dgl`: DGL's loader over graph and features in memory; the baseline of PaGraph's paper."""
+"""`dgl`: DGL's loader over graph and features in memory; the baseline of PaGraph's paper.
 
-from systems.dgl.system import Dgl as SYSTEM
+DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gathers and copies while training waits.
+"""
 
-__all__ = ["SYSTEM"]
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.loading.cached_system import LoaderOptions
+from systems.interface import SystemInfo
+
+
+class DglOptions(LoaderOptions, SamplerOption):
+    """Options of `dgl`."""
+
+
+class Dgl(DglSystem):
+    """DGL, which gathers all rows on the host and copies them to the device (PaGraph, Sections 2.3 and 5)."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="dgl",
+        paper="pagraph",
+        summary="DGL's loader over graph and features in memory",
+        devices=("cpu", "emulated"),
+        faithful=True,
+        options=DglOptions,
+    )
+
+
+SYSTEM = Dgl

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
-from systems.engine.loading.cached_system import SamplingOptions
+from systems.engine.loading.cached_system import CacheFacts, SamplingOptions
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures, RowFile
-from systems.interface import Counters, PlanItem, SystemInfo
+from systems.interface import Counters, Forecast, PlanItem, SystemInfo, Trace
 from workloads.accelerator import aligned_host_tensor
 
 
@@ -114,6 +114,15 @@ class DglOnDisk(DglSystem):
         self._mode = rows.mode
         return rows
 
+    def facts(self) -> CacheFacts:
+        """Return the base's facts and the read mode."""
+        return super().facts().model_copy(update={"io": self._mode})
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast a read for every row."""
+        reads = trace.read_of(trace.accesses, self.runtime.disk.logical_block_bytes)
+        return trace.with_sampling(reads, self.unplanned_bytes(), "reads every row by itself", trace.accesses)
+
     def notes(self) -> dict[str, str]:
-        """Return the base's notes and the read mode."""
-        return {**super().notes(), "features": "each row read from disk", "io": self._mode}
+        """Return the base's notes and how rows are read."""
+        return {**super().notes(), "features": "each row read from disk"}

@@ -1,5 +1,32 @@
-"""`dgl+cache`: DGL's loader with PaGraph's static cache in device memory."""
+"""`dgl+cache`: DGL's loader with PaGraph's static cache in device memory.
 
-from systems.dgl_plus_cache.system import DglCache as SYSTEM
+PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the rows that miss the cache.
+"""
 
-__all__ = ["SYSTEM"]
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.loading.cached_system import CacheOptions
+from systems.interface import SystemInfo
+
+
+class DglCacheOptions(CacheOptions, SamplerOption):
+    """Options of `dgl+cache`."""
+
+
+class DglCache(DglSystem):
+    """DGL with the cache, on the whole graph and without pipelining (PaGraph, Section 5.4)."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="dgl+cache",
+        paper="pagraph",
+        summary="DGL's loader with PaGraph's static cache in device memory",
+        devices=("cpu", "emulated"),
+        faithful=True,
+        options=DglCacheOptions,
+    )
+
+
+SYSTEM = DglCache

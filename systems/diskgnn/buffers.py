@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from systems.diskgnn.fit import Fit
-from systems.diskgnn.planner import Sizes, rounded_up
+from systems.diskgnn.planner import DiskGnnSizes, rounded_up
 from systems.diskgnn.structure import Addresses
 from systems.engine.cache.device_cache import RowRing
 from systems.engine.io.arrays import as_rows
@@ -128,7 +128,9 @@ class Memory(ABC):
 class HostMemory(Memory):
     """Table in host memory whose buffers are the landings: nothing is copied."""
 
-    def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator, *, singles: bool) -> None:
+    def __init__(
+        self, dataset: Dataset, sizes: DiskGnnSizes, fit: Fit, accelerator: Accelerator, *, singles: bool
+    ) -> None:
         self._accelerator = accelerator
         self._direct = fit.levels.direct
         self._align = sizes.align
@@ -192,7 +194,9 @@ class DeviceMemory(Memory):
     table begins with the buffers, so that a cached row's place is its rank plus one offset in either part.
     """
 
-    def __init__(self, dataset: Dataset, sizes: Sizes, fit: Fit, accelerator: Accelerator, *, singles: bool) -> None:
+    def __init__(
+        self, dataset: Dataset, sizes: DiskGnnSizes, fit: Fit, accelerator: Accelerator, *, singles: bool
+    ) -> None:
         self._accelerator = accelerator
         self._levels = fit.levels
         self._buffered = fit.buffers * fit.buffer_rows

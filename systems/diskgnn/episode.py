@@ -18,7 +18,7 @@ from systems.diskgnn.fit import Fit, fit
 from systems.diskgnn.layout import ColdSamples, Placement, Segment, Shape, segment_bytes, segments, unpacked
 from systems.diskgnn.minhash import simulate_reads
 from systems.diskgnn.options import DiskGnnOptions
-from systems.diskgnn.planner import NAME, Sizes
+from systems.diskgnn.planner import NAME, DiskGnnSizes
 from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
 from systems.diskgnn.search import Prediction, Search, Space, feature_reads
 from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
@@ -86,7 +86,7 @@ class Episodes:
         workload: Workload,
         runtime: Runtime,
         options: DiskGnnOptions,
-        sizes: Sizes,
+        sizes: DiskGnnSizes,
         clock: StageClock,
         *,
         limit: int | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from systems.diskgnn.planner import FIX, NAME, Sizes, rounded_up
+from systems.diskgnn.planner import FIX, NAME, DiskGnnSizes, rounded_up
 from systems.diskgnn.ranking import MissCurve
 from systems.diskgnn.structure import Levels
 from workloads.errors import BudgetError
@@ -41,7 +41,7 @@ class Fit:
         return cls(**{**content, "levels": Levels(**content["levels"])})
 
 
-def fit(sizes: Sizes, curve: MissCurve) -> Fit:
+def fit(sizes: DiskGnnSizes, curve: MissCurve) -> Fit:
     """Compute exact sizes: the most cached rows that leave space for the buffers of the neediest mini-batch.
 
     More buffers are taken only where they leave half of the rows to the cache.
@@ -75,7 +75,7 @@ def fit(sizes: Sizes, curve: MissCurve) -> Fit:
     return found
 
 
-def _fit_beside(sizes: Sizes, curve: MissCurve, held: int) -> Fit:
+def _fit_beside(sizes: DiskGnnSizes, curve: MissCurve, held: int) -> Fit:
     """Compute exact sizes on a device and beside it, where the host caches at least `held` rows in the end."""
     direct, buffers = _best(curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, 0, 1, held, 0, sizes.graphs)
     if direct < 0:

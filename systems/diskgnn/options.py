@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from systems.interface import Options, auto
+from systems.interface import Options, auto, size
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 
@@ -18,11 +18,12 @@ class DiskGnnOptions(Options):
     the naive system that reads each row by itself; then one after the other is left at its default.
     """
 
-    device_cache: str = Field(
-        "auto", description="hottest rows on the device: `auto` (what is left of it), `off`, size"
+    device_cache: str = size(
+        "auto", "off", description="hottest rows on the device: `auto` (what is left of it), `off`, size"
     )
-    host_cache: str = Field(
+    host_cache: str = size(
         "auto",
+        "off",
         description="next rows in host memory: `auto` (what is left of the budget, a tenth of the table "
         "without one), `off`, or a size",
     )
@@ -67,19 +68,7 @@ class DiskGnnOptions(Options):
     read_ahead_bytes: int = Field(
         8 << 20, ge=0, description="rows of small mini-batches asked for beyond the queues, to keep the disk busy"
     )
-    packing_memory: str = Field(
-        "auto", description="memory for packing: `auto` (the budget, 256MiB without), or a size"
-    )
-
-    @field_validator("device_cache", "host_cache")
-    @classmethod
-    def _cache(cls, value: str) -> str:
-        return value if value in ("auto", "off") else _checked(value, "auto or off")
-
-    @field_validator("packing_memory")
-    @classmethod
-    def _memory(cls, value: str) -> str:
-        return value if value == "auto" else _checked(value, "auto")
+    packing_memory: str = size("auto", description="memory for packing: `auto` (the budget, 256MiB without), or a size")
 
     @field_validator("disk_limit")
     @classmethod
@@ -93,7 +82,11 @@ class DiskGnnOptions(Options):
             except ValueError:
                 pass
             raise ValueError("write a share of the feature table like 3x")
-        return _checked(value, "none, or 3x the feature table")
+        try:
+            parse_bytes(value)
+        except InputError as error:
+            raise ValueError(f"{error}; or write none, or 3x the feature table") from None
+        return value
 
     def limit_bytes(self, feature_bytes: int, budget: int | None) -> int | None:
         """Return the bytes that an episode may take on disk, the lower of option and disk budget; None: no limit."""
@@ -104,11 +97,3 @@ class DiskGnnOptions(Options):
             own = parse_bytes(self.disk_limit, "disk_limit")
         limits = [limit for limit in (own, budget) if limit is not None]
         return min(limits, default=None)
-
-
-def _checked(value: str, others: str) -> str:
-    try:
-        parse_bytes(value)
-    except InputError as error:
-        raise ValueError(f"{error}; or write {others}") from None
-    return value

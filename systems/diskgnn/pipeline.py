@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from systems.diskgnn.buffers import Landing, Memory, Rows, graph_memory
 from systems.diskgnn.episode import Ready
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_addresses, read_graph
-from systems.diskgnn.tally import Tally
+from systems.diskgnn.tally import DiskGnnTally
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
+from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
 from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch
 from systems.interface import Batch, StageClock
 from workloads.sampling.batch import SampledBatch
@@ -52,7 +52,7 @@ class Trainer:
 
     Args:
         memory: table and landings; None where only graphs are wanted.
-        singles: readers of single rows, one for each thread that reads them; empty where all rows are packed.
+        singles: readers of single rows, one for each thread that reads them; none where all rows are packed.
         graphs: chunks' graphs held at a time.
     """
 
@@ -61,7 +61,7 @@ class Trainer:
         ready: Ready,
         reader: PackedReader,
         memory: Memory | None,
-        singles: Sequence[RowReader],
+        singles: ReaderPool[RowReader] | None,
         clock: StageClock,
         *,
         graphs: int,
@@ -71,8 +71,8 @@ class Trainer:
         self._ready = ready
         self._reader = reader
         self._memory = memory
-        self._singles = deque(singles)
-        self._threads = max(_ASSEMBLERS, len(singles))
+        self._singles = singles
+        self._threads = max(_ASSEMBLERS, len(singles or ()))
         self._clock = clock
         self._queue = queue
         self._pipelined = pipelined
@@ -82,13 +82,15 @@ class Trainer:
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
 
-    def epoch(self, k: int, drawn: int, tally: Tally) -> Iterator[Batch]:
+    def epoch(self, k: int, drawn: int, tally: DiskGnnTally) -> Iterator[Batch]:
         """Yield the mini-batches of epoch `k`, with the samples of epoch `drawn`, in the seed plan's order."""
         chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
         try:
             with Pipeline("diskgnn") as pipe:
                 self._pipeline = pipe
-                free = _filled(pipe, len(self._graphs))
+                free: Channel[int] = pipe.channel(max(1, len(self._graphs)))
+                for number in range(len(self._graphs)):
+                    free.give_back(number)
                 if self._memory is not None:
                     self._memory.begin(pipe)
                 if self._pipelined:
@@ -103,7 +105,9 @@ class Trainer:
         finally:
             self._drain()
 
-    def _run(self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
+    def _run(
+        self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: DiskGnnTally
+    ) -> Iterator[Batch]:
         asked: Channel[_Work] = pipe.channel(len(self._graphs), ordered=True)
         graphs: Channel[_Work] = pipe.channel(self._queue, ordered=True)
         pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
@@ -135,7 +139,7 @@ class Trainer:
                 work.features_read = self._start(chunk, room, None)
         return work
 
-    def _load_graph(self, work: _Work, k: int, tally: Tally) -> _Work:
+    def _load_graph(self, work: _Work, k: int, tally: DiskGnnTally) -> _Work:
         read = self._finish(work.graph_read)
         arrays = read.arrays
         work.sampled = read_graph(arrays, k)
@@ -145,19 +149,17 @@ class Trainer:
         tally.asked(work.sampled, work.addresses, int(self._reader.num_rows[work.chunk]))
         return work
 
-    def _extract(self, work: _Work, tally: Tally) -> _Work:
+    def _extract(self, work: _Work, tally: DiskGnnTally) -> _Work:
         """Read the single rows, then wait for the packed rows, which are under way."""
         assert work.landing is not None
         start = work.features_asked_at or time.monotonic()
         end = start
         wanted: Ids = work.addresses.single.astype(np.int64)
         if len(wanted):
-            reader = self._singles.popleft()
-            try:
+            assert self._singles is not None
+            with self._singles.borrow() as reader:
                 room = work.landing.single(int(self._reader.num_rows[work.chunk]), len(wanted))
                 tally.read(reader.read(wanted, room))
-            finally:
-                self._singles.append(reader)
             end = time.monotonic()
         if work.features_read is not None:
             # Count until the bytes arrived, not until this wait ended: an early read waits for no device.
@@ -185,13 +187,13 @@ class Trainer:
 
         def release() -> None:
             memory.give_back(found)
-            _give_back(free, work.graph)
+            free.give_back(work.graph)
 
         return Batch(sampled, memory.table, found.rows, on_release=release)
 
     def _structure(self, work: _Work, free: Channel[int]) -> Batch:
         assert work.sampled is not None
-        return Batch(work.sampled, None, on_release=lambda: _give_back(free, work.graph))
+        return Batch(work.sampled, None, on_release=lambda: free.give_back(work.graph))
 
     def _start(self, chunk: int, features: Rows | None, structure: Rows | None) -> PendingBatch:
         pending = self._reader.start(chunk, features, structure)
@@ -231,17 +233,3 @@ def _turn(turns: Turnstile, number: int) -> Iterator[None]:
     turns.enter(number)
     yield
     turns.leave()
-
-
-def _filled(pipe: Pipeline, count: int) -> Channel[int]:
-    channel: Channel[int] = pipe.channel(max(1, count))
-    for number in range(count):
-        channel.put(number, number)
-    return channel
-
-
-def _give_back(free: Channel[int], number: int) -> None:
-    try:
-        free.put(number, number)
-    except Stopped:
-        pass  # the epoch was left early; the next one starts with all graphs' memory

@@ -35,7 +35,7 @@ FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class DiskGnnSizes:
     """Bounds before any row is ranked.
 
     Attributes:
@@ -90,7 +90,7 @@ class Sizes:
 
 def plan_sizes(
     workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, drawn: int
-) -> Sizes:
+) -> DiskGnnSizes:
     """Bound every buffer.
 
     Args:
@@ -148,7 +148,7 @@ def plan_sizes(
     training = sum(item.bytes for item in items if item.tier == "host")
     beyond = max(0, preparing - training)
     plan = Plan((*items, PlanItem("preparation beyond that", beyond), disk)).require(NAME, budget, FIX)
-    return Sizes(
+    return DiskGnnSizes(
         on_device,
         table_rows,
         direct,

@@ -10,15 +10,38 @@ from typing import ClassVar, Literal
 from systems import _native
 from systems.diskgnn.buffers import DeviceMemory, HostMemory, Memory
 from systems.diskgnn.episode import DEVICE, DISK, HOST, Episodes, Ready
+from systems.diskgnn.forecast import forecast
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.pipeline import Trainer
-from systems.diskgnn.planner import Sizes, plan_sizes
-from systems.diskgnn.tally import Tally
+from systems.diskgnn.planner import DiskGnnSizes, plan_sizes
+from systems.diskgnn.tally import DiskGnnTally
 from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.loading.topology import DatasetFiles, row_bytes
 from systems.engine.store.packed_store import PackedReader, row_pieces
-from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, System, SystemInfo, Trace
+
+
+class DiskGnnFacts(Facts):
+    """Facts of a run of `diskgnn`.
+
+    Attributes:
+        segment: mini-batches of a segment, which share a disk cache.
+        threshold: mini-batches of a segment from which on a row is stored once.
+        disk_bytes: bytes of the packed files.
+        read_amplification: predicted bytes read for one byte used.
+        search_s, pack_s: seconds of the search for the segment and of packing, in this run or an earlier one.
+        pack_read_bytes: bytes read by packing.
+    """
+
+    segment: int | None = None
+    threshold: int | None = None
+    disk_bytes: int | None = None
+    read_amplification: float | None = None
+    search_s: float | None = None
+    pack_s: float | None = None
+    pack_read_bytes: int | None = None
 
 
 class DiskGnn(System):
@@ -39,8 +62,9 @@ class DiskGnn(System):
     _reader: PackedReader | None = None
     _memory: Memory | None = None
     _trainer: Trainer | None = None
-    _tally: Tally | None = None
-    _singles: tuple[RowReader, ...] = ()
+    _tally: DiskGnnTally | None = None
+    _singles: ReaderPool[RowReader] | None = None
+    _episodes: Episodes | None = None
     _reused = False
 
     @classmethod
@@ -50,7 +74,7 @@ class DiskGnn(System):
         return options.resample_every == 1
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> DiskGnnSizes:
         drawn = len(self._episode_of(0))
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, drawn))
 
@@ -70,9 +94,7 @@ class DiskGnn(System):
             limit=self.options.limit_bytes(self.workload.dataset.feature_bytes, self.budget.disk),
             block_bytes=self._block_bytes(),
         )
-        self._open(self._episode_of(0))
-        assert self._ready is not None
-        self._reused = self._ready.reused
+        self._reused = self._open(self._episode_of(0)).reused
 
     def _block_bytes(self) -> int:
         # Of the dataset's device: the results folder may lie on another one.
@@ -93,8 +115,9 @@ class DiskGnn(System):
         last = max(first + 1, min(first + length, -(-known // every))) if known else first + length
         return tuple(draw * every for draw in range(first, last))
 
-    def _open(self, epochs: tuple[int, ...]) -> None:
+    def _open(self, epochs: tuple[int, ...]) -> Ready:
         """Prepare or find an episode and load its caches."""
+        assert self._episodes is not None
         self._shut()
         ready = self._ready = self._episodes.get(epochs)
         # Preparation's freed arrays stay on the heap, and training needs their memory.
@@ -110,7 +133,7 @@ class DiskGnn(System):
                 for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
                     if count:
                         self._memory.load(name, row_pieces(ready.folder, name))
-                self._singles = tuple(self._single_reader(ready) for _ in range(self._num_readers(ready)))
+                self._singles = ReaderPool(lambda: self._single_reader(ready), self._num_readers(ready))
             self._trainer = Trainer(
                 ready,
                 self._reader,
@@ -121,6 +144,7 @@ class DiskGnn(System):
                 queue=options.queue,
                 pipelined=options.pipeline,
             )
+        return ready
 
     def _num_readers(self, ready: Ready) -> int:
         if self.options.packing == "off":
@@ -151,8 +175,8 @@ class DiskGnn(System):
             self._open(self._episode_of(k))
         trainer, reader, ready = self._trainer, self._reader, self._ready
         assert trainer is not None and reader is not None
-        depth = self.options.request_depth + len(self._singles) * self.options.io_depth
-        self._tally = Tally(
+        depth = self.options.request_depth + len(self._singles or ()) * self.options.io_depth
+        self._tally = DiskGnnTally(
             ready.fit.levels,
             on_device=self._sizes.on_device,
             cached_singles=self.options.packing != "off",
@@ -186,43 +210,56 @@ class DiskGnn(System):
             return []
         return sorted(path for path in self._ready.folder.rglob("*") if path.is_file())
 
+    def facts(self) -> DiskGnnFacts:
+        """Return the read mode, the search's prediction, and the seconds of packing."""
+        if self._ready is None:
+            return DiskGnnFacts()
+        made = self._ready.facts
+        predicted = made["predicted"]
+        return DiskGnnFacts(
+            io=self._reader.mode if self._reader is not None else "closed",
+            reads_in=("load_graph", "extract"),
+            prepared_reused=self._reused,
+            segment=predicted["shape"]["segment"],
+            threshold=predicted["shape"]["threshold"],
+            disk_bytes=predicted["disk_bytes"],
+            read_amplification=predicted["read_amplification"],
+            search_s=made["search_s"],
+            pack_s=made["pack"]["seconds"],
+            pack_read_bytes=made["pack"]["bytes_read"],
+        )
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the rows packed by mini-batch, those outside the caches, and their preparation for all epochs."""
+        return forecast(trace, self.runtime, self._sizes, host_bytes - self.plan().bytes_of("indptr"))
+
     def notes(self) -> dict[str, str]:
         """Return the read mode, the rows on each level, and the search's prediction."""
         if self._ready is None:
             return {}
-        fit, facts = self._ready.fit, self._ready.facts
-        predicted = facts["predicted"]
+        fit = self._ready.fit
         return {
-            "io": self._reader.mode if self._reader is not None else "closed",
-            "reads_in": "load_graph+extract",
-            "prepared": "reused" if self._reused else "made",
+            **super().notes(),
             "epochs_prepared": ", ".join(map(str, self._ready.epochs)),
             "samples": "each epoch its own" if self.options.resample_every == 1 else "replayed: not faithful",
             "rows_in_memory": f"{fit.levels.direct} in the table, {fit.levels.host} beside it",
             "buffers": f"{fit.buffers} of {fit.buffer_rows} rows, {fit.staging} to stage",
-            "segment": str(predicted["shape"]["segment"]),
-            "threshold": str(predicted["shape"]["threshold"]),
-            "disk_bytes": str(predicted["disk_bytes"]),
-            "read_amplification": f"{predicted['read_amplification']:.3f}",
-            "search_s": f"{facts['search_s']:.3f}",
-            "pack_s": f"{facts['pack']['seconds']:.3f}",
-            "pack_read_bytes": str(facts["pack"]["bytes_read"]),
         }
 
     def _shut(self) -> None:
         trainer, self._trainer = self._trainer, None
         if trainer is not None:
             trainer.close()
-        for reader in self._singles:
-            reader.close()
-        self._singles = ()
+        if self._singles is not None:
+            self._singles.close()
+            self._singles = None
         memory, self._memory = self._memory, None
         if memory is not None:
             memory.close()
 
     def close(self) -> None:
         """End the threads, close the files and free the table."""
-        if hasattr(self, "_episodes"):
+        if self._episodes is not None:
             self._episodes.stop()
         self._shut()
         if self._reader is not None:

@@ -12,7 +12,7 @@ from systems.interface import Counters
 from workloads.sampling.batch import SampledBatch
 
 
-class Tally:
+class DiskGnnTally:
     """Counters of one epoch; any thread may add to them.
 
     Args:

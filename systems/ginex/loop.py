@@ -7,7 +7,6 @@ cache, in order.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,14 +14,15 @@ import numpy as np
 import torch
 
 from systems.engine.cache.changeset import Changeset, copy_rows
-from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.pool import ReaderPool
+from systems.engine.io.reader import RowReader
 from systems.engine.io.row_ring import RowRing
 from systems.engine.loading.gather_loader import Tables, torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
+from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.ginex.planner import LOADED
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
-from systems.ginex.tally import Tally
+from systems.ginex.tally import GinexTally
 from systems.interface import Batch, StageClock
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
@@ -40,37 +40,6 @@ class _Loaded:
     rows: Table | None = None
 
 
-class Readers:
-    """Row readers, one for each reading thread."""
-
-    def __init__(self, make: Callable[[], RowReader], count: int) -> None:
-        self._all = [make() for _ in range(count)]
-        self._idle = deque(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    @property
-    def mode(self) -> str:
-        """Read mode of the readers."""
-        return ", ".join(sorted({reader.mode for reader in self._all}))
-
-    def read(self, nodes: np.ndarray, out: Table, out_rows: np.ndarray | None = None) -> ReadStats:
-        """Read rows with an idle reader; arguments as for `RowReader.read`."""
-        reader = self._idle.popleft()
-        try:
-            return reader.read(nodes, out, out_rows)
-        finally:
-            self._idle.append(reader)
-
-    def close(self) -> None:
-        """Close all readers."""
-        for reader in self._all:
-            reader.close()
-        self._all.clear()
-        self._idle.clear()
-
-
 class MainLoop:
     """Main loop of all superbatches; holds the batch inputs and the device's tables, not the cache.
 
@@ -85,7 +54,7 @@ class MainLoop:
         name: str,
         accelerator: Accelerator,
         clock: StageClock,
-        readers: Readers,
+        readers: ReaderPool[RowReader],
         input_rows: int,
         tables: Tables,
         copy_threads: int,
@@ -101,13 +70,14 @@ class MainLoop:
         self._inputs = memory.view(dtype).view(input_rows, tables.dim)
         self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
 
-    def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:
+    def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: GinexTally) -> None:
         """Read a superbatch's initial rows into the feature cache in file order, several pieces at once."""
         done: Channel[int] = pipe.channel(1 << 30)
 
         def work(_: int, piece: Callable[[], Piece]) -> int:
             nodes, slots = piece()
-            tally.filled(self._readers.read(nodes, cache, slots.astype(np.int64)))
+            with self._readers.borrow() as reader:
+                tally.filled(reader.read(nodes, cache, slots.astype(np.int64)))
             return len(nodes)
 
         pipe.stage("switch", len(self._readers), work, policy.pieces(superbatch), done)
@@ -117,7 +87,7 @@ class MainLoop:
             raise RuntimeError(f"{self._name}: {filled} rows were read into the cache, {planned.filled} were planned")
 
     def run(
-        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: Tally
+        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: GinexTally
     ) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches in order; an exception of any thread is raised here.
 
@@ -144,7 +114,8 @@ class MainLoop:
             with self._clock.stage("extract", batch.sampled.index):
                 missing = np.flatnonzero(batch.change.slots < 0)
                 if len(missing):
-                    tally.missed(self._readers.read(batch.sampled.nodes[missing], table, missing))
+                    with self._readers.borrow() as reader:
+                        tally.missed(reader.read(batch.sampled.nodes[missing], table, missing))
             return batch
 
         def gather(i: int, batch: _Loaded) -> Batch:
@@ -158,7 +129,9 @@ class MainLoop:
         if self._device:
             gathered: Channel[Batch] = pipe.channel(1)
             pipe.stage("gather", 1, gather, read, gathered)
-            tables = _filled(pipe, self._device)
+            tables: Channel[Table] = pipe.channel(len(self._device))
+            for table in self._device:
+                tables.give_back(table)
             pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, tables), gathered, ready)
         else:
             pipe.stage("gather", 1, gather, read, ready)
@@ -180,7 +153,7 @@ class MainLoop:
             )
         return inputs.take(sampled.num_nodes)
 
-    def _gather(self, batch: _Loaded, cache: Table, tally: Tally) -> None:
+    def _gather(self, batch: _Loaded, cache: Table, tally: GinexTally) -> None:
         """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""
         change, sampled, rows = batch.change, batch.sampled, batch.rows
         assert rows is not None
@@ -199,7 +172,7 @@ class MainLoop:
         with self._clock.stage("transfer", index):
             self._accelerator.copy(table, batch.table, batch=index).wait()
         batch.release()
-        return Batch(batch.sampled, table, on_release=lambda: _give_back(free, table))
+        return Batch(batch.sampled, table, on_release=lambda: free.give_back(table))
 
     def close(self) -> None:
         """Free the tables once all pipelines have ended."""
@@ -207,17 +180,3 @@ class MainLoop:
             self._accelerator.free(table)
         self._device.clear()
         self._inputs = torch.empty(0, 1)
-
-
-def _filled(pipe: Pipeline, tables: list[Table]) -> Channel[Table]:
-    channel: Channel[Table] = pipe.channel(len(tables))
-    for number, table in enumerate(tables):
-        channel.put(number, table)
-    return channel
-
-
-def _give_back(free: Channel[Table], table: Table) -> None:
-    try:
-        free.put(0, table)
-    except Stopped:
-        pass  # the epoch was abandoned; the next one starts with all tables

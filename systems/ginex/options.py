@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from systems.interface import Options
-from workloads.units import parse_bytes
+from systems.interface import Options, size
 
 Policy = Literal["belady", "static"]
 
@@ -21,13 +20,14 @@ class GinexOptions(Options):
         description="mini-batches of a superbatch, over the ends of epochs; 0: as many as the runtime files' budget "
         "and memory allow, at most those of an epoch, so that each epoch inspects as much as it trains",
     )
-    runtime_files: str = Field("100GB", description="disk for the runtime files (Section 3.5)")
-    neighbour_cache: str = Field(
+    runtime_files: str = size("100GB", description="disk for the runtime files (Section 3.5)")
+    neighbour_cache: str = size(
         "auto",
+        "off",
         description="`auto`: all that superbatch sampling leaves; `off`; or a size such as 32MiB; what "
         "it leaves keeps rows cached from superbatch to superbatch",
     )
-    feature_cache: str = Field("auto", description="`auto`: all that the main loop leaves; or a size such as 32MiB")
+    feature_cache: str = size("auto", description="`auto`: all that the main loop leaves; or a size such as 32MiB")
     policy: Policy = Field(
         "belady", description="what the feature cache holds: `belady` follows changesets, `static` the out-degrees"
     )
@@ -64,18 +64,6 @@ class GinexOptions(Options):
     )
     merge: bool = Field(True, description="read neighbouring rows together")
     max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
-
-    @field_validator("runtime_files", "neighbour_cache", "feature_cache")
-    @classmethod
-    def _size(cls, value: str, info: object) -> str:
-        name = getattr(info, "field_name", "size")
-        words = {"runtime_files": (), "neighbour_cache": ("auto", "off"), "feature_cache": ("auto",)}[name]
-        if value not in words:
-            try:
-                parse_bytes(value, name)
-            except Exception as error:
-                raise ValueError(f"{error}{''.join(f', or {word}' for word in words)}") from None
-        return value
 
     @model_validator(mode="after")
     def _static_is_filled(self) -> GinexOptions:

@@ -39,7 +39,7 @@ _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GinexSizes:
     """Sizes of a run's superbatches, caches and buffers.
 
     Attributes:
@@ -77,7 +77,9 @@ def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
     return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
 
 
-def plan_sizes(name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions) -> Sizes:
+def plan_sizes(
+    name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions
+) -> GinexSizes:
     """Size every buffer.
 
     Raises:
@@ -105,7 +107,7 @@ class _Planner:
         self.run_batches = self.bounds.num_batches * max(1, runtime.epochs)
         self.list_threads = self._list_threads()
 
-    def sizes(self) -> Sizes:
+    def sizes(self) -> GinexSizes:
         disk, per_batch = self._runtime_files()
         input_rows, readers = self._inputs()
         tables = self._device_tables()
@@ -145,7 +147,7 @@ class _Planner:
             on_disk.append(PlanItem("neighbour cache file", neighbours.nbytes + (1 << 12), "disk"))
         plans = [self._require([*held, *stage, *on_disk]) for stage in (sample, loop)]
         plan = max(plans, key=lambda found: found.total("host"))
-        return Sizes(
+        return GinexSizes(
             self.bounds.num_batches,
             superbatch,
             disk,

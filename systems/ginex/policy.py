@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from systems.engine.cache.changeset import Changeset, ChangesetPlan
 from systems.engine.rank.ranking import out_degrees, top
+from systems.forecast import Trace, misses
 from systems.ginex.superbatch import Superbatch
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
@@ -163,3 +164,20 @@ class Static(Policy):
         """Look the slots up in the node -> slot map."""
         slots = self._ranked[sampled.nodes]
         return Changeset(slots, _NONE, _NONE, int(np.count_nonzero(slots >= 0)))
+
+
+def superbatch_misses(trace: Trace, superbatch: int, capacity: int) -> int:
+    """Forecast the rows read over superbatches of a trace, which may cross epochs; fills of the cache count."""
+    nodes, counted = trace.workload.dataset.num_nodes, trace.counted
+    step = max(1, superbatch)
+    cold = 0
+    for begin in range(0, len(counted), step):
+        part = counted[begin : begin + step]
+        cold += misses("belady", [*[part[0][:0]] * len(part), *part], nodes, capacity)
+    if step <= len(counted):
+        return cold
+    # A superbatch longer than the sample has a warm cache whose fill is shared by its `step` mini-batches. Slots stay
+    # empty where they do not repay their fill, so smaller caches are tried too.
+    rows = min(capacity, nodes)
+    warmed = [trace.row_misses("belady", used) + used * len(counted) / step for used in (rows, rows // 2, rows // 4)]
+    return round(min(cold, *warmed))

@@ -18,21 +18,23 @@ import numpy.typing as npt
 
 from systems.engine.cache.neighbour_cache import NeighbourCache
 from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.loading.bounds import batch_bounds
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.topology import DatasetFiles
+from systems.engine.loading.topology import DatasetFiles, mapped_sampler
+from systems.forecast import sequential
 from systems.ginex.feature_cache import FeatureCache
-from systems.ginex.loop import MainLoop, Readers
+from systems.ginex.loop import MainLoop
 from systems.ginex.options import GinexOptions
-from systems.ginex.planner import Sizes, plan_sizes, runtime_batch_bytes
-from systems.ginex.policy import Belady, Policy, Static
+from systems.ginex.planner import GinexSizes, plan_sizes, runtime_batch_bytes
+from systems.ginex.policy import Belady, Policy, Static, superbatch_misses
 from systems.ginex.superbatch import RuntimeFiles, Superbatch
-from systems.ginex.tally import Tally
-from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from systems.ginex.tally import GinexTally
+from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 
 Seeds = npt.NDArray[np.int64]
@@ -58,17 +60,17 @@ class Ginex(System):
     _seeds: tuple[int, list[Seeds]] = (-1, [])
     _cache: FeatureCache | None = None
     _loop: MainLoop | None = None
-    _readers: Readers | None = None
+    _readers: ReaderPool[RowReader] | None = None
     _policy: Policy | None = None
     _pipeline: Pipeline | None = None
     _neighbours: NeighbourCache | None = None
     _indptr: npt.NDArray[np.int64] | None = None
     _files: RuntimeFiles
-    _tally: Tally | None = None
+    _tally: GinexTally | None = None
     _mode = "not prepared"
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> GinexSizes:
         return plan_sizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
 
     def plan(self) -> Plan:
@@ -93,7 +95,7 @@ class Ginex(System):
             self._policy.rank()
         else:
             self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
-        self._readers = Readers(self._make_reader, sizes.readers)
+        self._readers = ReaderPool(self._make_reader, sizes.readers)
         self._mode = self._readers.mode
         self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
         self._loop = MainLoop(
@@ -117,10 +119,10 @@ class Ginex(System):
         if self._indptr is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._files.restart()
-        self._tally = Tally(self.options.io_depth * self._sizes.readers, self._files)
+        self._tally = GinexTally(self.options.io_depth * self._sizes.readers, self._files)
         return self._run(k, self._tally)
 
-    def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
+    def _run(self, epoch: int, tally: GinexTally) -> Iterator[Batch]:
         batches = self._sizes.num_batches
         at, end = epoch * batches, (epoch + 1) * batches
         # In a run of unknown length, superbatches end with their epoch.
@@ -148,7 +150,7 @@ class Ginex(System):
         if at == last:
             self._shrink()
 
-    def _next_superbatch(self, start: int, last: int, tally: Tally) -> Superbatch:
+    def _next_superbatch(self, start: int, last: int, tally: GinexTally) -> Superbatch:
         """Return the superbatch of the next mini-batch, sampled and planned, with the cache filled for it."""
         self._shrink()
         sampled, self._following = self._following, None
@@ -189,7 +191,7 @@ class Ginex(System):
             self._seeds = (epoch, make_seed_plan(self.workload).batches(epoch))
         return self._seeds[1]
 
-    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
+    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: GinexTally) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
         with self._pipe("inspect") as pipe, self.clock.stage("inspect"):
             planned: Channel[None] = pipe.channel(1)
@@ -214,7 +216,7 @@ class Ginex(System):
         # The feature cache takes over the memory of sampling and planning.
         give_back_free_memory()
 
-    def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
+    def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: GinexTally) -> None:
         sampler = self._sampler()
         writer = superbatch.begin_sampling(
             len(superbatch) * runtime_batch_bytes(self.workload, batch_bounds(self.workload))
@@ -245,21 +247,10 @@ class Ginex(System):
     def _sampler(self) -> NeighborSampler:
         """Return a sampler for one superbatch, with the neighbour cache read from its file as in the paper."""
         self._topology.check()
-        dataset = self.workload.dataset
-        indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
-        advise_random(indices)
-        advise_random(labels)
         cached = self._neighbours.load() if self._neighbours is not None else None
-        return make_sampler(
-            self.workload,
-            indptr=self._indptr,
-            indices=indices,
-            labels=labels,
-            cached=cached,
-            threads=self._sizes.list_threads,
-        )
+        return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self._sizes.list_threads)
 
-    def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
+    def _train(self, superbatch: Superbatch, count: int, tally: GinexTally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches."""
         if self._loop is None or self._policy is None or self._cache is None:
             for i in range(superbatch.done, superbatch.done + count):
@@ -282,22 +273,43 @@ class Ginex(System):
         prepared = self._neighbours.prepared if self._neighbours is not None else None
         return sorted(path for path in prepared.path.iterdir() if path.is_file()) if prepared is not None else []
 
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files."""
+        sizes, plan = self._sizes, self.plan()
+        if self.options.policy == "static":
+            missed, how = trace.missed(trace.hottest(sizes.capacity)), "static"
+        else:
+            missed = superbatch_misses(trace, sizes.superbatch, sizes.capacity)
+            how = f"Belady over superbatches of {sizes.superbatch}"
+        # Sampling does not run beside the main loop, so its page cache also has the memory of the loop's buffers, less
+        # the rows that stay cached, and no less than the plan's page cache of indices.
+        loop = plan.bytes_of("feature cache") + plan.bytes_of("mini-batches read back") - sizes.kept * trace.row_bytes
+        own = min(trace.workload.dataset.topology_bytes, host_bytes // 8)
+        graph = 2 * trace.graph_bytes * trace.sampled  # written by sampling, read back by the loop
+        reads = trace.read_of(missed, self.runtime.disk.logical_block_bytes) | sequential(graph)
+        why = f"caches {trace.hit_rate(missed)} of the accesses ({how})"
+        return trace.with_sampling(reads, max(own, self.unplanned_bytes() + loop), why, trace.accesses)
+
+    def facts(self) -> Facts:
+        """Return the read mode, the reading stages, and whether the neighbour cache was found."""
+        prepared = self._neighbours.prepared if self._neighbours is not None else None
+        reused = prepared.reused if prepared is not None else None
+        return Facts(io=self._mode, reads_in=("switch", "extract"), prepared_reused=reused)
+
     def notes(self) -> dict[str, str]:
         """Return the read mode and the sizes of superbatch and caches."""
         sizes = self._sizes
         found = {
-            "io": self._mode,
+            **super().notes(),
             "superbatch": f"{sizes.superbatch} mini-batches",
             "feature_cache": f"{sizes.capacity} rows, {self.options.policy}",
             "kept_rows": f"{sizes.kept} stay cached while the next superbatch is sampled",
             "neighbour_cache": "off",
             "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, {sizes.tables.device} device tables",
-            "reads_in": "switch+extract",
         }
         prepared = self._neighbours.prepared if self._neighbours is not None else None
         if prepared is not None:
             found["neighbour_cache"] = f"{prepared.facts['nodes']} lists, {prepared.facts['entries']} entries"
-            found["prepared"] = "reused" if prepared.reused else "made"
         return found
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from systems.ginex.superbatch import RuntimeFiles
 from systems.interface import Counters
 
 
-class Tally:
+class GinexTally:
     """Counters of one epoch; any thread may add to them."""
 
     def __init__(self, depth: int, files: RuntimeFiles) -> None:

@@ -1,5 +1,36 @@
-"""`ginex-pg`: Ginex with PaGraph's static feature cache in place of Belady's."""
+"""`ginex-pg`: Ginex with PaGraph's static feature cache in place of Belady's.
 
-from systems.ginex_pg.system import GinexPg as SYSTEM
+Ginex with the rows of highest out-degree cached, which isolates the gain of its optimal cache (Section 5.3).
+"""
 
-__all__ = ["SYSTEM"]
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from systems.ginex.options import GinexOptions, Policy
+from systems.ginex.system import Ginex
+from systems.interface import SystemInfo
+
+
+class GinexPgOptions(GinexOptions):
+    """Options of `ginex-pg`: those of `ginex`."""
+
+    policy: Policy = Field("static", description="what the feature cache holds: the rows of highest out-degree")
+
+
+class GinexPg(Ginex):
+    """Ginex-PG of the Ginex paper."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="ginex-pg",
+        paper="ginex",
+        summary="ginex with a static cache by out-degree, which isolates its optimal one",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=GinexPgOptions,
+    )
+
+
+SYSTEM = GinexPg

@@ -153,31 +153,3 @@ class CachedExtractor(Extractor):
                 self._accelerator.copy(self._table, rows[: len(part)], target, batch=batch).wait()
             begin += len(part)
         return ReadStats(rows=len(nodes), unique_rows=len(nodes)), time.monotonic()
-
-
-class ExtractorPool:
-    """Extractors, one for each thread; a thread borrows one for a mini-batch."""
-
-    def __init__(self, make: Callable[[], Extractor], count: int) -> None:
-        self._all = [make() for _ in range(count)]
-        self._idle = deque(self._all)
-
-    @property
-    def mode(self) -> str:
-        """Read mode of the extractors."""
-        return ", ".join(sorted({extractor.mode for extractor in self._all}))
-
-    def borrow(self) -> Extractor:
-        """Take an idle extractor; there are as many as threads."""
-        return self._idle.popleft()
-
-    def give_back(self, extractor: Extractor) -> None:
-        """Return an extractor to the pool."""
-        self._idle.append(extractor)
-
-    def close(self) -> None:
-        """Close all extractors."""
-        for extractor in self._all:
-            extractor.close()
-        self._all.clear()
-        self._idle.clear()

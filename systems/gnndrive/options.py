@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from systems.interface import Options, auto
-from workloads.units import parse_bytes
+from systems.interface import Options, auto, size
 
 
 class GnnDriveOptions(Options):
@@ -24,8 +23,9 @@ class GnnDriveOptions(Options):
         1, ge=1, le=256, description="threads that share each of them and wait for pages of neighbour lists"
     )
     keep_order: bool = Field(False, description="train in the seed plan's order instead of as extraction finishes")
-    feature_buffer: str = Field(
+    feature_buffer: str = size(
         "auto",
+        "max",
         description="`auto`: rows of as many largest mini-batches as extractors and training queue hold (Section 4.2), "
         "fewer where its tier is smaller; `max`: all that is left of its tier; or a size such as 32MiB",
     )
@@ -46,13 +46,3 @@ class GnnDriveOptions(Options):
     share_staged_rows: bool = Field(
         True, description="and take rows that any of them has there already instead of reading them again (Section 4.4)"
     )
-
-    @field_validator("feature_buffer")
-    @classmethod
-    def _size(cls, value: str) -> str:
-        if value not in ("auto", "max"):
-            try:
-                parse_bytes(value, "feature_buffer")
-            except Exception as error:
-                raise ValueError(f"{error}; or write auto or max") from None
-        return value

@@ -28,7 +28,7 @@ _PAGE = 4096
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GnnDriveSizes:
     """Sizes of a run's buffers.
 
     Attributes:
@@ -52,7 +52,7 @@ class Sizes:
     segment_rows: int = 0
 
 
-def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GnnDriveOptions) -> Sizes:
+def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GnnDriveOptions) -> GnnDriveSizes:
     """Size every buffer.
 
     Raises:
@@ -64,7 +64,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     sharing = 1 if on_device else runtime.world
     topology = [_part(indptr_item(workload), runtime.world), *_sampling(bounds, options), map_item(workload)]
     if runtime.stages == "sample":
-        return Sizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(topology)).require(NAME, budget))
+        return GnnDriveSizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(topology)).require(NAME, budget))
     staging = _staging_bytes(workload, bounds, options, on_device)
     host = [*topology, PlanItem("reader buffers", options.extractors * _reader_bytes(workload, options, bounds))]
     portion, segment_rows = 0, 0
@@ -93,7 +93,7 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
     plan = Plan(items).require(
         NAME, budget, "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
     )
-    return Sizes(slots, bounds.max_nodes, on_device, sharing, staging, plan, portion, segment_rows)
+    return GnnDriveSizes(slots, bounds.max_nodes, on_device, sharing, staging, plan, portion, segment_rows)
 
 
 def _part(item: PlanItem, sharing: int) -> PlanItem:

@@ -9,7 +9,7 @@ import torch
 
 from systems.engine.loading.topology import row_bytes
 from systems.gnndrive.feature_buffer import FeatureBuffer, FeatureBufferClosed
-from systems.gnndrive.planner import Sizes
+from systems.gnndrive.planner import GnnDriveSizes
 from systems.gnndrive.shared_staging import SharedStaging, StagingClosed
 from workloads.accelerator import Accelerator
 from workloads.ranks import PeerLost, RankGroup
@@ -17,7 +17,7 @@ from workloads.workload import Workload
 
 
 def shared_buffer(
-    group: RankGroup, workload: Workload, sizes: Sizes, dtype: torch.dtype
+    group: RankGroup, workload: Workload, sizes: GnnDriveSizes, dtype: torch.dtype
 ) -> tuple[torch.Tensor, FeatureBuffer]:
     """Allocate table and bookkeeping in memory shared by all processes: a row that one reads serves the others too."""
     slots, dim = sizes.slots, workload.dataset.dim
@@ -29,7 +29,7 @@ def shared_buffer(
 
 
 def shared_staging(
-    group: RankGroup, workload: Workload, sizes: Sizes, accelerator: Accelerator, *, borrow: bool
+    group: RankGroup, workload: Workload, sizes: GnnDriveSizes, accelerator: Accelerator, *, borrow: bool
 ) -> SharedStaging:
     """Allocate the staging buffer of all processes, pinned in each where its device copies from pinned memory."""
     portion, rows, row = sizes.portion, sizes.segment_rows, row_bytes(workload)
@@ -47,7 +47,7 @@ def shared_staging(
     return created or attach(create=False)
 
 
-def mini_batches_held(sizes: Sizes, workload: Workload, under_way: int) -> int:
+def mini_batches_held(sizes: GnnDriveSizes, workload: Workload, under_way: int) -> int:
     """Return the most mini-batches that a process may hold in a shared feature buffer.
 
     Ranks train in step, so a rank that filled the buffer with later mini-batches would starve the rank that it waits

@@ -17,27 +17,21 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.memory import madvise
+from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
 from systems.engine.loading.topology import DatasetFiles, loaded, mapped_sampler
-from systems.gnndrive.extractor import (
-    CachedExtractor,
-    Extractor,
-    ExtractorPool,
-    HostExtractor,
-    StagedExtractor,
-    Staging,
-)
+from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor, StagedExtractor, Staging
 from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
-from systems.gnndrive.planner import Sizes, plan_sizes
+from systems.gnndrive.planner import GnnDriveSizes, plan_sizes
 from systems.gnndrive.shared_extractor import SharedStagedExtractor
 from systems.gnndrive.shared_staging import SharedStaging
 from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
-from systems.gnndrive.tally import Tally
-from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from systems.gnndrive.tally import GnnDriveTally
+from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
@@ -64,16 +58,16 @@ class GnnDrive(System):
     _sampler: NeighborSampler | None = None
     _table: torch.Tensor | None = None
     _buffer: FeatureBuffer | None = None
-    _extractors: ExtractorPool | None = None
+    _extractors: ReaderPool[Extractor] | None = None
     _pipeline: Pipeline | None = None
-    _tally: Tally | None = None
+    _tally: GnnDriveTally | None = None
     _staging: SharedStaging | None = None
     _evicted_before = 0
     _staged_before = (0, 0)
     _mode = "not prepared"
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> GnnDriveSizes:
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
 
     @property
@@ -104,7 +98,7 @@ class GnnDrive(System):
         if sizes.portion and group is not None:
             borrow = self.options.borrow_staging
             self._staging = shared_staging(group, self.workload, sizes, accelerator, borrow=borrow)
-        self._extractors = ExtractorPool(self._make_extractor, self.options.extractors)
+        self._extractors = ReaderPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
 
     def _shared_indptr(self) -> npt.NDArray[np.int64] | None:
@@ -142,14 +136,14 @@ class GnnDrive(System):
         if self._sampler is None:
             raise RuntimeError("prepare() comes before epoch()")
         tier = "device" if self._sizes.on_device else "host"
-        self._tally = Tally(tier, self.options.io_depth * self.options.extractors)
+        self._tally = GnnDriveTally(tier, self.options.io_depth * self.options.extractors)
         if self._buffer is not None:
             self._evicted_before = self._buffer.evictions
         if self._staging is not None:
             self._staged_before = (self._staging.borrowed, self._staging.found)
         return self._run(k, self._sampler, self._tally)
 
-    def _run(self, k: int, sampler: NeighborSampler, tally: Tally) -> Iterator[Batch]:
+    def _run(self, k: int, sampler: NeighborSampler, tally: GnnDriveTally) -> Iterator[Batch]:
         options = self.options
         seeds = make_seed_plan(self.workload).batches(k)
         with Pipeline(self.info.name) as pipe:
@@ -193,7 +187,7 @@ class GnnDrive(System):
         return buffer
 
     def _extract_all(
-        self, pipe: Pipeline, extracting: Channel[SampledBatch], buffer: FeatureBuffer, tally: Tally
+        self, pipe: Pipeline, extracting: Channel[SampledBatch], buffer: FeatureBuffer, tally: GnnDriveTally
     ) -> Iterator[Batch]:
         options = self.options
         turnstile = pipe.turnstile() if self._in_order else None
@@ -232,7 +226,7 @@ class GnnDrive(System):
         number: int,
         sampled: SampledBatch,
         buffer: FeatureBuffer,
-        tally: Tally,
+        tally: GnnDriveTally,
         turnstile: Turnstile | None,
         releasing: Channel[Slots],
         places: Channel[None] | None,
@@ -252,11 +246,8 @@ class GnnDrive(System):
         tally.acquired(sampled.num_nodes, len(got.load), len(got.waiting), start - began)
         if len(got.load):
             # An error here stops the pipeline, which closes the feature buffer: no thread waits for these rows then.
-            extractor = self._extractors.borrow()
-            try:
+            with self._extractors.borrow() as extractor:
                 stats, read_at = extractor.load(sampled.nodes[got.load], got.load_slots, sampled.index)
-            finally:
-                self._extractors.give_back(extractor)
             tally.loaded(stats)
             self.clock.add("extract", sampled.index, start, read_at)
             if self._sizes.on_device:
@@ -286,12 +277,23 @@ class GnnDrive(System):
             self._tally.staged(counters, borrowed - self._staged_before[0], found - self._staged_before[1])
         return counters
 
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the misses of a least-recently-used feature buffer; rows of mini-batches in progress are hits."""
+        missed = trace.row_misses("lru", self._sizes.slots)
+        cache = self.unplanned_bytes() + self.plan().bytes_of("page cache of indices")
+        why = f"finds {trace.hit_rate(missed)} of the rows in its feature buffer"
+        return trace.with_sampling(trace.read_of(missed, self.runtime.disk.logical_block_bytes), cache, why, missed)
+
+    def facts(self) -> Facts:
+        """Return the read mode."""
+        return Facts(io=self._mode)
+
     def notes(self) -> dict[str, str]:
         """Return the read mode, the feature buffer's size and the order of mini-batches."""
         sizes = self._sizes
         batches = sizes.slots / sizes.max_nodes if sizes.max_nodes else 0.0
         return {
-            "io": self._mode,
+            **super().notes(),
             "feature_buffer": f"{sizes.slots} slots, {batches:.1f} largest mini-batches",
             "variant": "GPU (staging buffer)" if sizes.on_device else "CPU (reads into the feature buffer)",
             "ranks": f"{self.runtime.world}, {'one feature buffer' if sizes.sharing > 1 else 'a feature buffer each'}"

@@ -8,7 +8,7 @@ from systems.engine.io.reader import ReadStats
 from systems.interface import Counters
 
 
-class Tally:
+class GnnDriveTally:
     """Counters of one epoch, to which all extractors add."""
 
     def __init__(self, tier: str, depth: int) -> None:

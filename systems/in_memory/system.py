@@ -14,7 +14,7 @@ from systems.engine.io.gather import gather
 from systems.engine.loading.bounds import batch_bounds
 from systems.engine.loading.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
 from systems.engine.loading.topology import DatasetFiles, indptr_item, sampling_items
-from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo, auto
+from systems.interface import Batch, Counters, Forecast, Options, Plan, PlanItem, System, SystemInfo, Trace, auto
 from workloads.sampling.make import make_sampler, make_seed_plan
 
 
@@ -125,6 +125,10 @@ class InMemory(System):
     def counters(self) -> Counters:
         """Return the counters: every row is a hit in host memory."""
         return Counters(rows=self._rows, hits={"host": self._rows})
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast one load of everything."""
+        return trace.resident()
 
     def close(self) -> None:
         """End the threads and free the arrays."""

@@ -147,7 +147,7 @@ def check_usable(system: type[System], options: Options, device: str, faithful: 
     kind = device.partition(":")[0]
     if kind in ("cpu", "cuda") and kind not in system.info.devices:
         raise InputError(f"{name} does not run on {kind}", f"use {', '.join(set(system.info.devices) - {'emulated'})}")
-    if getattr(system, "aggregated", False):
+    if system.aggregated:
         raise InputError(
             f"{name} hands out rows that hold one model's first layer already, which a model of your own would apply "
             "again",

@@ -15,7 +15,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout
-from systems.mariusgnn.planner import Sizes, depths, reader_arguments
+from systems.mariusgnn.planner import MariusSizes, depths, reader_arguments
 from workloads.errors import DataIOError
 
 _FEATURE_UNIT = 128 << 20  # bytes of rows read in one call: signals are handled between two calls
@@ -34,7 +34,9 @@ class PartitionBuffer:
         mode: read mode of the readers.
     """
 
-    def __init__(self, folder: Path, layout: Layout, sizes: Sizes, options: MariusOptions, *, features: bool) -> None:
+    def __init__(
+        self, folder: Path, layout: Layout, sizes: MariusSizes, options: MariusOptions, *, features: bool
+    ) -> None:
         parts = layout.parts
         self._layout, self._capacity = layout, sizes.capacity
         self._request_bytes = options.request_bytes

@@ -29,7 +29,7 @@ _UNIT_BYTES = 8 << 20  # topology is read in units of this size, or of one parti
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MariusSizes:
     """Sizes of a run's buffers.
 
     Attributes:
@@ -111,7 +111,7 @@ def reader_arguments(depth: int) -> ReaderArguments:
 
 def plan_sizes(
     workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout
-) -> Sizes:
+) -> MariusSizes:
     """Plan the largest partition buffer that the budget holds, or the one that the options ask for.
 
     Raises:
@@ -120,7 +120,7 @@ def plan_sizes(
     parts = layout.parts
     least = min(parts.count, parts.pinned + 1)
 
-    def sized(capacity: int) -> Sizes:
+    def sized(capacity: int) -> MariusSizes:
         return _sizes(workload, runtime, budget, options, layout, capacity)
 
     if options.buffer:
@@ -155,7 +155,7 @@ def _fits(plan: Plan, budget: MemoryBudget) -> bool:
 
 def _sizes(
     workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout, capacity: int
-) -> Sizes:
+) -> MariusSizes:
     dataset, parts = workload.dataset, layout.parts
     nodes = min(parts.num_nodes, capacity * parts.size)
     bounds = _bounds(workload, options, nodes, whole=capacity >= parts.count)
@@ -186,7 +186,7 @@ def _sizes(
     if runtime.stages != "sample":
         items += [*tables.items(), PlanItem("buffered features", capacity * parts.slot_bytes)]
     items.append(PlanItem("partitions and edge buckets", layout.disk_bytes, "disk"))
-    return Sizes(capacity, edges, unit, tables, Plan(tuple(items)))
+    return MariusSizes(capacity, edges, unit, tables, Plan(tuple(items)))
 
 
 def _bounds(workload: Workload, options: MariusOptions, nodes: int, *, whole: bool) -> Bounds:

@@ -22,13 +22,13 @@ from systems.engine.io.reader import ReadStats
 from systems.engine.loading.gather_loader import GatherLoader, fill_by
 from systems.engine.loading.topology import DatasetFiles
 from systems.engine.store import artefacts
-from systems.interface import Batch, Counters, Plan, System, SystemInfo
+from systems.interface import Batch, Counters, Facts, Plan, System, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
 from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.ordering import buffered
 from systems.mariusgnn.partition_writer import write_partitions
 from systems.mariusgnn.partitioned import Layout, Partitions, count_buckets
-from systems.mariusgnn.planner import HELD_BYTES, NAME, Sizes, partitions_for, plan_sizes
+from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusSizes, partitions_for, plan_sizes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
@@ -97,7 +97,7 @@ class MariusGnn(System):
         return self._parts.assign(self.workload.dataset.load("train"), self.workload.seed)
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> MariusSizes:
         layout = self._layout
         return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, layout))
 
@@ -215,22 +215,25 @@ class MariusGnn(System):
         """Return the files of partitions and edge buckets."""
         return sorted(self._prepared.path.iterdir()) if self._prepared is not None else []
 
+    def facts(self) -> Facts:
+        """Return the read mode, the reading stage, and whether the partitions were found."""
+        return Facts(
+            io=self._buffer.mode if self._buffer is not None else None,
+            reads_in=("data_prep",),
+            prepared_reused=self._prepared.reused if self._prepared is not None else None,
+        )
+
     def notes(self) -> dict[str, str]:
         """Return the number of partitions, the buffered share of the graph, and the read mode."""
         parts, layout, sizes = self._parts, self._layout, self._sizes
         now = np.array(self.partitions_of(0))
         share = 100 * int(layout.counts[np.ix_(now, now)].sum()) / max(1, int(layout.counts.sum()))
-        notes = {
+        return {
+            **super().notes(),
             "partitions": f"{parts.count} of {parts.size} nodes, {parts.pinned} with training nodes",
             "buffer": f"{sizes.capacity} partitions, {share:.1f} % of the edges",
             "ordering": self.options.ordering,
-            "reads_in": "data_prep",
         }
-        if self._prepared is not None:
-            notes["prepared"] = "reused" if self._prepared.reused else "made"
-        if self._buffer is not None:
-            notes["io"] = self._buffer.mode
-        return notes
 
     def close(self) -> None:
         """End the threads, close the files and free the buffer."""

@@ -32,7 +32,7 @@ from systems.outcore.cost import Prediction, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.pins import Pins, Uses, choose
-from systems.outcore.planner import NAME, Sizes
+from systems.outcore.planner import NAME, OutcoreSizes
 from systems.outcore.sampling import Ahead, ExternalSampler
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
@@ -119,7 +119,7 @@ class Preparer:
         workload: Workload,
         runtime: Runtime,
         options: OutcoreOptions,
-        sizes: Sizes,
+        sizes: OutcoreSizes,
         clock: StageClock,
         block_bytes: int,
     ) -> None:

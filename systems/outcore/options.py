@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
-from systems.interface import Options
-from workloads.errors import InputError
-from workloads.units import parse_bytes
+from systems.interface import Options, size
 
 
 class OutcoreOptions(Options):
@@ -40,10 +38,11 @@ class OutcoreOptions(Options):
     )
     group: int = Field(0, ge=0, description="mini-batches prepared together; 0: as many of an epoch as memory allows")
     window: int = Field(2, ge=1, le=64, description="mini-batches whose rows are in memory at a time, at least")
-    slots: str = Field("auto", description="memory for rows: `auto` (what the budget leaves), or a size")
+    slots: str = size("auto", description="memory for rows: `auto` (what the budget leaves), or a size")
     queue: int = Field(2, ge=1, le=64, description="graphs of mini-batches that are read ahead")
-    device_slots: str = Field(
+    device_slots: str = size(
         "auto",
+        "off",
         description="of the memory for rows, on a device of its own: `auto` (what it has), `off`, or a size; "
         "the device reads the others itself",
     )
@@ -67,19 +66,3 @@ class OutcoreOptions(Options):
     def _words_that_look_like_flags(cls, value: object) -> object:
         """Turn a boolean back into `on` or `off`: YAML reads `-o packing=off` as a boolean."""
         return ("on" if value else "off") if isinstance(value, bool) else value
-
-    @field_validator("device_slots", mode="before")
-    @classmethod
-    def _off(cls, value: object) -> object:
-        return "off" if value is False else value
-
-    @field_validator("slots", "device_slots")
-    @classmethod
-    def _sizes(cls, value: str, info: ValidationInfo) -> str:
-        if value == "auto" or (value == "off" and info.field_name == "device_slots"):
-            return value
-        try:
-            parse_bytes(value)
-        except InputError as error:
-            raise ValueError(f"{error}; or write auto") from None
-        return value

@@ -47,7 +47,7 @@ _PACKING_SHARE = 15  # a fifteenth of the host budget each for table regions in 
 
 
 @dataclass(frozen=True)
-class Sizes:
+class OutcoreSizes:
     """Sizes of a run's groups and buffers.
 
     Attributes:
@@ -86,7 +86,7 @@ class Sizes:
     plan: Plan
 
 
-def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: OutcoreOptions) -> Sizes:
+def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: OutcoreOptions) -> OutcoreSizes:
     """Size every buffer.
 
     Raises:
@@ -132,7 +132,7 @@ class _Planner:
         working = ExternalSampler.relabel_bytes(bounds) if self.external else bounds.scratch_bytes
         return 1 if host < _FEW_THREADS else max(1, min(cores, host // 8 // (working + 2 * bounds.sampled_bytes)))
 
-    def sizes(self) -> Sizes:
+    def sizes(self) -> OutcoreSizes:
         held = self._held()
         window, least = self._window(held)
         group = self._group(held, least)
@@ -161,7 +161,7 @@ class _Planner:
         plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
         hops = len(self.workload.sampler.fanout)
         room = (self.threads + 1) * BatchWriter.bound_bytes(self.bounds.sampled_bytes, hops)
-        return Sizes(
+        return OutcoreSizes(
             self.external,
             group,
             self.uses(group),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -15,12 +16,12 @@ from typing import ClassVar
 from systems import _native
 from systems.engine.io.reader import RowReader
 from systems.engine.loading.topology import DatasetFiles, row_bytes
-from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, System, SystemInfo, Trace
+from systems.outcore.forecast import forecast
 from systems.outcore.group import Group, Job, Preparer
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.planner import NAME, Sizes, plan_sizes
-from systems.outcore.report import Report
-from systems.outcore.tally import Tally
+from systems.outcore.planner import NAME, OutcoreSizes, plan_sizes
+from systems.outcore.tally import OutcoreTally
 from systems.outcore.trainer import Trainer
 from workloads.sampling.make import make_seed_plan
 
@@ -47,8 +48,9 @@ class Outcore(System):
     _pool: ThreadPoolExecutor | None = None
     _next: tuple[Job, Future[Group]] | None = None
     _follows: Job | None = None
-    _tally: Tally | None = None
+    _tally: OutcoreTally | None = None
     _singles: RowReader | None = None
+    _last: Group | None = None  # the group prepared last
     _kept: tuple[Group, ...] = ()
 
     @classmethod
@@ -58,7 +60,7 @@ class Outcore(System):
         return not options.replay
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> OutcoreSizes:
         return plan_sizes(self.workload, self.runtime, self.budget, self.options)
 
     def plan(self) -> Plan:
@@ -70,7 +72,7 @@ class Outcore(System):
         dataset, options = self.workload.dataset, self.options
         self._files = DatasetFiles(self.workload, ["indices", "labels", "features"])
         self._files.check()
-        self._report = Report()
+        self._last, self._strategies = None, Counter[str]()
         self._block = _native.block_bytes(str(dataset.file("features")))
         self._num_batches = make_seed_plan(self.workload).num_batches
         if self.runtime.stages != "sample" and options.packing != "on":
@@ -107,12 +109,11 @@ class Outcore(System):
     def _run(self, k: int) -> Iterator[Batch]:
         self._files.check()
         dataset = self.workload.dataset
-        self._tally = tally = Tally(
+        self._tally = tally = OutcoreTally(
             row_bytes=row_bytes(self.workload),
             index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
             depth=self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
         )
-        started = time.monotonic()
         whole = False
         try:
             if self.options.replay:
@@ -124,9 +125,8 @@ class Outcore(System):
         finally:
             if not whole:
                 self._leave()
-        self._report.epoch(k, time.monotonic() - started)
 
-    def _fresh(self, k: int, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+    def _fresh(self, k: int, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
         jobs = self._jobs(k)
         if self._follows != jobs[0]:
             self._leave()
@@ -148,7 +148,7 @@ class Outcore(System):
                 tally.prepared(self._next[1].result())
         self._follows = self._jobs(k + 1)[0]
 
-    def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
+    def _replay(self, k: int, tally: OutcoreTally) -> Iterator[Batch]:
         """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes their chunks serve every epoch."""
         groups: list[Group] = list(self._kept)
         for job in self._jobs(0)[len(groups) :]:
@@ -165,10 +165,10 @@ class Outcore(System):
             for batch in self._train(group, self._trainer, tally):
                 yield _renamed(batch, k)
 
-    def _train(self, group: Group, trainer: Trainer, tally: Tally) -> Iterator[Batch]:
+    def _train(self, group: Group, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
         start = time.monotonic()
         yield from trainer.run(group, tally)
-        self._report.trained(group, time.monotonic() - start)
+        group.seconds["train"] = time.monotonic() - start
 
     def _ask(self, job: Job) -> None:
         """Submit a group to the preparation thread, which has low priority."""
@@ -203,7 +203,8 @@ class Outcore(System):
         with self.clock.stage("wait"):
             group = self._next[1].result()
         self._next = None
-        self._report.prepared(group)
+        self._last = group
+        self._strategies[group.strategy] += 1
         return group
 
     def _leave(self) -> None:
@@ -238,21 +239,42 @@ class Outcore(System):
         """Return no files: groups are prepared within the epochs and written around the page cache."""
         return []
 
+    def facts(self) -> Facts:
+        """Return the read mode and the reading stages."""
+        if self._trainer is None:
+            return Facts()
+        return Facts(io=self._trainer.mode, reads_in=("sample", "pack", "load_graph", "extract"))
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
+        return forecast(trace, self.runtime.disk, self._sizes, shared_passes=self.options.shared_passes)
+
     def notes(self) -> dict[str, str]:
         """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""
         if self._trainer is None:
             return {}
-        sizes = self._sizes
-        return {
-            "io": self._trainer.mode,
-            "reads_in": "sample+pack+load_graph+extract",
+        sizes, group = self._sizes, self._last
+        found = {
+            **super().notes(),
             "samples": "the first epoch's in all epochs: not faithful" if self.options.replay else "each epoch its own",
             "sampling": "out of core" if sizes.external else "online",
             "group": str(sizes.group),
             "window": str(sizes.window),
             "slots": str(sizes.slots),
-            **self._report.notes(),
         }
+        if group is None:
+            return found
+        found |= {
+            "strategy": ", ".join(f"{name} {count}" for name, count in sorted(self._strategies.items())),
+            "last_group": f"{group.uses} uses, {group.hits} hits, {group.carried} of them from the group before",
+            "prepared_s": f"{group.seconds.get('prepare', 0.0):.3f}",
+            "passes": str(group.pack.passes),
+        }
+        if group.prediction is not None:
+            seconds = {name: value for name, value in vars(group.prediction).items() if isinstance(value, float)}
+            found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())
+            found["gap"] = f"{group.gap_bytes} bytes"
+        return found
 
     def close(self) -> None:
         """End the threads, close the files, free the slots and remove the prepared groups."""

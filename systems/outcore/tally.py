@@ -10,7 +10,7 @@ from systems.outcore.group import Group
 from workloads.sampling.batch import SampledBatch
 
 
-class Tally:
+class OutcoreTally:
     """Counters of one epoch; any thread may add to them.
 
     Args:

@@ -23,9 +23,9 @@ from systems.interface import Batch, Runtime, StageClock
 from systems.outcore.chunks import Addresses, Chunks
 from systems.outcore.group import Group
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.planner import LISTS_AHEAD, NAME, Sizes
+from systems.outcore.planner import LISTS_AHEAD, NAME, OutcoreSizes
 from systems.outcore.slots import Slots
-from systems.outcore.tally import Tally
+from systems.outcore.tally import OutcoreTally
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
 
@@ -77,7 +77,7 @@ class Trainer:
         workload: Workload,
         runtime: Runtime,
         options: OutcoreOptions,
-        sizes: Sizes,
+        sizes: OutcoreSizes,
         clock: StageClock,
         singles: RowReader | None,
     ) -> None:
@@ -101,7 +101,7 @@ class Trainer:
         """Forget the mini-batches yielded before an epoch was left."""
         self._window, self._number = _Window(), 0
 
-    def run(self, group: Group, tally: Tally) -> Iterator[Batch]:
+    def run(self, group: Group, tally: OutcoreTally) -> Iterator[Batch]:
         """Yield the group's mini-batches in order; an exception of any thread is raised here."""
         start, self._number = self._number, self._number + group.job.count
         reader = BatchReader(group.samples, index=group.index)
@@ -136,13 +136,15 @@ class Trainer:
             if chunks is not None:
                 chunks.close()
 
-    def _load(self, reader: BatchReader, start: int, i: int, tally: Tally) -> _Work:
+    def _load(self, reader: BatchReader, start: int, i: int, tally: OutcoreTally) -> _Work:
         with self._clock.stage("load_graph", i):
             sampled = reader.read(i)
         tally.sampled(sampled, reader.nbytes_of(i))
         return _Work(start + i, sampled)
 
-    def _fill(self, pipe: Pipeline, group: Group, chunks: Chunks, slots: Slots, work: _Work, tally: Tally) -> Batch:
+    def _fill(
+        self, pipe: Pipeline, group: Group, chunks: Chunks, slots: Slots, work: _Work, tally: OutcoreTally
+    ) -> Batch:
         """Read the rows that miss into their slots, once the mini-batches that used these slots are released."""
         index = work.sampled.index
         with self._clock.stage("extract", index):
@@ -161,7 +163,7 @@ class Trainer:
         return Batch(work.sampled, slots.table, rows, on_release=lambda: self._window.release(work.number))
 
     def _bring(
-        self, group: Group, chunks: Chunks, slots: Slots, addresses: Addresses, index: int, tally: Tally
+        self, group: Group, chunks: Chunks, slots: Slots, addresses: Addresses, index: int, tally: OutcoreTally
     ) -> None:
         """Read the rows of an address list into their slots."""
         with self._clock.stage("extract", index):

@@ -1,5 +1,29 @@
-"""`pagraph+pp`: `pagraph` over first-layer aggregates."""
+"""`pagraph+pp`: `pagraph` over first-layer aggregates.
 
-from systems.pagraph_plus_pp.system import PaGraphPP as SYSTEM
+PaGraph with the first layer aggregated beforehand (Section 5.1): wider rows, one hop less.
+"""
 
-__all__ = ["SYSTEM"]
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.loading.first_layer import FirstLayerSystem
+from systems.interface import SystemInfo
+from systems.pagraph.system import PaGraph, PaGraphOptions
+
+
+class PaGraphPP(FirstLayerSystem, PaGraph):
+    """PaGraph whose rows are first-layer aggregates."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="pagraph+pp",
+        paper="pagraph",
+        summary="pagraph with the first layer aggregated beforehand over all neighbours",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=False,
+        options=PaGraphOptions,
+        artefact_share=1.0,
+    )
+
+
+SYSTEM = PaGraphPP

@@ -19,7 +19,8 @@ from systems.engine.io.memory import madvise
 from systems.engine.loading.bounds import batch_bounds
 from systems.engine.loading.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
 from systems.engine.loading.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
-from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo, auto
+from systems.forecast import PAGE
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, SystemInfo, Trace, auto
 from systems.pyg_plus.faults import FaultMeter
 from workloads.errors import BudgetError
 from workloads.sampling.make import make_seed_plan
@@ -190,12 +191,19 @@ class PygPlus(System):
             observed=self._meter.observed() if self._loader is not None else {},
         )
 
+    def facts(self) -> Facts:
+        """Return the read mode."""
+        read_ahead = "on" if self.options.read_ahead else "off"
+        return Facts(io=f"memory map, {self._threads} threads, read-ahead {read_ahead}")
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the pages of graph and features that the page cache misses."""
+        pages, rows = trace.mapped_pages(self.unplanned_bytes()), trace.accesses
+        return Forecast({PAGE: pages}, f"{pages / max(1, rows):.2f} page reads for each row", rows)
+
     def notes(self) -> dict[str, str]:
         """Return the read mode and the number of tables."""
-        return {
-            "io": f"memory map, {self._threads} threads, read-ahead {'on' if self.options.read_ahead else 'off'}",
-            "tables": f"{self._tables.host} on the host, {self._tables.device} on the device",
-        }
+        return {**super().notes(), "tables": f"{self._tables.host} on the host, {self._tables.device} on the device"}
 
     def close(self) -> None:
         """End the threads and drop the maps."""

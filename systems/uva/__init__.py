@@ -1,5 +1,32 @@
-"""`uva`: features in host memory, which the device reads by zero-copy; no feature row in device memory."""
+"""`uva`: features in host memory, which the device reads by zero-copy; no feature row in device memory.
 
-from systems.uva.system import Uva as SYSTEM
+The baseline of data tiering's paper (Min et al., 2021): every row crosses the bus when a kernel reads it.
+"""
 
-__all__ = ["SYSTEM"]
+from __future__ import annotations
+
+from typing import ClassVar
+
+from systems.engine.loading.cached_system import LoaderOptions
+from systems.engine.loading.zero_copy import ZeroCopySystem
+from systems.interface import SystemInfo
+
+
+class UvaOptions(LoaderOptions):
+    """Options of `uva`."""
+
+
+class Uva(ZeroCopySystem):
+    """Zero-copy reads of all rows, as with DGL's unified tensors."""
+
+    info: ClassVar[SystemInfo] = SystemInfo(
+        name="uva",
+        paper="data-tiering",
+        summary="features in host memory, read by the device without copies (zero-copy)",
+        devices=("cpu", "cuda", "emulated"),
+        faithful=True,
+        options=UvaOptions,
+    )
+
+
+SYSTEM = Uva

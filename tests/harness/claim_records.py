@@ -111,7 +111,7 @@ class MadeUp:
             "summary": {"stages_s": {}},
             "environment": {},
             "disk": {},
-            "notes": {"reorder_s": 1.0, "pack_s": 1.0},
+            "facts": {"reorder_s": 1.0, "pack_s": 1.0},
             "preprocess": {"seconds": 1.0, "made_s": 0.0},
             "epochs": [],
         }
@@ -134,4 +134,4 @@ def scale(record: Plain, seconds: float) -> None:
         }
         for epoch in range(4)
     ]
-    record["notes"]["pack_s"] = seconds
+    record["facts"]["pack_s"] = seconds

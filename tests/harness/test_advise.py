@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.advise import Advice, Setting, advise
-from harness.advise.forecasts import Forecast
-from harness.advise.share import Share, misses, take_share
+from harness.advise import Advice, RankedSystem, Setting, advise
+from harness.advise.trace import take_trace
 from harness.records.record import DatasetConfig, RunConfig
 from harness.worker.build import workload_of
+from systems.forecast import Trace, misses
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.run_tools import outcore, share_cache
 from tests.support import make_tiny
@@ -52,14 +52,14 @@ def advice(workload: Workload, host: int, *, batches: int = 8, epochs: int = 3, 
     return advise(setting, disk, batches=batches)
 
 
-def by_name(found: Advice) -> dict[str, Forecast]:
+def by_name(found: Advice) -> dict[str, RankedSystem]:
     return {entry.system: entry for entry in found.ranked}
 
 
-def share_of(workload: Workload, batches: int) -> Share:
+def trace_of(workload: Workload, batches: int) -> Trace:
     accelerator = make_accelerator("emulated:null", memory_bytes=8 << 20)
     try:
-        return take_share(workload, accelerator, batches)
+        return take_trace(workload, accelerator, batches)
     finally:
         accelerator.close()
 
@@ -96,8 +96,8 @@ def test_more_memory_never_reads_more_and_a_faster_disk_takes_less_time(workload
 
 def test_without_a_cache_every_row_is_a_read_of_its_own(workload: Workload) -> None:
     found = advice(workload, 12 << 20)
-    share = found.share
-    expected = share.scale * sum(len(nodes) for nodes in share.nodes[share.sampled :])
+    trace = found.trace
+    expected = trace.scale * sum(len(nodes) for nodes in trace.nodes[trace.sampled :])
     assert by_name(found)["dgl-ondisk"].reads[512] == pytest.approx(expected)
 
 
@@ -110,8 +110,8 @@ def test_a_share_of_the_epoch_stands_for_the_whole(workload: Workload) -> None:
 def test_the_share_has_the_mini_batches_of_two_epochs_as_a_run_samples_them(workload: Workload) -> None:
     from workloads.sampling.make import make_sampler, make_seed_plan
 
-    share = share_of(workload, 3)
-    assert (share.sampled, share.num_batches) == (3, 42)
+    trace = trace_of(workload, 3)
+    assert (trace.sampled, trace.num_batches) == (3, 42)
     cut = replace(workload, sampler=replace(workload.sampler, max_batches=3))
     sampler, plan = make_sampler(cut), make_seed_plan(cut)
     expected = [
@@ -119,7 +119,7 @@ def test_the_share_has_the_mini_batches_of_two_epochs_as_a_run_samples_them(work
         for epoch in range(2)
         for index, seeds in enumerate(plan.batches(epoch))
     ]
-    for ours, theirs in zip(share.nodes, expected, strict=True):
+    for ours, theirs in zip(trace.nodes, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -183,7 +183,7 @@ def test_advice_without_a_limit_of_memory_is_refused(workload: Workload, tmp_pat
 
 
 def test_outcore_reads_in_passes_where_single_reads_are_dear_and_by_rows_where_they_are_not(workload: Workload) -> None:
-    def forecast(factor: float) -> Forecast:
+    def forecast(factor: float) -> RankedSystem:
         points = (
             replace(point, iops=factor * point.iops) if point.block_bytes <= 4096 else point for point in PROFILE.points
         )

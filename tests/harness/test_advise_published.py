@@ -91,9 +91,9 @@ def test_systems_are_ranked_for_a_graph_of_which_only_statistics_are_known() -> 
     assert host == round(0.1 * SMALL.num_nodes * 512)
     ranked = {entry.system: entry for entry in found.ranked}
     assert {"ginex", "gnndrive", "diskgnn", "outcore", "ali+pg"} <= ranked.keys()
-    assert found.share.num_batches == math.ceil(round(SMALL.train_share * SMALL.num_nodes) / BATCH)
+    assert found.trace.num_batches == math.ceil(round(SMALL.train_share * SMALL.num_nodes) / BATCH)
     # A tenth of the rows in memory takes most of the accesses, as the published skew says.
-    rows = found.share.rows
+    rows = found.trace.rows
     assert ranked["ginex"].reads[512] < 0.35 * rows < ranked["gnndrive"].reads[512] <= rows
     less, _ = advise_published(
         SMALL,

@@ -92,7 +92,7 @@ def _preprocess(value: float) -> Change:
 
 def _reorder(value: float) -> Change:
     def change(record: Plain) -> None:
-        record["notes"]["reorder_s"] = value * 40e6 / 3.2e9
+        record["facts"]["reorder_s"] = value * 40e6 / 3.2e9
 
     return change
 
@@ -318,7 +318,7 @@ def test_no_two_claims_are_answered_by_one_measured_number() -> None:
                 }
                 epoch["device_bytes"] = int(1e9 * number**1.7)
                 epoch["counters"] = {"bytes_loaded": int(1e9 * number**2.3)}
-            record["notes"] = {"pack_s": number**1.3, "reorder_s": number**1.9}
+            record["facts"] = {"pack_s": number**1.3, "reorder_s": number**1.9}
             record["preprocess"] = {"seconds": 0.1 * number}
 
         judged = made().judge(claim, change)

@@ -20,6 +20,7 @@ from harness.records.record import DatasetConfig, Preprocess, Record
 from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
 from harness.run.sweep import union
+from systems.facts import Facts
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, telemetry_of
 
@@ -40,14 +41,14 @@ def run(
     *,
     prepared: float = 2.0,
     made: float = 0.0,
-    notes: dict[str, str] | None = None,
+    facts: dict[str, float] | None = None,
     accuracies: list[float] | None = None,
     **config: Any,
 ) -> Record:
     """A run with telemetry and, one after another in equal parts of each epoch, the stages of its system."""
     record = make_record(system, seconds, **config)
     record.preprocess = Preprocess(seconds=prepared, made_s=made, reused=made > 0)
-    record.notes = notes or {}
+    record.facts = Facts.model_validate(facts or {})
     for epoch, accuracy in zip(record.epochs, accuracies or [], strict=False):
         epoch.test_accuracy = accuracy
     rows = []
@@ -126,19 +127,15 @@ def fill_memory(root: Path, factor: float) -> None:
     keep_profile(root)
     for number, memory in enumerate(SHARES):
         for system, base in SYSTEMS.items():
-            run(root, system, [base * factor / (number + 1)], memory=memory, epochs=2, notes={"pack_s": "1.5"})
+            run(root, system, [base * factor / (number + 1)], memory=memory, epochs=2, facts={"pack_s": 1.5})
 
 
 def fill_fig12(root: Path, factor: float) -> None:
     keep_profile(root, space_limits=["0.9x", "0.8x"])
     for number, limit in enumerate(("none", "0.9x", "0.8x")):
-        notes = {
-            "disk_bytes": str(10**9),
-            "read_amplification": f"{1 + number * factor:.3f}",
-            "segment": str(1 + number),
-        }
+        facts = {"disk_bytes": 10**9, "read_amplification": 1 + number * factor, "segment": 1 + number}
         options = {"disk_limit": limit, "io_granularity": "4096"}
-        run(root, "diskgnn", [4.0 + number * factor], memory="0.1x", epochs=2, options=options, notes=notes)
+        run(root, "diskgnn", [4.0 + number * factor], memory="0.1x", epochs=2, options=options, facts=facts)
     run(root, "ginex", [20.0], memory="0.1x", epochs=2)
 
 
@@ -159,9 +156,9 @@ def fill_fig17(root: Path, factor: float) -> None:
     keep_profile(root)
     for memory in SHARES:
         for packing, packed, prepared in (("batched", 1.5, 2.0), ("individual", 12 * factor, 14 * factor)):
-            notes = {"pack_s": f"{packed}", "pack_read_bytes": "1000"}
+            facts = {"pack_s": packed, "pack_read_bytes": 1000}
             options = {"packing": packing}
-            run(root, "diskgnn", [4.0], memory=memory, epochs=2, options=options, notes=notes, prepared=prepared)
+            run(root, "diskgnn", [4.0], memory=memory, epochs=2, options=options, facts=facts, prepared=prepared)
 
 
 def fill_fig18(root: Path, factor: float) -> None:

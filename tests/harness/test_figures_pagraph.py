@@ -26,6 +26,7 @@ from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
 from harness.run.sweep import union
 from harness.studies.base import resolve_study
+from systems.facts import Facts
 from tests.harness.records import make_record
 
 IDS = sorted(figure.id for figure in catalogue().values() if figure.paper == "pagraph")
@@ -90,7 +91,7 @@ def paper_record(
         epoch.batches = 48 * ranks
         epoch.counters["bytes_loaded"] = loaded * factor
     record.memory.plan = [PlannedBuffer(name="device buffers", bytes=round(20 * factor * MIB), tier="device")]
-    record.notes["device_cache"] = "800000 of 2000000 rows, 390 MiB"
+    record.facts = Facts.model_validate({"cached_rows": 800_000, "table_rows": 2_000_000})
     record.summary.accelerator_utilisation = 0.2 / factor
     return record
 

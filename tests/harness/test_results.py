@@ -39,7 +39,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert results.read_record(folder) == judged_anew(written, "")
     pd.testing.assert_frame_equal(results.batches(folder), table)
     text = json.loads((folder / "record.json").read_text())
-    assert text["schema"] == 2 and text["class"] == "mixed"
+    assert text["schema"] == schema.SCHEMA and text["class"] == "mixed"
     assert [entry.epoch for entry in record().measured] == [1]
 
 
@@ -86,7 +86,7 @@ def test_a_damaged_record_is_told_in_a_sentence(tmp_path: Path, damage: str) -> 
 def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> None:
     whole = results.write_run(tmp_path, record("2026-whole"), {})
     text = (whole / "record.json").read_text()
-    for name, content in (("2026-cut", text[:200]), ("2026-new", text.replace('"schema": 2', '"schema": 3'))):
+    for name, content in (("2026-cut", text[:200]), ("2026-new", text.replace('"schema": 3', '"schema": 4'))):
         results.write_run(tmp_path, record(name), {})
         (results.runs_folder(tmp_path) / name / "record.json").write_text(content)
     (results.runs_folder(tmp_path) / "2026-empty").mkdir()
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> 
     reasons = {Path(entry.path).name: entry.reason for entry in bad}
     assert set(reasons) == {"2026-cut", "2026-new", "2026-empty", "2026-copy"}
     assert "cut off" in reasons["2026-cut"] and "another name" in reasons["2026-copy"]
-    assert "schema 3" in reasons["2026-new"] and "reads schema 2" in reasons["2026-new"]
+    assert "schema 4" in reasons["2026-new"] and "reads schema 3" in reasons["2026-new"]
     assert [entry.run_id for entry in results.records(tmp_path)] == ["2026-whole"]
 
 
@@ -117,11 +117,31 @@ def test_a_record_of_an_older_schema_is_brought_to_todays(tmp_path: Path, monkey
     old = json.loads((folder / "record.json").read_text())
     old |= {"schema": 0, "program": old.pop("system")}
     (folder / "record.json").write_text(json.dumps(old))
-    with pytest.raises(InputError, match=r"schema 0.* reads schema 2"):
+    with pytest.raises(InputError, match=r"schema 0.* reads schema 3"):
         results.read_record(folder)
     renamed = {"program": "system"}
     monkeypatch.setitem(schema.UPGRADES, 0, lambda content: {renamed.get(key, key): content[key] for key in content})
     assert results.read_record(folder).system == "s"
+
+
+def test_facts_of_a_record_that_has_them_in_its_notes_are_read(tmp_path: Path) -> None:
+    folder = results.write_run(tmp_path, record(), {})
+    old = json.loads((folder / "record.json").read_text())
+    notes = {
+        "io": "io_uring registered",
+        "reads_in": "load_graph+extract",
+        "prepared": "made",
+        "device_cache": "800 of 2000 rows, 390 KiB",
+        "disk_bytes": "4096",
+        "pack_s": "1.500",
+    }
+    del old["facts"]
+    (folder / "record.json").write_text(json.dumps(old | {"schema": 2, "notes": notes}))
+    facts = results.read_record(folder).facts
+    assert facts.io == "io_uring registered" and facts.reads_in == ("load_graph", "extract")
+    assert facts.prepared_reused is False
+    own = {"cached_rows": 800, "table_rows": 2000, "disk_bytes": 4096, "pack_s": 1.5}
+    assert facts.model_extra == own
 
 
 def test_two_thousand_records_are_read_in_seconds(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from harness.records.record import (
     RunConfig,
 )
 from harness.ssd.classes import parse_disk_class
+from systems.facts import Facts
 from systems.interface import DiskPoint, DiskProfile
 from tests.support import make_tiny
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -134,7 +135,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             demand_peak_bytes=220 * MIB,
             plan=[PlannedBuffer(name="x", bytes=MIB)],
         ),
-        notes={"io": "io_uring registered"},
+        facts=Facts(io="io_uring registered"),
         preprocess=Preprocess(seconds=1.0, gate_s=1.1),
         code=Code(system="s", harness="h"),
         evidence=Evidence(
@@ -321,7 +322,7 @@ def unlimited(run: Run) -> None:
 
 
 def fell_back(run: Run) -> None:
-    run[0].notes["io"] = "pread pool (io_uring forbidden: EPERM)"
+    run[0].facts = Facts(io="pread pool (io_uring forbidden: EPERM)")
 
 
 def failed(run: Run) -> None:
@@ -353,7 +354,7 @@ def changed_code(run: Run) -> None:
 
 
 def slowed(run: Run) -> None:
-    run[0].notes["test_extract_wait_s"] = "0.01"
+    run[0].facts = Facts(test_clock="0.01 s added to every mini-batch")
 
 
 def host_caveat(run: Run) -> None:
@@ -698,7 +699,7 @@ def test_reads_are_held_to_the_stage_they_are_noted_to_happen_in(sound: Run) -> 
     record, context = sound
     for epoch in record.epochs:
         epoch.stages_s["data_prep"] = 0.1
-        epoch.reading_s = reading_seconds([], epoch, "data_prep")
+        epoch.reading_s = reading_seconds([], epoch, ["data_prep"])
     assert summarise(record, context)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.1)
 
 

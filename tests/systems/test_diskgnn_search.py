@@ -17,7 +17,7 @@ from harness.check.data import make_dataset
 from systems.diskgnn.fit import fit
 from systems.diskgnn.layout import ColdSamples, Shape, segments
 from systems.diskgnn.minhash import simulate_reads
-from systems.diskgnn.planner import Sizes
+from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of
 from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of
 from systems.engine.io.reader import ReadStats
@@ -187,7 +187,7 @@ def test_what_lies_on_a_device_and_beside_it_fits_both(
     most = int(curve.misses[0])
     # As the planner bounds them: at least the largest mini-batch has room beside what the user wants cached.
     table, host = max(table, most + (direct or 0)), max(host, most + 2 + (cache or 0))
-    sizes = Sizes(
+    sizes = DiskGnnSizes(
         True,
         table,
         direct,

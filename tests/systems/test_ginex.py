@@ -318,7 +318,7 @@ def test_every_part_that_does_not_fit_is_named(tmp_path: Path) -> None:
 
 
 def test_a_wrong_size_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"neighbour_cache is 'half'.*, or auto, or off"):
+    with pytest.raises(ValueError, match=r"neighbour_cache is 'half'.*; or write auto or off"):
         GinexOptions(neighbour_cache="half")
     with pytest.raises(ValueError, match="static"):
         GinexOptions(policy="static", prefill=False)

@@ -14,7 +14,7 @@ from harness.check.drive import drive
 from harness.check.rules import judge
 from systems.engine.dgl.bridge import require_dgl
 from systems.interface import System
-from systems.pagraph_plus_pp.system import PaGraphPP
+from systems.pagraph_plus_pp import PaGraphPP
 from systems.registry import load
 from tests.systems.support_systems import running, workload_of
 from workloads.accelerator import CpuAccelerator

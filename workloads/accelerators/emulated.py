@@ -49,6 +49,7 @@ class EmulatedAccelerator(Accelerator):
         self.torch_device = torch.device("cpu")
         self.memory_bytes: int | None = pool.nbytes
         self.keeps_rows = profile.keeps_rows
+        self.bus_bytes_per_s = profile.bus_bytes_per_s.value
         self.profile = profile
         self.pool = pool
         self._copy_lane = Lane("copy")

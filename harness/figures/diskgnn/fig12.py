@@ -40,14 +40,14 @@ def draw(evidence: Evidence) -> Drawing:
     features = _feature_bytes(ours[0].record)
     rows = []
     for point in points:
-        notes = point.record.get("notes") or {}
+        facts = point.record["facts"]
         label = {"none": "no limit"}.get(str(point.x), str(point.x))
         row = bar_row(point, group=label, series=point.system)
-        if point.system == "diskgnn" and "disk_bytes" in notes:
+        if point.system == "diskgnn" and facts.get("disk_bytes") is not None:
             row |= {
-                "disk_x": float(notes["disk_bytes"]) / features,
-                "amplification": float(notes["read_amplification"]),
-                "segment": int(notes["segment"]),
+                "disk_x": facts["disk_bytes"] / features,
+                "amplification": facts["read_amplification"],
+                "segment": facts["segment"],
             }
         rows.append(row)
     table = pd.DataFrame(rows)

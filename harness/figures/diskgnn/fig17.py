@@ -31,11 +31,11 @@ def draw(evidence: Evidence) -> Drawing:
     for point in group.points:
         share, method = float(point.x), point.system
         bar = f"{percent(share)}\n{method}"
-        notes = point.record.get("notes") or {}
-        if point.value is None or "pack_s" not in notes:
+        facts = point.record["facts"]
+        if point.value is None or facts.get("pack_s") is None:
             rows.append({"bar": bar, "part": PARTS[0], "value": None, "status": point.status})
             continue
-        packing, whole = float(notes["pack_s"]), preparation_s(point.record)
+        packing, whole = facts["pack_s"], preparation_s(point.record)
         totals[share, method] = (whole, packing)
         for part, value in ((PARTS[0], packing), (PARTS[1], max(0.0, whole - packing))):
             rows.append(
@@ -44,7 +44,7 @@ def draw(evidence: Evidence) -> Drawing:
                     "part": part,
                     "value": value,
                     "status": "ok",
-                    "read_bytes": notes.get("pack_read_bytes"),
+                    "read_bytes": facts.get("pack_read_bytes"),
                     "run": point.record["run_id"],
                 }
             )

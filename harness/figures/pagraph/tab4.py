@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,9 +35,9 @@ def loaded(epoch: Mapping[str, Any]) -> float | None:
 
 
 def cached_share(point: Point) -> float | None:
-    """Return the per cent of rows in the device cache, from the run's notes."""
-    match = re.match(r"(\d+) of (\d+) rows", str(point.record.get("notes", {}).get("device_cache", "")))
-    return 100.0 * int(match[1]) / int(match[2]) if match else None
+    """Return the per cent of rows in the device cache, from the run's facts."""
+    facts = point.record["facts"]
+    return None if facts.get("cached_rows") is None else 100.0 * facts["cached_rows"] / facts["table_rows"]
 
 
 def draw(evidence: Evidence) -> Sheet:

@@ -47,6 +47,10 @@ class SamplerOption(Options):
     )
 
 
+def _dgl_samples(options: Options) -> bool:
+    return isinstance(options, SamplerOption) and options.sampler == "dgl"
+
+
 class RowStorage(Protocol):
     """Source of rows for DGL's DataLoader that is not a tensor, with its read counts."""
 
@@ -166,11 +170,11 @@ class DglSystem(CachedSystem):
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
         """Return whether our sampler draws the mini-batches."""
-        return cls.info.faithful and getattr(options, "sampler", "outcore") == "outcore"
+        return cls.info.faithful and not _dgl_samples(options)
 
     @property
     def _dgl_samples(self) -> bool:
-        return bool(getattr(self.options, "sampler", "outcore") == "dgl")
+        return _dgl_samples(self.options)
 
     @property
     def _largest_on_device(self) -> int:

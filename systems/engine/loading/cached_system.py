@@ -23,7 +23,7 @@ from systems.engine.loading.host_features import HostFeatures, HostStore, RowFil
 from systems.engine.loading.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, auto
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, auto
 from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
@@ -86,6 +86,13 @@ class CacheOptions(LoaderOptions):
         return value
 
 
+class CacheFacts(Facts):
+    """Facts of a system with a cache in device memory: rows cached, and rows of the table."""
+
+    cached_rows: int | None = Field(default=None, repr=False)
+    table_rows: int | None = Field(default=None, repr=False)
+
+
 def ranked(system: System, method: RankingName, budget_bytes: int | None = None) -> Prepared:
     """Rank all nodes by `method`, highest score first, as an artefact: int32 or int64 [N] in `order.npy`.
 
@@ -120,7 +127,6 @@ class CachedSystem(System):
     """
 
     options: SamplingOptions
-    aggregated: ClassVar[bool] = False
     loader: ClassVar[type[CacheLoader]] = CacheLoader
 
     _loader: CacheLoader | None = None
@@ -255,7 +261,7 @@ class CachedSystem(System):
             if self._sizes.most_rows:
                 # Ranking runs before the other items are allocated: count only the excess over them.
                 planned = sum(item.bytes for item in items if item.tier == "host")
-                pagerank = "pagerank" in getattr(self.options, "ranking", "")
+                pagerank = isinstance(self.options, CacheOptions) and "pagerank" in self.options.ranking
                 wanted = _RANKING_BYTES * self._rows.num_rows + (_PAGERANK_BUFFERS if pagerank else _RANKING_BUFFERS)
                 items += (PlanItem("ranking", max(0, wanted - planned)),)
         fix = "raise memory, or lower cache, batch size or fan-out"
@@ -381,9 +387,24 @@ class CachedSystem(System):
         """List the files of prepared artefacts, which the run reads."""
         return [file for prepared in self._prepared for file in sorted(prepared.path.rglob("*")) if file.is_file()]
 
+    def facts(self) -> CacheFacts:
+        """Return the size of the cache, and whether all artefacts were found."""
+        cached = self._cache.rows if self._cache is not None and self._caches else None
+        return CacheFacts(
+            prepared_reused=all(prepared.reused for prepared in self._prepared) if self._prepared else None,
+            cached_rows=cached,
+            table_rows=None if cached is None else self._rows.num_rows,
+        )
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the misses of the device cache; nothing is read from disk but in preparation."""
+        cached = max(self.plan().bytes_of(name, "device") for name in ("device cache", "feature cache"))
+        return trace.resident(cached // trace.row_bytes)
+
     def notes(self) -> dict[str, str]:
         """Return the size of the cache, and how the rows are held."""
         found = {
+            **super().notes(),
             "features": "in host memory" if not self._mapped else "memory-mapped, read-ahead off",
             "loading": "overlaps training" if self._ahead > 1 else "waits for training",
         }
@@ -392,8 +413,6 @@ class CachedSystem(System):
             found["device_cache"] = (
                 f"{cached} of {self._rows.num_rows} rows, {format_bytes(cached * self._rows.row_bytes)}"
             )
-        if self._prepared:
-            found["prepared"] = "reused" if all(prepared.reused for prepared in self._prepared) else "made"
         return found
 
     def close(self) -> None:

@@ -19,6 +19,8 @@ from workloads.sampling.make import advise_random, make_sampler
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
+#: Index pointers and entries of neighbour lists in memory, as for `NeighborSampler`.
+CachedLists = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32] | npt.NDArray[np.int64]]
 # A thread blocked on page faults: 16 KiB of kernel stack, about as much of its own, an arena's first pages, and the
 # page tables of three mappings; 110 KiB were measured without the kernel's part.
 _THREAD_BYTES = 160 << 10
@@ -48,12 +50,18 @@ def map_item(workload: Workload, *, features: bool = False) -> PlanItem:
 
 
 def mapped_sampler(
-    workload: Workload, *, read_ahead: bool = False, indptr: npt.NDArray[np.int64] | None = None, threads: int = 1
+    workload: Workload,
+    *,
+    read_ahead: bool = False,
+    indptr: npt.NDArray[np.int64] | None = None,
+    cached: CachedLists | None = None,
+    threads: int = 1,
 ) -> NeighborSampler:
     """Make a sampler with `indptr` in memory, `indices` and labels memory-mapped, by default without read-ahead.
 
     Args:
         indptr: int64 [num_nodes + 1] if it is in memory already.
+        cached: neighbour lists that are in memory.
         threads: threads that share one mini-batch; more than cores wait for more pages at once.
     """
     dataset = workload.dataset
@@ -61,7 +69,7 @@ def mapped_sampler(
     if not read_ahead:
         advise_random(indices)
         advise_random(labels)
-    return make_sampler(workload, indptr=indptr, indices=indices, labels=labels, threads=threads)
+    return make_sampler(workload, indptr=indptr, indices=indices, labels=labels, cached=cached, threads=threads)
 
 
 def loaded(dataset: Dataset, part: Literal["indptr", "indices", "labels"], group: RankGroup | None) -> npt.NDArray[Any]:

@@ -1,0 +1,188 @@
+"""Making of a trace (`systems/forecast.py`): some mini-batches of two epochs, sampled as in a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.forecast import Trace
+
+if TYPE_CHECKING:
+    from harness.advise.implied import ImpliedGraph
+    from workloads.accelerator import Accelerator
+    from workloads.sampling.batch import SampledBatch
+    from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+
+#: Most row and page accesses that are held in memory, 4 bytes each.
+MOST_ACCESSES = 1 << 27
+# Assumed ratio of a sampler's working memory to its largest mini-batch, where no real sampler exists.
+_SCRATCH_OF_BATCH = 2
+
+
+def take_trace(
+    workload: Workload, accelerator: Accelerator, batches: int, progress: Callable[[str], None] = lambda text: None
+) -> Trace:
+    """Sample up to `batches` mini-batches of each of two epochs; read `indptr` and the lists drawn from, no features.
+
+    Args:
+        batches: greatest number of mini-batches to sample of an epoch.
+
+    Raises:
+        InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
+    """
+    from systems.engine.loading.topology import mapped_sampler
+
+    indptr = workload.dataset.load("indptr")
+    cut, num_batches = _cut(workload, batches)
+    sampler = mapped_sampler(cut, indptr=indptr)
+    trace = _filled(Trace(cut, workload, num_batches), sampler, indptr, _Steps(cut, accelerator), progress)
+    if trace.sampled < num_batches:
+        _keep_bounds(trace, sampler.scratch_bytes)
+    return trace
+
+
+def implied_trace(
+    workload: Workload,
+    graph: ImpliedGraph,
+    accelerator: Accelerator,
+    batches: int,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Trace:
+    """Sample an implied graph as `take_trace` does a stored one; its sampling time is unknown and set to 0.
+
+    Args:
+        graph: implied graph, from which `trace.hot` comes.
+        batches: greatest number of mini-batches to sample of an epoch.
+
+    Raises:
+        InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
+    """
+    cut, num_batches = _cut(workload, batches)
+    trace = _filled(Trace(cut, workload, num_batches), graph, graph.indptr, _Steps(cut, accelerator), progress)
+    trace.sample_s, trace.hot = 0.0, graph.hottest
+    _keep_bounds(trace, _SCRATCH_OF_BATCH * max(trace.nbytes))
+    return trace
+
+
+def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
+    """Keep bounds for the whole epoch, on which systems plan, by repeating the sampled mini-batches."""
+    from workloads.sampling.make import BatchBounds, keep_bounds
+
+    times = -(-trace.num_batches // trace.sampled)
+    nodes, edges = (
+        np.tile(np.array(sizes, dtype=np.int64).reshape(2, -1), times)[:, : trace.num_batches]
+        for sizes in ([len(part) for part in trace.nodes], trace.edges)
+    )
+    first = int(nodes.argmax())
+    bounds = BatchBounds(
+        int(nodes.max()),
+        int(edges.max()),
+        max(trace.nbytes),
+        divmod(first, trace.num_batches),
+        nodes,
+        edges,
+        scratch_bytes,
+    )
+    keep_bounds(trace.whole, bounds)
+
+
+def _cut(workload: Workload, batches: int) -> tuple[Workload, int]:
+    """Cut a workload to at most `batches` mini-batches an epoch; return it with an epoch's number of mini-batches."""
+    from workloads.sampling.make import make_seed_plan
+
+    num_batches = make_seed_plan(workload).num_batches
+    count = min(batches, num_batches)
+    return replace(workload, sampler=replace(workload.sampler, max_batches=count)), num_batches
+
+
+class Sampler(Protocol):
+    """Interface of samplers of mini-batches."""
+
+    def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
+        """Sample one mini-batch."""
+
+
+def _filled(trace: Trace, sampler: Sampler, indptr: Any, steps: _Steps, progress: Callable[[str], None]) -> Trace:
+    from systems.engine.cache.split_tuner import touched_pages
+    from workloads.sampling.make import make_seed_plan
+
+    cut = trace.workload
+    plan, count = make_seed_plan(cut), cut.sampler.max_batches
+    sizes: list[int] = []
+    held, started = 0, time.thread_time()
+    spent = 0.0
+    for epoch in range(2):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
+            started = time.thread_time()
+            batch = sampler.sample(epoch, index, seeds)
+            spent += time.thread_time() - started
+            trace.nodes.append(batch.nodes.astype(np.uint32))
+            trace.hop_pages.append(
+                [
+                    np.unique(touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1]).astype(np.uint32)
+                    for block in batch.blocks
+                ]
+            )
+            trace.pages.append(np.unique(np.concatenate(trace.hop_pages[-1])))
+            trace.train_s.append(steps.seconds(batch))
+            sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
+            trace.edges.append(batch.num_edges)
+            trace.nbytes.append(batch.nbytes)
+            held += len(trace.nodes[-1]) + len(trace.pages[-1]) + sum(len(pages) for pages in trace.hop_pages[-1])
+        if epoch == 0 and held > MOST_ACCESSES // 2:
+            raise _too_large(count, held)
+    trace.sample_s = spent / max(1, len(trace.nodes))
+    trace.graph_bytes = float(np.mean(sizes)) if sizes else 0.0
+    return trace
+
+
+def _too_large(count: int, held: int) -> Exception:
+    from workloads.errors import InputError
+
+    fewer = max(1, count * MOST_ACCESSES // 2 // held)
+    return InputError(
+        f"{count} mini-batches make {held:,} accesses an epoch, more than are held", f"use --batches {fewer}"
+    )
+
+
+class _Steps:
+    """Seconds of training steps: modelled on an emulated device, measured on a few mini-batches on a real one."""
+
+    _MEASURED = 3
+
+    def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
+        from workloads.training import Trainer
+
+        dataset = workload.dataset
+        self._accelerator = accelerator
+        self._trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, workload.seed)
+        self._dtype, self._dim = dataset.feature_dtype, dataset.dim
+        self._rates: list[float] = []
+
+    def seconds(self, batch: SampledBatch) -> float:
+        modelled = self._trainer.modelled_seconds(batch)
+        if modelled is not None:
+            return modelled
+        work = batch.num_nodes + sum(block.num_edges for block in batch.blocks)
+        if len(self._rates) <= self._MEASURED:
+            self._rates.append(self._measured(batch) / work)
+        # The first step includes one-off costs.
+        return work * float(np.median(self._rates[1:] or self._rates))
+
+    def _measured(self, batch: SampledBatch) -> float:
+        import torch
+
+        kind = getattr(torch, str(self._dtype))
+        table: Any = torch.zeros((batch.num_nodes, self._dim), dtype=kind, device=self._accelerator.torch_device)
+        start = time.perf_counter()
+        self._trainer.step(batch, table)
+        self._accelerator.synchronize()
+        return time.perf_counter() - start
