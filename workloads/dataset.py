@@ -14,9 +14,8 @@ from workloads.errors import DatasetError
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
 from workloads.mapped import small_maps
 from workloads.npyfile import file_digest, read_header
-from workloads.writer import DatasetWriter
 
-__all__ = ["PARTS", "Dataset", "DatasetWriter", "Manifest", "Part", "find_dataset", "list_datasets"]
+__all__ = ["PARTS", "Dataset", "Manifest", "Part", "find_dataset", "list_datasets"]
 
 Array = npt.NDArray[Any]
 _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"

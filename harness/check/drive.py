@@ -19,8 +19,9 @@ from harness.check.data import make_dataset
 from harness.check.oracle import Oracle, make_trainer
 from harness.check.own import OwnBatches
 from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
-from workloads.accelerator import Accelerator, make_accelerator
+from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 from workloads.sampling.digest import EpochDigest, structure_digest

@@ -68,7 +68,7 @@ def make(
     verbose: Verbose = False,
 ) -> None:
     """Generate a dataset; one made by the same recipe is kept as it is."""
-    from workloads.make import MakeSpec, make_dataset
+    from workloads.making.make import MakeSpec, make_dataset
 
     target = _target(name, data_root)
     spec = MakeSpec(
@@ -134,8 +134,8 @@ def import_(
     verbose: Verbose = False,
 ) -> None:
     """Import a graph that others made; features, labels and splits that it lacks are generated."""
-    from workloads.importers.build import ImportSpec, import_dataset
-    from workloads.node_data import NodeDataSpec
+    from workloads.making.importing import ImportSpec, import_dataset
+    from workloads.making.node_data import NodeDataSpec
 
     target = _target(name, data_root)
     spec = ImportSpec(

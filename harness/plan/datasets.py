@@ -81,7 +81,7 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
         DatasetError: the dataset cannot be written.
     """
     from workloads.dataset import Dataset
-    from workloads.make import MakeSpec, make_dataset
+    from workloads.making.make import MakeSpec, make_dataset
 
     spec = MakeSpec(
         kind=recipe.kind,

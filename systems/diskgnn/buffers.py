@@ -18,9 +18,9 @@ import torch
 from systems.diskgnn.fit import Fit
 from systems.diskgnn.planner import Sizes, rounded_up
 from systems.diskgnn.structure import Addresses
-from systems.engine.cache.device_cache import RowRing
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
+from systems.engine.loading.device_cache import RowRing
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Pipeline
 from workloads.accelerator import Accelerator, Event

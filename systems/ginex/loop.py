@@ -16,9 +16,9 @@ import torch
 
 from systems.engine.cache.changeset import Changeset, copy_rows
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.engine.io.row_ring import RowRing
 from systems.engine.loading.gather_loader import Tables, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
+from systems.engine.loading.row_ring import RowRing
 from systems.ginex.planner import LOADED
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch

@@ -20,9 +20,8 @@ from systems.engine.cache.neighbour_cache import NeighbourCache
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
-from systems.engine.loading.bounds import batch_bounds
+from systems.engine.io.topology import DatasetFiles
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.topology import DatasetFiles
 from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.loop import MainLoop, Readers
 from systems.ginex.options import GinexOptions
@@ -32,6 +31,7 @@ from systems.ginex.superbatch import RuntimeFiles, Superbatch
 from systems.ginex.tally import Tally
 from systems.interface import Batch, Counters, Plan, System, SystemInfo
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 

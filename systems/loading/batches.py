@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from systems.engine.loading.bounds import Bounds
 from systems.interface import PlanItem
 from workloads.errors import HostError, InputError
 from workloads.sampling.batch import Block, SampledBatch
+from workloads.sampling.bounds import Bounds
 
 Form = Literal["auto", "pyg", "plain", "dgl"]
 Edges = Literal["hops", "layers"]

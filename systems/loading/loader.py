@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from systems.engine.loading.bounds import batch_bounds
 from systems.engine.store.artefacts import in_use
 from systems.interface import (
     DiskProfile,
@@ -34,9 +33,11 @@ from systems.loading.batches import Edges, Form, handed_out_items, resolve_form
 from systems.loading.epoch import Epoch
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
 from systems.registry import load
-from workloads.accelerator import Accelerator, make_accelerator
+from workloads.accelerator import Accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import InputError
+from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
 from workloads.tempfolder import locked, remove_stale, temporary_prefix, try_lock
 from workloads.units import parse_bytes

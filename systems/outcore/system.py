@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from systems import _native
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.topology import DatasetFiles, row_bytes
+from systems.engine.io.topology import DatasetFiles, row_bytes
 from systems.interface import Batch, Counters, Options, Plan, System, SystemInfo
 from systems.outcore.group import Group, Job, Preparer
 from systems.outcore.options import OutcoreOptions

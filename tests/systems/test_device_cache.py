@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.engine.cache.device_cache import RowRing
+from systems.engine.loading.device_cache import RowRing
 from systems.engine.loading.pipeline import Stopped
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.workloads.test_sampling import make_graph
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.errors import InputError
 from workloads.models import aggregated_width, first_layer_rows, make_model
 from workloads.sampling import NeighborSampler, SampledBatch

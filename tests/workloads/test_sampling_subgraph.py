@@ -18,7 +18,7 @@ from scipy import stats
 from tests.workloads import sampling_reference as reference
 from tests.workloads.test_sampling import GRAPH, SEEDS, as_bytes, make_graph
 from tests.workloads.test_sampling_overlay import cache_of, renumber
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
 from workloads.sampling import LayerwiseSampler, NeighborSampler, ShadowSampler, structure_digest

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.workloads.test_sampling import GRAPH
-from workloads.accelerator import make_accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.profile import load_profile
 from workloads.accelerators.zero_copy import gather_split
 from workloads.errors import InputError

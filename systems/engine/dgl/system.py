@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 from pydantic import Field
 
-from systems.engine.cache.device_cache import DeviceCache, RowRing
 from systems.engine.dgl.bridge import (
     DglSampled,
     TakesSampled,
@@ -26,6 +25,7 @@ from systems.engine.dgl.bridge import (
 )
 from systems.engine.loading.cache_loader import Gathered, Gatherer, Sample
 from systems.engine.loading.cached_system import CachedSystem
+from systems.engine.loading.device_cache import DeviceCache, RowRing
 from systems.engine.loading.host_features import HostFeatures
 from systems.engine.loading.pipeline import Pipeline
 from systems.interface import Counters, Options, PlanItem, StageClock

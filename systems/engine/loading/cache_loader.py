@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.cache.device_cache import DeviceCache, Lookup, RowRing
+from systems.engine.loading.device_cache import DeviceCache, Lookup, RowRing
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures
 from systems.engine.loading.pipeline import Channel, Drained, Pipeline

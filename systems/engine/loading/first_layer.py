@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
-from systems.engine.loading.bounds import Bounds, batch_bounds
 from systems.engine.loading.cache_loader import Sample
 from systems.engine.loading.cached_system import CachedSystem
 from systems.engine.loading.host_features import RowFile
@@ -26,6 +25,7 @@ from workloads.errors import InputError
 from workloads.models import aggregated_width, first_layer_rows
 from workloads.npyfile import read_header
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.sampling.make import make_sampler
 from workloads.workload import Workload
 

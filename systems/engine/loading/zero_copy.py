@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from systems.engine.cache.device_cache import DeviceCache, RowRing
 from systems.engine.loading.cache_loader import CacheLoader, Gathered, Gatherer
 from systems.engine.loading.cached_system import CachedSystem
+from systems.engine.loading.device_cache import DeviceCache, RowRing
 from systems.engine.loading.host_features import HostFeatures
 from systems.engine.loading.pipeline import Pipeline
 from systems.interface import PlanItem, StageClock

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from workloads.errors import DatasetError
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk
-from workloads.writer import DatasetWriter
+from workloads.making.writer import DatasetWriter
 
 _BYTES_A_KEY = 8
 _MAX_BUCKETS = 500  # files open at once

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from systems.engine.cache import device_cache
+from systems.engine.loading import device_cache
 
 
 class RowRing:
