@@ -25,6 +25,7 @@ from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 from workloads.sampling.digest import EpochDigest, structure_digest
+from workloads.sampling.listing import find
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 _GRACE_S = 3.0
@@ -98,7 +99,7 @@ class Stage:
 def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
     """Return the workload of a case."""
     sampler = SamplerSpec(case.sampler, fanout=case.fanout, replace=case.replace, batch_size=case.batch_size)
-    layers = 3 if case.sampler == "shadow" else len(case.fanout)
+    layers = 3 if find(case.sampler).one_subgraph else len(case.fanout)
     return Workload(dataset, sampler, ModelSpec(layers=layers, hidden=16), seed=seed)
 
 
