@@ -107,10 +107,7 @@ class Dataset:
 
     def memmap(self, part: Part) -> Array:
         """Map the part read-only (an ordinary array where it is empty)."""
-        entry = self.manifest.files[part]
-        if 0 in entry.shape:
-            return np.empty(entry.shape, dtype=entry.dtype)
-        return np.memmap(self.file(part), dtype=entry.dtype, mode="r", offset=entry.data_offset, shape=entry.shape)
+        return self.manifest.files[part].memmap(self.file(part))
 
     def load(self, part: Part) -> Array:
         """Load the part into memory.

@@ -16,7 +16,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from workloads.accelerator import LaneSpan, busy_share, move_rows, wait_until
+from workloads.accelerator import move_rows, wait_until
 from workloads.accelerators.cost import LayerShape, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
@@ -329,15 +329,6 @@ def test_more_edges_and_wider_rows_cost_more(name: str) -> None:
 
 
 # Telemetry and time
-
-
-def test_busy_share_counts_overlapping_spans_once() -> None:
-    spans = [LaneSpan("copy", 0, 0.0, 2.0), LaneSpan("compute", 0, 1.0, 3.0), LaneSpan("compute", 1, 8.0, 20.0)]
-    assert busy_share(spans, 0.0, 10.0) == pytest.approx(0.5)
-    assert busy_share(spans, 0.0, 10.0, ["compute"]) == pytest.approx(0.4)
-    assert busy_share(spans, 4.0, 7.0) == 0.0
-    assert busy_share([], 0.0, 1.0) == 0.0
-    assert busy_share(spans, 1.0, 1.0) == 0.0
 
 
 def test_waiting_ends_on_time_and_never_early() -> None:

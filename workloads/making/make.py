@@ -79,9 +79,6 @@ class MakeSpec:
             raise InputError(f"--kind is {self.kind!r}, which is none of {', '.join(kinds())}", fix)
         if self.index_dtype not in ("auto", "int32", "int64"):
             raise InputError(f"--index-dtype is {self.index_dtype!r}", "choose auto, int32 or int64")
-        for option, value in (("--nodes", self.nodes), ("--edges", self.edges), ("--expand", self.expand)):
-            if value < 0:
-                raise InputError(f"{option} is {value}", "give at least 1")
         self.node_data.check()
         check_fractions(*self.fractions)
         self.generate_spec(None, 1 << 30)
