@@ -30,7 +30,7 @@ def child(kind: str, folder: str, nodes: int, edges: int, threads: int) -> None:
     """One generation in a fresh process; prints seconds, bytes, edges and the peak of resident memory."""
     from workloads.kronecker import GenerateSpec, plan_topology
     from workloads.kronecker.rmat import rmat_base
-    from workloads.writer import DatasetWriter
+    from workloads.making.writer import DatasetWriter
 
     base = None
     if kind == "fractal":

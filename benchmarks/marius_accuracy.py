@@ -25,7 +25,7 @@ import torch
 
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 from systems.registry import load
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.sampling.make import make_sampler
 from workloads.training import Trainer

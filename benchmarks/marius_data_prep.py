@@ -27,7 +27,7 @@ from systems.engine.io.memory import evict
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 from systems.mariusgnn import SYSTEM
 from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload

@@ -25,9 +25,10 @@ from harness.run.orchestrator import execute
 from harness.run.series import Series
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System, reserve_bytes
 from systems.registry import load, names
-from workloads.accelerator import make_accelerator
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.accelerators.make import make_accelerator
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError, OutcoreError
+from workloads.making.writer import DatasetWriter
 from workloads.units import format_bytes
 
 MIB = 1 << 20

@@ -29,7 +29,8 @@ from _disk import fio, fio_write, parser, verdict
 
 from harness.isolation import Limits, select
 from systems.engine.io.memory import evict
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
+from workloads.making.writer import DatasetWriter
 from workloads.units import format_bytes, parse_count
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 

@@ -215,7 +215,7 @@ def evaluate(root: Path, name: str) -> float:
     """Test accuracy of the same model after the same batches, in memory."""
     import torch
 
-    from workloads.accelerator import make_accelerator
+    from workloads.accelerators.make import make_accelerator
     from workloads.dataset import Dataset
     from workloads.sampling.make import make_sampler, make_seed_plan
     from workloads.training import Trainer

@@ -65,7 +65,7 @@ def workload(dataset: Dataset) -> Workload:
 
 
 def generation(folder: Path, nodes: int, edges: int) -> dict[str, Any]:
-    from workloads.make import MakeSpec, make_dataset
+    from workloads.making.make import MakeSpec, make_dataset
 
     made = make_dataset(folder / "graph", MakeSpec("kronecker", nodes=nodes, edges=edges, dim=DIM, dtype=DTYPE))
     return {"bytes": made.total_bytes, "made_edges": made.num_edges}
@@ -80,7 +80,7 @@ def verification(folder: Path) -> dict[str, Any]:
 
 def sampling(folder: Path) -> dict[str, Any]:
     """The epoch's mini-batches, drawn from the memory-mapped graph and stored."""
-    from systems.engine.loading.topology import mapped_sampler
+    from systems.engine.io.topology import mapped_sampler
     from systems.engine.store.batch_store import BatchWriter
     from workloads.sampling.make import make_seed_plan
 

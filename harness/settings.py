@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from workloads.errors import InputError
+from workloads.sampling import listing
 from workloads.units import parse_bytes
 
 M = TypeVar("M", bound=BaseModel)
@@ -43,9 +44,7 @@ class SharedSettings(BaseModel):
     heads: int = _setting(4, "attention heads of gat", "step", ge=1)
     learning_rate: float = _setting(0.003, "of Adam", gt=0)
     dropout: float = _setting(0.0, "share of the hidden features that is dropped in training", ge=0, lt=1)
-    sampler: Literal["neighbor", "layerwise", "shadow"] = _setting(
-        "neighbor", "neighbor, layerwise or shadow", "batches"
-    )
+    sampler: str = _setting(listing.DEFAULT, f"{listing.choices()}; your own: package.module:NAME", "batches")
     fanout: list[int] = _setting(
         lambda: [10, 10, 10],
         "neighbours a hop, seed nodes' hop first; layerwise: nodes a layer",
@@ -94,6 +93,13 @@ class RunSettings(Strict, SharedSettings):
     def _positive(cls, value: list[int]) -> list[int]:
         if any(count == 0 or count < -1 for count in value):
             raise ValueError("every hop needs a positive number of neighbours, or -1 for all of them")
+        return value
+
+    @field_validator("sampler")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if ":" not in value and value not in listing.names():
+            raise ValueError(f"there is no such sampler; use {listing.choices()}, or package.module:NAME")
         return value
 
     @field_validator("memory", mode="before")
@@ -201,14 +207,16 @@ def check_settings(settings: RunSettings) -> None:
     """
     parse_memory(settings.memory, 1)
     parse_seconds(settings.timeout)
-    # ShaDow's subgraph may have any depth, whatever the model's layers.
-    free = settings.sampler == "shadow"
-    if settings.layers is not None and settings.layers != len(settings.fanout) and not free:
+    sampler = listing.find(settings.sampler)
+    # A subgraph that all layers share may have any depth.
+    if settings.layers is not None and settings.layers != len(settings.fanout) and not sampler.one_subgraph:
         raise InputError(
             f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops", "give one fan-out a layer"
         )
-    if settings.sampler == "layerwise" and settings.replace:
-        raise InputError("replace is set, and the layerwise sampler draws without replacement", "leave replace out")
+    if settings.replace and not sampler.replacement:
+        raise InputError(
+            f"replace is set, and the {settings.sampler} sampler draws without replacement", "leave replace out"
+        )
     if settings.warmup >= settings.epochs:
         raise InputError(
             f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves none to measure",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
+from workloads.making.writer import DatasetWriter
 
 
 def make_tiny(

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
-from workloads.errors import InputError
 from workloads.feature_table import SplitTable, Table
-
-if TYPE_CHECKING:
-    from workloads.accelerators.pool import DevicePool
+from workloads.mapped import aligned_empty
 
 Kind = Literal["cpu", "cuda", "emulated"]
 PAGE_BYTES = 4096
-HUGE_PAGE_BYTES = 2 << 20
 # Fix for a cache requested on a device that keeps no rows (`Accelerator.keeps_rows`).
 NO_ROWS = "this device holds mini-batches only: use cpu, emulated:a10g or cuda"
 
@@ -151,21 +144,8 @@ class CpuAccelerator(Accelerator):
 
 
 def aligned_host_tensor(nbytes: int) -> torch.Tensor:
-    """Allocate anonymous host memory as uint8 [nbytes], aligned to a page; freed with its last view.
-
-    Huge pages are requested for each 2 MiB wholly inside a large buffer: direct reads and copies then touch fewer
-    pages, and the buffer takes no more memory than its size.
-    """
-    if nbytes == 0:
-        return torch.empty(0, dtype=torch.uint8)
-    spare = HUGE_PAGE_BYTES if nbytes >= HUGE_PAGE_BYTES else 0
-    memory = mmap.mmap(-1, nbytes + spare, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    whole = torch.frombuffer(memory, dtype=torch.uint8)
-    start = -whole.data_ptr() % HUGE_PAGE_BYTES if spare else 0
-    if spare:
-        with contextlib.suppress(OSError):  # a kernel without huge pages
-            memory.madvise(mmap.MADV_HUGEPAGE, start, nbytes // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES)
-    return whole[start : start + nbytes]
+    """Allocate zeroed host memory as uint8 [nbytes], aligned to a page, with huge pages as `aligned_empty`."""
+    return torch.from_numpy(aligned_empty(nbytes))
 
 
 def move_rows(dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None) -> None:
@@ -189,24 +169,6 @@ def wait_until(moment: float) -> None:
         time.sleep(left - spin)
     while time.monotonic() < moment:
         pass
-
-
-def busy_share(spans: Sequence[LaneSpan], start: float, end: float, lanes: Sequence[str] | None = None) -> float:
-    """Return the share of [start, end] in which at least one lane was busy: an emulated device's utilisation.
-
-    Args:
-        spans: busy spans, in any order.
-        start, end: bounds of the interval, in monotonic seconds.
-        lanes: names of the lanes that count; None: all.
-    """
-    if end <= start:
-        return 0.0
-    chosen = sorted((span.start, span.end) for span in spans if lanes is None or span.lane in lanes)
-    total, reach = 0.0, start
-    for span_start, span_end in chosen:
-        total += max(0.0, min(span_end, end) - max(span_start, reach))
-        reach = max(reach, min(span_end, end))
-    return total / (end - start)
 
 
 class Lane:
@@ -243,34 +205,3 @@ class Lane:
         with self._lock:
             spans, self._spans = self._spans, []
         return spans
-
-
-def make_accelerator(
-    name: str, *, memory_bytes: int | None = None, pool: DevicePool | None = None, touch: bool = True
-) -> Accelerator:
-    """Make the accelerator called `name`.
-
-    Args:
-        name: `cpu`, `cuda` (or `cuda:1`), `emulated:<profile>`.
-        memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size of the pool (`emulated`).
-        pool: shared memory that stands for an emulated device's memory; None: a private pool is made.
-        touch: whether to allocate all pages of the private pool at once, as a measurement needs.
-
-    Raises:
-        InputError: the device or profile is unknown, or `memory_bytes` does not go with the device.
-        HostError: this host lacks the CUDA device or the memory of the private pool.
-    """
-    if name == "cpu":
-        if memory_bytes is not None:
-            raise InputError("device cpu has no memory of its own", "leave --device-memory out, or use emulated:a10g")
-        return CpuAccelerator()
-    if name == "cuda" or (name.startswith("cuda:") and name[5:].isdecimal()):
-        from workloads.accelerators.cuda import CudaAccelerator
-
-        return CudaAccelerator(name, memory_bytes)
-    if name.startswith("emulated:"):
-        from workloads.accelerators.emulated import EmulatedAccelerator
-        from workloads.accelerators.profile import load_profile
-
-        return EmulatedAccelerator(load_profile(name.removeprefix("emulated:")), memory_bytes, pool, touch=touch)
-    raise InputError(f"device is {name!r}, which is not known", "use cpu, cuda or emulated:<profile>")

@@ -14,9 +14,8 @@ from workloads.errors import DatasetError
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
 from workloads.mapped import small_maps
 from workloads.npyfile import file_digest, read_header
-from workloads.writer import DatasetWriter
 
-__all__ = ["PARTS", "Dataset", "DatasetWriter", "Manifest", "Part", "find_dataset", "list_datasets"]
+__all__ = ["PARTS", "Dataset", "Manifest", "Part", "find_dataset", "list_datasets"]
 
 Array = npt.NDArray[Any]
 _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
@@ -108,10 +107,7 @@ class Dataset:
 
     def memmap(self, part: Part) -> Array:
         """Map the part read-only (an ordinary array where it is empty)."""
-        entry = self.manifest.files[part]
-        if 0 in entry.shape:
-            return np.empty(entry.shape, dtype=entry.dtype)
-        return np.memmap(self.file(part), dtype=entry.dtype, mode="r", offset=entry.data_offset, shape=entry.shape)
+        return self.manifest.files[part].memmap(self.file(part))
 
     def load(self, part: Part) -> Array:
         """Load the part into memory.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -50,6 +51,12 @@ class FileEntry(BaseModel):
     data_offset: int
     bytes: int
     xxh3: str
+
+    def memmap(self, path: Path) -> npt.NDArray[Any]:
+        """Map the data of the file read-only (an ordinary array where it is empty)."""
+        if 0 in self.shape:
+            return np.empty(self.shape, dtype=self.dtype)
+        return np.memmap(path, dtype=self.dtype, mode="r", offset=self.data_offset, shape=self.shape)
 
 
 class Manifest(BaseModel):

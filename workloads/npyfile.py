@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 from numpy.lib import format as npy_format
 
@@ -22,6 +24,14 @@ def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
     prefix = npy_format.magic(1, 0)
     length = ALIGNMENT - len(prefix) - 2
     return prefix + length.to_bytes(2, "little") + text.ljust(length - 1) + b"\n"
+
+
+def write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> memoryview:
+    """Write the whole array to an unbuffered file, which may accept less at a time; return its bytes."""
+    data = left = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    while len(left):
+        left = left[file.write(left) :]
+    return data
 
 
 def read_header(path: Path) -> tuple[np.dtype[np.generic], tuple[int, ...], int]:

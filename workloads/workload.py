@@ -9,7 +9,6 @@ from typing import Literal
 from workloads.dataset import Dataset
 
 ModelName = Literal["sage", "gcn", "gat"]
-SamplerName = Literal["neighbor", "layerwise", "shadow"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class SamplerSpec:
     """Sampler of the mini-batches.
 
     Attributes:
-        name: `neighbor`, `layerwise` (importance sampling for a whole layer) or `shadow` (one subgraph a mini-batch).
+        name: name in `workloads.sampling.listing`, or `package.module:NAME`.
         fanout: neighbours a node and hop, first entry next to the seed nodes; `-1` takes all. Layer-wise: new nodes a
             layer. ShaDow: fan-outs of the walk that finds the subgraph, whose depth need not be the number of layers.
         replace: whether to draw with replacement.
@@ -47,7 +46,7 @@ class SamplerSpec:
         max_batches: most mini-batches an epoch (0: all).
     """
 
-    name: SamplerName = "neighbor"
+    name: str = "neighbor"
     fanout: tuple[int, ...] = (10, 10, 10)
     replace: bool = False
     batch_size: int = 1000

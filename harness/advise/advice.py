@@ -121,7 +121,7 @@ def advise(
         graph: implied graph to sample where the setting's dataset is only outlines.
     """
     from systems.registry import names
-    from workloads.accelerator import make_accelerator
+    from workloads.accelerators.make import make_accelerator
 
     # The planned device may have more memory than this host has free: none of it is used.
     accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)

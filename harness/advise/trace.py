@@ -37,7 +37,7 @@ def take_trace(
     Raises:
         InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
     """
-    from systems.engine.loading.topology import mapped_sampler
+    from systems.engine.io.topology import mapped_sampler
 
     indptr = workload.dataset.load("indptr")
     cut, num_batches = _cut(workload, batches)

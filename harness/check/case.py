@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from workloads.sampling.listing import DEFAULT, find, names
+
 Kind = Literal["run", "loss", "abandon", "close", "cut", "cut-late", "gone", "sample-only", "smallest", "artefacts"]
 
 
@@ -17,7 +19,7 @@ class Case:
         kind: `run` drives two epochs; `drive.py` and `faults.py` describe the others.
         train: number of training nodes.
         device: `cpu`, `emulated:instant` (a device tier without its speed), or `emulated:null`, which keeps no rows.
-        sampler: `shadow` runs three layers over a subgraph of its fan-outs' depth.
+        sampler: one whose layers share a subgraph runs three layers.
         cores: number of cores in the runtime, by which systems choose their threads.
         keep_order: whether the system has to keep the seed plan's order.
     """
@@ -30,7 +32,7 @@ class Case:
     dim: int = 32
     dtype: str = "float32"
     index_dtype: str = "int32"
-    sampler: Literal["neighbor", "layerwise", "shadow"] = "neighbor"
+    sampler: str = DEFAULT
     fanout: tuple[int, ...] = (5, 5)
     replace: bool = False
     batch_size: int = 37
@@ -128,8 +130,10 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[
         found.append(replace(on, name=f"fan-out {','.join(map(str, fanout))}", fanout=fanout))
     found.append(replace(on, name="with replacement", replace=True))
     if faithful:
-        found.append(replace(on, name="layer-wise sampling", sampler="layerwise", fanout=(60, 40)))
-        found.append(replace(on, name="shadow sampling", sampler="shadow", fanout=(5, 3)))
+        others = [(name, find(name)) for name in names() if name != base.sampler]
+        found += [
+            replace(on, name=f"{kind.title} sampling", sampler=name, fanout=kind.example) for name, kind in others
+        ]
     for size in (1, 10_000):
         found.append(replace(on, name=f"batch size {size}", batch_size=size, train=20 if size == 1 else 150))
     found.append(replace(on, name="features truncated in mid-run", kind="cut-late", batch_size=5))

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.check.case import Case
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
+from workloads.making.writer import DatasetWriter
 
 
 def make_dataset(folder: Path, case: Case) -> Dataset:

@@ -19,11 +19,13 @@ from harness.check.data import make_dataset
 from harness.check.oracle import Oracle, make_trainer
 from harness.check.own import OwnBatches
 from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
-from workloads.accelerator import Accelerator, make_accelerator
+from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 from workloads.sampling.digest import EpochDigest, structure_digest
+from workloads.sampling.listing import find
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 _GRACE_S = 3.0
@@ -105,7 +107,7 @@ class Stage:
 def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
     """Return the workload of a case."""
     sampler = SamplerSpec(case.sampler, fanout=case.fanout, replace=case.replace, batch_size=case.batch_size)
-    layers = 3 if case.sampler == "shadow" else len(case.fanout)
+    layers = 3 if find(case.sampler).one_subgraph else len(case.fanout)
     return Workload(dataset, sampler, ModelSpec(layers=layers, hidden=16), seed=seed)
 
 

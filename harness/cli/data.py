@@ -66,7 +66,7 @@ def make(
     expand: Annotated[int, typer.Option(help="how many copies of the base's nodes (kronecker, fractal)")] = 0,
 ) -> None:
     """Generate a dataset; one made by the same recipe is kept as it is."""
-    from workloads.make import MakeSpec, make_dataset
+    from workloads.making.make import MakeSpec, make_dataset
 
     target = _target(name, call.data_root)
     spec = MakeSpec(
@@ -121,8 +121,8 @@ def import_(
     ] = "author",
 ) -> None:
     """Import a graph that others made; features, labels and splits that it lacks are generated."""
-    from workloads.importers.build import ImportSpec, import_dataset
-    from workloads.node_data import NodeDataSpec
+    from workloads.making.importing import ImportSpec, import_dataset
+    from workloads.making.node_data import NodeDataSpec
 
     target = _target(name, call.data_root)
     spec = ImportSpec(

@@ -11,6 +11,7 @@ import typer
 from harness.cli.common import OnData, print_json, print_table
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError
+from workloads.sampling.listing import choices
 from workloads.units import format_bytes, format_count, parse_bytes, parse_count
 
 DEFAULT_SIZES = "0.1%,0.5%,1%,2%,5%,10%,20%,50%"
@@ -23,7 +24,7 @@ def trace(
     sizes: Annotated[
         str, typer.Option(help="of the cache: shares of the feature table (5%), bytes (64MiB) or rows (100k)")
     ] = DEFAULT_SIZES,
-    sampler: Annotated[str, typer.Option(help="neighbor, layerwise or shadow")] = "neighbor",
+    sampler: Annotated[str, typer.Option(help=choices())] = "neighbor",
     fanout: Annotated[str, typer.Option(help="neighbours a node and hop, like 10,10,10")] = "10,10,10",
     batch_size: Annotated[int, typer.Option(help="seed nodes a mini-batch")] = 1000,
     max_batches: Annotated[int, typer.Option(help="at most so many mini-batches an epoch; 0: all")] = 0,
@@ -52,8 +53,7 @@ def trace(
         raise InputError("epochs, threads and batch size are 1 or more", "raise the one that is not")
     hops = _fanout(fanout)
     rows = _rows(sizes, dataset)
-    asked: dict[str, Any] = {"name": sampler, "fanout": hops, "batch_size": batch_size, "max_batches": max_batches}
-    spec = SamplerSpec(**asked)
+    spec = SamplerSpec(name=sampler, fanout=hops, batch_size=batch_size, max_batches=max_batches)
     workload = Workload(dataset, spec, ModelSpec(layers=len(hops)), seed=seed)
     progress = call.progress()
     progress(f"sampling {epochs} epoch{'s' if epochs > 1 else ''}")
@@ -70,7 +70,12 @@ def trace(
             {
                 "dataset": dataset.name,
                 "fingerprint": dataset.fingerprint,
-                "sampler": {**asked, "fanout": list(hops)},
+                "sampler": {
+                    "name": sampler,
+                    "fanout": list(hops),
+                    "batch_size": batch_size,
+                    "max_batches": max_batches,
+                },
                 "epochs": epochs,
                 "seed": seed,
                 "batches": len(recorded.begins) - 1,

@@ -79,7 +79,7 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
         DatasetError: the dataset cannot be written.
     """
     from workloads.dataset import Dataset
-    from workloads.make import MakeSpec, make_dataset
+    from workloads.making.make import MakeSpec, make_dataset
 
     same = MakeSpec.__dataclass_fields__.keys() & Recipe.model_fields.keys() - {"nodes", "edges"}
     spec = MakeSpec(

@@ -69,8 +69,11 @@ def system_fingerprint(system: str) -> str:
     if image_of(system) is not None:
         return hashlib.sha256(identity(system).encode()).hexdigest()[:16]
     from systems.registry import load
+    from workloads.sampling.listing import names
 
-    return _digest(_closure([load(system).__module__]))
+    # Samplers are imported by name, so no import statement leads to them.
+    samplers = [f"workloads.sampling.{name}" for name in names()]
+    return _digest(_closure([load(system).__module__, *samplers]))
 
 
 def of_one_code(made: Sequence[Made]) -> list[bool]:

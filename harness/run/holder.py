@@ -66,7 +66,7 @@ def _touch() -> None:
     import numpy as np
     import torch
 
-    from workloads.accelerator import make_accelerator
+    from workloads.accelerators.make import make_accelerator
     from workloads.sampling.batch import Block, SampledBatch
     from workloads.training import Trainer
     from workloads.workload import ModelSpec

@@ -63,7 +63,7 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
 
 def build_accelerator(spec: WorkerSpec, rank: int = 0) -> Accelerator:
     """Return the rank's device, attached to the orchestrator's shared memory if it is emulated."""
-    from workloads.accelerator import make_accelerator
+    from workloads.accelerators.make import make_accelerator
 
     if not spec.pools:
         device = spec.config.device

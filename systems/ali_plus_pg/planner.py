@@ -10,11 +10,11 @@ from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCacheP
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
-from systems.engine.loading.bounds import batch_bounds
+from systems.engine.io.topology import indptr_item, map_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, Tables, plan_tables
-from systems.engine.loading.topology import indptr_item, map_item, sampling_items
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
+from workloads.sampling.bounds import batch_bounds
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 

@@ -27,8 +27,8 @@ from systems.engine.io.gather import gather
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.gather_loader import GatherLoader, HostTable
-from systems.engine.loading.topology import DatasetFiles, mapped_sampler
 from systems.engine.rank.ranking import out_degrees, top
 from systems.engine.store.artefacts import identity, prepare
 from systems.forecast import sequential

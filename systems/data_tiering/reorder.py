@@ -23,9 +23,10 @@ from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.ordered_stream import ordered_stream, ordered_stream_bytes, whole_rows
-from systems.engine.loading.topology import damaged
-from workloads.dataset import PARTS, Dataset, DatasetWriter
+from systems.engine.io.topology import damaged
+from workloads.dataset import PARTS, Dataset
 from workloads.errors import BudgetError, DatasetError
+from workloads.making.writer import DatasetWriter
 from workloads.units import format_bytes
 
 Ints = NDArray[np.int64]

@@ -18,11 +18,11 @@ import torch
 from systems.diskgnn.fit import Fit
 from systems.diskgnn.planner import DiskGnnSizes, rounded_up
 from systems.diskgnn.structure import Addresses
-from systems.engine.cache.device_cache import RowRing
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Pipeline
+from systems.engine.loading.row_ring import RowRing
 from workloads.accelerator import Accelerator, Event
 from workloads.dataset import Dataset
 from workloads.feature_table import SplitTable, Table

@@ -24,8 +24,8 @@ from systems.diskgnn.search import Prediction, Search, Space, feature_reads
 from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
+from systems.engine.io.topology import mapped_sampler, row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.topology import mapped_sampler, row_bytes
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.engine.store.batch_store import BatchIndex, BatchReader, BatchWriter
 from systems.engine.store.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes

@@ -13,13 +13,13 @@ from systems.diskgnn.layout import segment_bytes
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.ranking import AccessCounts
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.bounds import Bounds, batch_bounds
-from systems.engine.loading.topology import indptr_item, map_item, row_bytes
+from systems.engine.io.topology import indptr_item, map_item, row_bytes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_store import PackedWriter, slot_rows
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
+from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 

@@ -18,7 +18,7 @@ from systems.diskgnn.tally import DiskGnnTally
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.engine.loading.topology import DatasetFiles, row_bytes
+from systems.engine.io.topology import DatasetFiles, row_bytes
 from systems.engine.store.packed_store import PackedReader, row_pieces
 from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, System, SystemInfo, Trace
 

@@ -6,8 +6,8 @@ import torch
 
 from systems.engine.io.memory import aligned_empty, madvise
 from systems.engine.io.regions import padded
+from systems.engine.io.topology import row_bytes
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.topology import row_bytes
 from workloads.workload import Workload
 
 

@@ -16,9 +16,9 @@ import torch
 from systems.engine.cache.changeset import Changeset, copy_rows
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
-from systems.engine.io.row_ring import RowRing
 from systems.engine.loading.gather_loader import Tables, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.loading.row_ring import TableRing
 from systems.ginex.planner import LOADED
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
@@ -96,7 +96,7 @@ class MainLoop:
         loaded: Channel[_Loaded] = pipe.channel(LOADED, ordered=True)
         read: Channel[_Loaded] = pipe.channel(max(1, len(self._readers)), ordered=True)
         ready: Channel[Batch] = pipe.channel(1)
-        inputs = RowRing(self._inputs)
+        inputs = TableRing(self._inputs)
         pipe.on_stop(inputs.stop)
         turnstile = pipe.turnstile()
         before, first = tally.misses, superbatch.done
@@ -122,7 +122,7 @@ class MainLoop:
             self._gather(batch, cache, tally)
             table = batch.rows
             assert table is not None
-            return Batch(batch.sampled, table, on_release=lambda: inputs.give_back(table))
+            return Batch(batch.sampled, table, on_release=lambda: inputs.give_back_piece(table))
 
         pipe.stage("load", 1, load, range(first, first + count), loaded)
         pipe.stage("read", len(self._readers), fetch, loaded, read)
@@ -144,14 +144,14 @@ class MainLoop:
                 f"rows, {superbatch.planned.misses} were planned"
             )
 
-    def _take(self, inputs: RowRing, sampled: SampledBatch) -> Table:
+    def _take(self, inputs: TableRing, sampled: SampledBatch) -> Table:
         if sampled.num_nodes > self._tables.rows:
             raise BudgetError(
                 f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
                 f"{self._tables.rows}",
                 "report this: the bound of the largest mini-batch is wrong",
             )
-        return inputs.take(sampled.num_nodes)
+        return inputs.take_piece(sampled.num_nodes)
 
     def _gather(self, batch: _Loaded, cache: Table, tally: GinexTally) -> None:
         """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""

@@ -13,13 +13,13 @@ from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCacheP
 from systems.engine.io.reader import RowReader
 from systems.engine.io.regions import padded
 from systems.engine.io.row_reads import reader_arguments
-from systems.engine.loading.bounds import Bounds, batch_bounds
+from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
 from systems.engine.loading.gather_loader import Tables, plan_tables
-from systems.engine.loading.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
 from systems.engine.store.batch_store import BatchWriter
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
+from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.sampling.make import largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload

@@ -21,9 +21,8 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
-from systems.engine.loading.bounds import batch_bounds
+from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.topology import DatasetFiles, mapped_sampler
 from systems.forecast import sequential
 from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.loop import MainLoop
@@ -34,6 +33,7 @@ from systems.ginex.superbatch import RuntimeFiles, Superbatch
 from systems.ginex.tally import GinexTally
 from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 

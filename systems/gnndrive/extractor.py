@@ -18,7 +18,7 @@ import torch
 
 from systems.engine.io.gather import gather
 from systems.engine.io.reader import Group, ReadStats, RowReader
-from systems.engine.loading.topology import DatasetFiles
+from systems.engine.io.topology import DatasetFiles
 from workloads.accelerator import Accelerator, Event
 
 Ids = npt.NDArray[np.int64]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
-from systems.engine.loading.bounds import Bounds, batch_bounds
-from systems.engine.loading.topology import indptr_item, map_item, row_bytes, sampling_items
+from systems.engine.io.topology import indptr_item, map_item, row_bytes, sampling_items
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
@@ -19,6 +18,7 @@ from systems.gnndrive.shared_staging import SharedStaging
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
+from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 

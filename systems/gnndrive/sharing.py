@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from systems.engine.loading.topology import row_bytes
+from systems.engine.io.topology import row_bytes
 from systems.gnndrive.feature_buffer import FeatureBuffer, FeatureBufferClosed
 from systems.gnndrive.planner import GnnDriveSizes
 from systems.gnndrive.shared_staging import SharedStaging, StagingClosed

@@ -20,9 +20,9 @@ from systems.engine.io.memory import madvise
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
-from systems.engine.loading.topology import DatasetFiles, loaded, mapped_sampler
 from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor, StagedExtractor, Staging
 from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions

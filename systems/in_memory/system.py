@@ -11,10 +11,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from systems.engine.io.gather import gather
-from systems.engine.loading.bounds import batch_bounds
+from systems.engine.io.topology import DatasetFiles, indptr_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
-from systems.engine.loading.topology import DatasetFiles, indptr_item, sampling_items
 from systems.interface import Batch, Counters, Forecast, Options, Plan, PlanItem, System, SystemInfo, Trace, auto
+from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_sampler, make_seed_plan
 
 

@@ -15,10 +15,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from systems.engine.loading.bounds import Bounds
 from systems.interface import PlanItem
 from workloads.errors import HostError, InputError
 from workloads.sampling.batch import Block, SampledBatch
+from workloads.sampling.bounds import Bounds
+from workloads.sampling.listing import find
 
 Form = Literal["auto", "pyg", "plain", "dgl"]
 Edges = Literal["hops", "layers"]
@@ -105,8 +106,8 @@ def resolve_form(form: str, edges: str, sampler: str) -> Form:
         raise InputError(f"edges is {edges!r}", "use hops or layers")
     if form not in ("auto", "pyg", "plain", "dgl"):
         raise InputError(f"form is {form!r}", "use auto, pyg, plain or dgl")
-    if edges == "hops" and sampler == "layerwise" and form != "dgl":
-        raise InputError("a layerwise sample is drawn layer by layer, not hop by hop", "use edges='layers'")
+    if edges == "hops" and form != "dgl" and find(sampler).by_layer:
+        raise InputError(f"a {sampler} sample is drawn layer by layer, not hop by hop", "use edges='layers'")
     installed = importlib.util.find_spec("torch_geometric") is not None
     if form == "pyg" and not installed:
         raise HostError("form is pyg, and torch_geometric is not installed", "pip install torch_geometric")

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from systems.engine.loading.bounds import batch_bounds
 from systems.engine.store.artefacts import in_use
 from systems.interface import (
     DiskProfile,
@@ -34,13 +33,16 @@ from systems.loading.batches import Edges, Form, handed_out_items, resolve_form
 from systems.loading.epoch import Epoch
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
 from systems.registry import load
-from workloads.accelerator import Accelerator, make_accelerator
+from workloads.accelerator import Accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import InputError
+from workloads.sampling.bounds import batch_bounds
+from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
 from workloads.tempfolder import locked, remove_stale, temporary_prefix, try_lock
 from workloads.units import parse_bytes
-from workloads.workload import ModelSpec, SamplerName, SamplerSpec, Workload
+from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 
 class Loader:
@@ -64,7 +66,7 @@ class Loader:
         nodes: seed nodes, int64 [n], instead of a split.
         epochs: number of epochs that will be requested, if known; offline preparation then covers all of them at once.
         seed: key of shuffling and of every draw. Equal seeds give equal mini-batches, whatever the system.
-        sampler: `neighbor`, `layerwise` or `shadow`.
+        sampler: `neighbor`, `layerwise`, `shadow`, or your own `package.module:NAME` (`workloads.sampling.listing`).
         layers: layers of the model, for `shadow`; 0: the number of hops.
         shuffle: shuffle the seed nodes anew every epoch; None: only those of `train`.
         max_batches: most mini-batches an epoch; 0: all.
@@ -101,7 +103,7 @@ class Loader:
         nodes: npt.ArrayLike | None = None,
         epochs: int = 0,
         seed: int = 0,
-        sampler: SamplerName = "neighbor",
+        sampler: str = "neighbor",
         replace: bool = False,
         layers: int = 0,
         shuffle: bool | None = None,
@@ -238,7 +240,7 @@ class Loader:
             form=self._form,
             edges=self._edges,
             copy=self._copy,
-            shadow=self.workload.sampler.name == "shadow",
+            shadow=find(self.workload.sampler.name).one_subgraph,
             largest=self._bounds.max_nodes,
             count=len(self),
         )

@@ -23,7 +23,7 @@ from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.ordered_stream import OrderedReads, ordered_stream
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.topology import row_bytes
+from systems.engine.io.topology import row_bytes
 from workloads.dataset import Part
 from workloads.errors import DatasetError, InputError
 from workloads.workload import Workload

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.bounds import Bounds, batch_bounds
+from systems.engine.io.topology import indptr_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, Tables, plan_tables
-from systems.engine.loading.topology import indptr_item, sampling_items
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.partitioned import Layout
 from workloads.errors import BudgetError
+from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.units import format_bytes
 from workloads.workload import Workload
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from systems.engine.io.gather import gather
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
+from systems.engine.io.topology import DatasetFiles
 from systems.engine.loading.gather_loader import GatherLoader, fill_by
-from systems.engine.loading.topology import DatasetFiles
 from systems.engine.store import artefacts
 from systems.interface import Batch, Counters, Facts, Plan, System, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
+from systems.engine.io.topology import mapped_sampler, row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.topology import mapped_sampler, row_bytes
 from systems.engine.store.batch_store import BatchIndex, BatchWriter
 from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock

@@ -12,8 +12,7 @@ import numpy as np
 
 from systems import _native
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.bounds import Bounds, batch_bounds
-from systems.engine.loading.topology import indptr_item, row_bytes
+from systems.engine.io.topology import indptr_item, row_bytes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
@@ -23,6 +22,7 @@ from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler, in_flight
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
+from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.sampling.make import largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload

@@ -20,11 +20,12 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.direct_files import PAGE, io_failed
 from systems.engine.io.reader import Mode, ReadStats
-from systems.engine.loading.bounds import Bounds
 from systems.engine.store.batch_store import BatchWriter
 from systems.interface import DiskProfile
 from systems.outcore.labels import LabelReader
 from workloads.errors import DataIOError, DatasetError, InputError
+from workloads.sampling.bounds import Bounds
+from workloads.sampling.listing import find
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -130,8 +131,8 @@ class ExternalSampler:
 
     @staticmethod
     def can_sample(workload: Workload) -> bool:
-        """Return whether the workload samples neighbours and its node ids fit 4 bytes."""
-        return workload.sampler.name == "neighbor" and workload.dataset.num_nodes < (1 << 32) - 1
+        """Return whether the workload's sampler supports it and its node ids fit 4 bytes."""
+        return find(workload.sampler.name).out_of_core and workload.dataset.num_nodes < (1 << 32) - 1
 
     @staticmethod
     def pieces(piece_bytes: int, disk: DiskProfile) -> int:

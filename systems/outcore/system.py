@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from systems import _native
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.topology import DatasetFiles, row_bytes
+from systems.engine.io.topology import DatasetFiles, row_bytes
 from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, System, SystemInfo, Trace
 from systems.outcore.forecast import forecast
 from systems.outcore.group import Group, Job, Preparer

@@ -15,9 +15,9 @@ import torch
 
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
+from systems.engine.io.topology import row_bytes
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
-from systems.engine.loading.topology import row_bytes
 from systems.engine.store.batch_store import BatchReader
 from systems.interface import Batch, Runtime, StageClock
 from systems.outcore.chunks import Addresses, Chunks

@@ -16,13 +16,13 @@ from pydantic import Field
 
 from systems.engine.io.gather import gather, order_bytes
 from systems.engine.io.memory import madvise
-from systems.engine.loading.bounds import batch_bounds
+from systems.engine.io.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
-from systems.engine.loading.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
 from systems.forecast import PAGE
 from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, SystemInfo, Trace, auto
 from systems.pyg_plus.faults import FaultMeter
 from workloads.errors import BudgetError
+from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
 
 _THREADS = 128

@@ -11,7 +11,7 @@ import torch
 
 from harness.plan.experiment import RunSettings, check_settings
 from harness.worker.accuracy import TEST_EPOCH, Snapshots
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 from workloads.sampling.make import make_sampler, make_seed_plan

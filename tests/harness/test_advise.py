@@ -17,7 +17,7 @@ from systems.forecast import Trace, misses
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.run_tools import outcore, share_cache
 from tests.support import make_tiny
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.workload import Workload
 
 PROFILE = DiskProfile(

@@ -9,8 +9,7 @@ import pytest
 
 from harness.run.orchestrator import execute
 from harness.run.series import Series
-from systems.engine.loading.bounds import batch_bounds
-from systems.engine.loading.topology import list_threads_bytes
+from systems.engine.io.topology import list_threads_bytes
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import plan_sizes
 from systems.interface import MemoryBudget
@@ -19,6 +18,7 @@ from tests.harness.run_tools import config, share_cache
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, running, workload_of
 from workloads.dataset import Dataset
+from workloads.sampling.bounds import batch_bounds
 
 NAMED = "threads that share a mini-batch's lists"
 SAMPLERS = {"ginex": "samplers", "gnndrive": "samplers", "ali+pg": "sampling_workers"}

@@ -20,7 +20,7 @@ SOURCE = """
 
     import torch
 
-    from systems.engine.loading.topology import DatasetFiles
+    from systems.engine.io.topology import DatasetFiles
     from systems.forecast import sequential
     from systems.interface import (
         Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, SystemInfo, Trace

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.check.case import cases
 from harness.plan.experiment import PlannedRun, RunSettings, check_settings, resolve
+from harness.settings import strict
 from harness.worker.build import workload_of
-from tests.harness.run_tools import outcore, share_cache
+from systems.loading.loader import Loader
+from tests.harness.run_tools import REPOSITORY, command, environment, outcore, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import InputError
+from workloads.sampling import listing
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +55,63 @@ def test_sampler_and_layers_reach_the_workload(data: Path, settings: dict[str, A
 def test_impossible_samplers_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_settings(RunSettings(dataset="tiny", **settings))
+
+
+WIDER = '''
+from workloads.sampling.listing import SamplerKind
+from workloads.sampling.neighbor import NeighborSampler
+
+
+class WiderSampler(NeighborSampler):
+    """Sampler of one neighbour more than each fan-out."""
+
+    def __init__(self, indptr, indices, fanout, **others):
+        super().__init__(indptr, indices, [count + 1 for count in fanout], **others)
+
+
+SAMPLER = SamplerKind("wider", lambda workload, **others: WiderSampler(**others), (4, 3), replacement=False)
+'''
+
+
+def test_a_sampler_is_one_file(
+    data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wider_sampler.py").write_text(WIDER)
+    monkeypatch.syspath_prepend(tmp_path)
+    share_cache(tmp_path / "results", tmp_path_factory)
+    digests = []
+    for sampler, fanout in (("wider_sampler:SAMPLER", "2,2"), ("neighbor", "3,3")):
+        done = subprocess.run(
+            command(
+                *("run", "gnndrive", "--dataset", "tiny", "--sampler", sampler, "--fanout", fanout),
+                *("--batch-size", "40", "--hidden", "8", "--epochs", "2", "--json"),
+            ),
+            env={**environment(data, tmp_path / "results"), "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        record = json.loads(done.stdout)
+        assert (record["status"], record["config"]["sampler"]) == ("ok", sampler), record
+        digests.append([(epoch["digest"], epoch["feature_digest"]) for epoch in record["epochs"]])
+    assert digests[0] == digests[1]
+
+    settings = RunSettings(dataset="tiny", sampler="wider_sampler:SAMPLER", replace=True)
+    with pytest.raises(InputError, match="without replacement"):
+        check_settings(settings)
+    with Loader(data / "tiny", sampler="wider_sampler:SAMPLER", fanout=(2, 2), batch_size=40, form="plain") as loader:
+        assert max(next(iter(loader)).edge_index[1].bincount()) == 3
+
+
+@pytest.mark.parametrize("name", ["neighbour", "no_such_module:SAMPLER", "workloads.sampling.batch:SAMPLER"])
+def test_an_unknown_sampler_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="sampler"):
+        check_settings(strict(RunSettings, {"dataset": "tiny", "sampler": name}, "run"))
+
+
+def test_every_sampler_has_a_case_of_the_conformance_check() -> None:
+    checked = {case.sampler for case in cases(("cpu",), quick=True)}
+    assert checked == set(listing.names())
 
 
 def test_runs_of_shadow_have_equal_digests(

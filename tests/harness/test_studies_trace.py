@@ -16,7 +16,7 @@ from harness.studies.miss_ratios import POLICIES, read_ratios
 from harness.studies.page_accesses import PAGE_BYTES, list_pages, row_pages
 from workloads.dataset import Dataset
 from workloads.errors import InputError
-from workloads.make import MakeSpec, make_dataset
+from workloads.making.make import MakeSpec, make_dataset
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.worker import calibrate as calibrate_worker
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan
 from workloads.training import Trainer

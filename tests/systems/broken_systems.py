@@ -157,7 +157,7 @@ class IgnoresTruncation(InMemory):
 
 
 def _no_check() -> Any:
-    from systems.engine.loading.topology import DatasetFiles
+    from systems.engine.io.topology import DatasetFiles
 
     check = DatasetFiles.check
     DatasetFiles.check = lambda self: None  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ import pytest
 
 from systems.interface import DiskProfile, MemoryBudget, Progress, Runtime, StageClock, System, silent
 from systems.registry import load
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 from workloads.feature_table import batch_feature_digest

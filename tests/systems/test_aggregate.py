@@ -12,8 +12,9 @@ import pytest
 from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError, InputError
+from workloads.making.writer import DatasetWriter
 from workloads.models import first_layer_rows
 from workloads.workload import ModelName, Workload
 

@@ -18,7 +18,7 @@ from systems.engine.rank.ranking import out_degrees
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget, Runtime, StageClock
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError, InputError
 from workloads.sampling.make import make_sampler, make_seed_plan

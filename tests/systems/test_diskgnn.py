@@ -16,7 +16,8 @@ from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.system import DiskGnn
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 from tests.systems.support_systems import reference, run, workload_of
-from workloads.accelerator import Event, make_accelerator
+from workloads.accelerator import Event
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 from workloads.feature_table import SplitTable

@@ -21,13 +21,13 @@ from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of
 from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of
 from systems.engine.io.reader import ReadStats
-from systems.engine.loading.bounds import Bounds
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.interface import Plan
 from tests.systems.support_systems import workload_of
 from tests.systems.test_diskgnn import prepared
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import Bounds
 
 NODES = 60
 ROW = 508

@@ -24,8 +24,9 @@ from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout, Partitions
 from systems.mariusgnn.planner import HELD_BYTES, max_edges
 from tests.support import make_tiny
 from tests.systems.support_systems import reference, run, running, workload_of
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
 from workloads.errors import DataIOError, DatasetError
+from workloads.making.writer import DatasetWriter
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -274,7 +275,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tests.systems.support_systems import running, workload_of
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
+from workloads.making.writer import DatasetWriter
 import systems.mariusgnn.partition_writer as partition_writer
 append = partition_writer._append
 def slowly(*arguments):

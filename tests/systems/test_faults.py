@@ -21,7 +21,7 @@ from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, Sy
 from systems.registry import load, names
 from tests.support import make_tiny
 from tests.systems.support_systems import reference, run, workload_of
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError, DatasetError
 from workloads.workload import Workload

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.engine.loading.bounds import batch_bounds
 from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import runtime_batch_bytes
@@ -23,6 +22,7 @@ from tests.systems.policy_models import belady_misses
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError
+from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.bounds import batch_bounds
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.interface import MemoryBudget
@@ -20,6 +19,7 @@ from tests.systems.support_systems import assert_refused, reference, run, runnin
 from workloads.accelerator import CpuAccelerator, Event
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
+from workloads.sampling.bounds import batch_bounds
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -18,7 +18,7 @@ from systems.engine.io.memory import evict
 from tests.harness.cap_tools import CAPPING, MIB, needs_cap, on_disk
 from tests.support import make_tiny
 from workloads.dataset import PARTS, Dataset
-from workloads.make import MakeSpec, make_dataset
+from workloads.making.make import MakeSpec, make_dataset
 
 REPOSITORY = Path(__file__).parents[2]
 REAL = REPOSITORY.parent / "shared" / "data" / "labelled" / "amazon-computers.npz"

@@ -18,8 +18,9 @@ from systems.mariusgnn import SYSTEM
 from systems.mariusgnn.ordering import buffered
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError
+from workloads.making.writer import DatasetWriter
 from workloads.sampling.make import make_seed_plan
 
 pytestmark = pytest.mark.timeout(60)

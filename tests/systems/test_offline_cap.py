@@ -17,7 +17,8 @@ from systems.engine.io.memory import evict
 from systems.engine.loading.aggregate import aggregate_first_layer
 from tests.harness.cap_tools import CAPPING, MIB, REPOSITORY, needs_cap, on_disk
 from tests.systems.support_systems import workload_of
-from workloads.dataset import PARTS, Dataset, DatasetWriter
+from workloads.dataset import PARTS, Dataset
+from workloads.making.writer import DatasetWriter
 
 NODES, DIM, DEGREE = 216_000, 512, 4
 BUDGET = 40 * MIB

@@ -18,8 +18,8 @@ from systems.interface import Counters, DiskProfile, MemoryBudget, Runtime, Stag
 from systems.registry import load
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
-from workloads.accelerator import make_accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
 from workloads.sampling.make import make_sampler, make_seed_plan

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from systems.engine.rank.partition import Partitioning, cross_partition_accesses, partition_training_nodes, plan_bytes
 from tests.systems.support_systems import workload_of
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DatasetError, InputError
+from workloads.making.writer import DatasetWriter
 
 
 def make_graph(path: Path, nodes: int, edges: Iterable[tuple[int, int]], train: list[int]) -> Dataset:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from systems.engine.io.memory import evict
-from systems.engine.loading.bounds import batch_bounds
 from systems.interface import MemoryBudget
 from systems.pyg_plus.faults import FaultMeter
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
+from workloads.sampling.bounds import batch_bounds
 
 pytestmark = pytest.mark.timeout(60)
 

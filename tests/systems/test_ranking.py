@@ -16,8 +16,9 @@ from systems.engine.rank.pagerank import PageRankFacts, reverse_pagerank
 from systems.engine.rank.ranking import out_degrees, scores, top
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError, DatasetError, InputError
+from workloads.making.writer import DatasetWriter
 
 
 @given(st.lists(st.integers(0, 5) | st.floats(-2, 2), max_size=40), st.integers(0, 45))

@@ -15,7 +15,8 @@ from systems.engine.io.memory import evict
 from systems.engine.rank.pagerank import reverse_pagerank
 from tests.harness.cap_tools import CAPPING, MIB, REPOSITORY, needs_cap, on_disk
 from tests.systems.support_systems import workload_of
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
+from workloads.making.writer import DatasetWriter
 
 NODES, DEGREE = 500_000, 120
 BUDGET = 40 * MIB

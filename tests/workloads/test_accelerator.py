@@ -16,9 +16,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from workloads.accelerator import LaneSpan, busy_share, make_accelerator, move_rows, wait_until
+from workloads.accelerator import move_rows, wait_until
 from workloads.accelerators.cost import LayerShape, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.pool import DevicePool
 from workloads.accelerators.profile import Profile, load_profile, profile_names
 from workloads.errors import BudgetError, HostError, InputError
@@ -145,7 +146,7 @@ def test_tables_of_any_width_fit_the_pool(dim: int, dtype: torch.dtype) -> None:
 def test_another_process_sees_the_same_bytes_and_nothing_stays_behind() -> None:
     name = f"test-{os.getpid()}-{time.monotonic_ns()}"
     worker = (
-        "import sys, torch; from workloads.accelerator import make_accelerator\n"
+        "import sys, torch; from workloads.accelerators.make import make_accelerator\n"
         "from workloads.accelerators.pool import DevicePool\n"
         "device = make_accelerator('emulated:null', memory_bytes=None, pool=DevicePool.attach(sys.argv[1]))\n"
         "table = device.allocate(10, 4, torch.float32)\n"
@@ -328,15 +329,6 @@ def test_more_edges_and_wider_rows_cost_more(name: str) -> None:
 
 
 # Telemetry and time
-
-
-def test_busy_share_counts_overlapping_spans_once() -> None:
-    spans = [LaneSpan("copy", 0, 0.0, 2.0), LaneSpan("compute", 0, 1.0, 3.0), LaneSpan("compute", 1, 8.0, 20.0)]
-    assert busy_share(spans, 0.0, 10.0) == pytest.approx(0.5)
-    assert busy_share(spans, 0.0, 10.0, ["compute"]) == pytest.approx(0.4)
-    assert busy_share(spans, 4.0, 7.0) == 0.0
-    assert busy_share([], 0.0, 1.0) == 0.0
-    assert busy_share(spans, 1.0, 1.0) == 0.0
 
 
 def test_waiting_ends_on_time_and_never_early() -> None:

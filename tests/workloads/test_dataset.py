@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import make_tiny
-from workloads.dataset import PARTS, Dataset, DatasetWriter, find_dataset, list_datasets
+from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError
+from workloads.making.writer import DatasetWriter
 from workloads.npyfile import padded_header
 
 

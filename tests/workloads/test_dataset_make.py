@@ -17,9 +17,9 @@ import pytest
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DatasetError, InputError
-from workloads.importers.build import ImportSpec, import_dataset
-from workloads.make import MakeSpec, make_dataset
-from workloads.node_data import NodeDataSpec
+from workloads.making.importing import ImportSpec, import_dataset
+from workloads.making.make import MakeSpec, make_dataset
+from workloads.making.node_data import NodeDataSpec
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -184,7 +184,7 @@ def test_a_disk_that_fills_up_while_generating_leaves_nothing(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check beforehand is taken away, as if another process filled the disk after it."""
-    monkeypatch.setattr("workloads.writer.DatasetWriter.require_space", lambda self, data_bytes: None)
+    monkeypatch.setattr("workloads.making.writer.DatasetWriter.require_space", lambda self, data_bytes: None)
     before = sorted(path.name for path in small_disk.iterdir())
     with pytest.raises(DatasetError, match=r"no space for dataset 't': it needs .* are free"):
         make_dataset(small_disk / "t", MakeSpec("kronecker", nodes=300_000, edges=3_000_000, dim=64))
@@ -195,7 +195,7 @@ def test_a_disk_that_fills_up_while_generating_leaves_nothing(
 MAKE_SLOWLY = """
 import sys, time
 from pathlib import Path
-from workloads.make import MakeSpec, make_dataset
+from workloads.making.make import MakeSpec, make_dataset
 
 def slow(stage, fraction):
     if stage == "writing features":

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from tests.support import make_tiny
-from workloads.dataset import Dataset, DatasetWriter
+from workloads.dataset import Dataset
 from workloads.errors import DatasetError
+from workloads.making.writer import DatasetWriter
 from workloads.tempfolder import free_bytes, remove_stale
 
 
@@ -118,7 +119,7 @@ def test_a_root_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 SLOW_WRITER = """
 import sys, time
 import numpy as np
-from workloads.dataset import DatasetWriter
+from workloads.making.writer import DatasetWriter
 with DatasetWriter(sys.argv[1]) as writer:
     writer.write("labels", np.zeros(1000, dtype=np.int64))
     print("writing", flush=True)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.workloads.topology_sink import as_matrix, base_of
 from workloads import _native
 from workloads.errors import InputError
-from workloads.kronecker.features import FeatureSource, class_centres, feature_rows, projected
-from workloads.kronecker.labels import community_labels, expand_labels, random_labels
+from workloads.kronecker.features import FeatureSource, class_centres, projected
+from workloads.kronecker.labels import community_labels, random_labels
 from workloads.kronecker.rmat import rmat_base
 from workloads.kronecker.stats import degree_skew, graph_stats
 
@@ -28,7 +28,7 @@ def test_any_row_can_be_made_again_alone(dim: int, dtype: str) -> None:
     table = np.concatenate([chunk.copy() for chunk in source.chunks(100_000)])
     assert table.shape == (5000, dim) and table.dtype == dtype and np.isfinite(table).all()
     ids = np.array([4999, 0, 17, 17, 2500])
-    np.testing.assert_array_equal(feature_rows(ids, dim, dtype, 7, 3, LABELS), table[ids])
+    np.testing.assert_array_equal(FeatureSource.of_classes(LABELS, 7, dim, dtype=dtype, seed=3).rows(ids), table[ids])
     other = FeatureSource.of_classes(LABELS, 7, dim, dtype=dtype, seed=4)
     assert not np.array_equal(other.rows(ids), table[ids]), "another seed, other rows"
 
@@ -129,10 +129,6 @@ def test_random_labels_are_uniform_and_any_range_can_be_made_alone() -> None:
     counts = np.bincount(labels, minlength=7)
     assert ((counts - 10_000.0) ** 2 / 10_000).sum() < 27.9, "chi-square, 6 degrees of freedom, 99.99 %"
     np.testing.assert_array_equal(random_labels(10, 7, 12, first=65_000), labels[65_000:65_010])
-
-
-def test_expanded_labels_repeat_the_bases() -> None:
-    assert expand_labels(np.array([3, 1, 2]), 8).tolist() == [3, 1, 2, 3, 1, 2, 3, 1]
 
 
 def test_communities_find_planted_ones() -> None:

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from tests.workloads.test_sampling import make_graph
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.errors import InputError
 from workloads.models import aggregated_width, first_layer_rows, make_model
-from workloads.sampling import NeighborSampler, SampledBatch
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.neighbor import NeighborSampler
 from workloads.training import Trainer
 from workloads.workload import ModelSpec
 

@@ -206,14 +206,14 @@ def test_a_bound_below_the_longest_list_is_refused(tmp_path: Path) -> None:
 PEAK = """
 import re, sys, pathlib
 from tests.workloads.topology_sink import FileSink
-from workloads.kronecker import GenerateSpec, generate_topology
+from workloads.kronecker import GenerateSpec, plan_topology
 import scipy.sparse.linalg
 def status(key):
     return int(re.search(key + r":\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
 kind, edges, bound = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 before = status("VmRSS")
 spec = GenerateSpec(kind, nodes=500_000, edges=edges, max_memory=bound, threads=2)
-generate_topology(spec, FileSink(pathlib.Path(sys.argv[1])))
+plan_topology(spec).write(FileSink(pathlib.Path(sys.argv[1])), lambda stage, fraction: None)
 print(status("VmHWM") - before)
 """
 

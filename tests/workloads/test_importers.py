@@ -16,8 +16,8 @@ import torch
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, OutcoreError
 from workloads.importers import igb
-from workloads.importers.build import ImportSpec, import_dataset
-from workloads.node_data import NodeDataSpec
+from workloads.making.importing import ImportSpec, import_dataset
+from workloads.making.node_data import NodeDataSpec
 
 # u -> v; 3 -> 1 is there twice, 2 -> 2 is a loop, node 4 has no in-neighbour.
 EDGES = np.array([[0, 1], [3, 1], [2, 2], [4, 0], [3, 1], [1, 3]])

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import workloads.importers.csc as csc
-from workloads.dataset import DatasetWriter
+import workloads.making.csc as csc
 from workloads.errors import DatasetError
-from workloads.importers.csc import build_csc, collect_csc
 from workloads.importers.source import EdgeChunk
+from workloads.making.csc import build_csc, collect_csc
+from workloads.making.writer import DatasetWriter
 
 
 def built(
@@ -83,8 +83,8 @@ BOUNDED = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from workloads.dataset import DatasetWriter
-from workloads.importers.csc import build_csc
+from workloads.making.writer import DatasetWriter
+from workloads.making.csc import build_csc
 
 NODES, CHUNKS = 200_000, 12
 def edges():

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from tests.workloads import sampling_reference as reference
 from workloads import _native
 from workloads.errors import DatasetError, InputError
-from workloads.sampling import NeighborSampler, SampledBatch, structure_digest
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.digest import structure_digest
+from workloads.sampling.neighbor import NeighborSampler
 
 Ints = npt.NDArray[np.int64]
 

@@ -12,7 +12,9 @@ import pytest
 import xxhash
 
 from workloads.errors import InputError
-from workloads.sampling import Block, EpochDigest, NeighborSampler, SampledBatch, feature_digest, structure_digest
+from workloads.sampling.batch import Block, SampledBatch
+from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
+from workloads.sampling.neighbor import NeighborSampler
 
 RNG = np.random.default_rng(0)
 INDPTR = np.arange(0, 3001 * 10, 10)

@@ -10,7 +10,7 @@ import pytest
 
 from workloads.dataset import Dataset
 from workloads.errors import InputError
-from workloads.sampling import structure_digest
+from workloads.sampling.digest import structure_digest
 from workloads.sampling.make import advise_random, largest_batch, make_sampler, make_seed_plan
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 

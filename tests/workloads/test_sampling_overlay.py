@@ -12,8 +12,9 @@ import pytest
 from tests.workloads.test_sampling import GRAPH, SEEDS, as_bytes, make_graph
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
-from workloads.sampling import NeighborSampler, structure_digest
+from workloads.sampling.digest import structure_digest
 from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 Ints = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from scipy import stats
 from tests.workloads import sampling_reference as reference
 from workloads import _native
 from workloads.errors import InputError
-from workloads.sampling import PartitionPlan, SeedPlan
+from workloads.sampling.seeds import PartitionPlan, SeedPlan
 
 TRAIN = np.random.default_rng(0).permutation(5_000)[:1_003]
 

@@ -18,11 +18,14 @@ from scipy import stats
 from tests.workloads import sampling_reference as reference
 from tests.workloads.test_sampling import GRAPH, SEEDS, as_bytes, make_graph
 from tests.workloads.test_sampling_overlay import cache_of, renumber
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
-from workloads.sampling import LayerwiseSampler, NeighborSampler, ShadowSampler, structure_digest
+from workloads.sampling.digest import structure_digest
+from workloads.sampling.layerwise import LayerwiseSampler
 from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
+from workloads.sampling.shadow import ShadowSampler
 from workloads.training import Trainer
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 

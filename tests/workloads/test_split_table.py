@@ -7,13 +7,15 @@ import pytest
 import torch
 
 from tests.workloads.test_sampling import GRAPH
-from workloads.accelerator import make_accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.profile import load_profile
 from workloads.accelerators.zero_copy import gather_split
 from workloads.errors import InputError
 from workloads.feature_table import SplitTable, batch_feature_digest
-from workloads.sampling import NeighborSampler, SampledBatch, feature_digest
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.digest import feature_digest
+from workloads.sampling.neighbor import NeighborSampler
 from workloads.training import Trainer
 from workloads.workload import ModelSpec
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import workloads.splits as splits
+import workloads.making.splits as splits
 from workloads.errors import InputError
-from workloads.splits import check_fractions, draw_splits
+from workloads.making.splits import check_fractions, draw_splits
 
 
 @given(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.accelerator import make_accelerator
+from workloads.accelerators.make import make_accelerator
 from workloads.errors import InputError
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.training import Adam, Trainer
@@ -211,7 +211,7 @@ def test_no_step_allocates_edges_times_features(name: str) -> None:
 def test_a_worker_starts_without_compilers_and_frameworks() -> None:
     code = (
         "import sys, numpy as np, torch\n"
-        "from workloads.accelerator import make_accelerator\n"
+        "from workloads.accelerators.make import make_accelerator\n"
         "from workloads.sampling.batch import Block, SampledBatch\n"
         "from workloads.training import Trainer\n"
         "from workloads.workload import ModelSpec\n"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import xxhash
 
-from workloads.kronecker import BaseGraph, GenerateSpec, TopologyResult, generate_topology
+from workloads.kronecker import BaseGraph, GenerateSpec, TopologyPlan, plan_topology
 from workloads.npyfile import padded_header
 
 
@@ -38,14 +38,15 @@ class FileSink:
         return xxhash.xxh3_64((self.folder / part).read_bytes()).hexdigest()
 
 
-def generate(folder: Path, spec: GenerateSpec) -> tuple[TopologyResult, npt.NDArray[np.int64], npt.NDArray[Any]]:
+def generate(folder: Path, spec: GenerateSpec) -> tuple[TopologyPlan, npt.NDArray[np.int64], npt.NDArray[Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     sink = FileSink(folder)
-    result = generate_topology(spec, sink)
+    plan = plan_topology(spec)
+    plan.write(sink, lambda stage, fraction: None)
     indptr, indices = sink.load("indptr"), sink.load("indices")
-    assert indptr.shape == (result.num_nodes + 1,) and indices.shape == (result.num_edges,)
+    assert indptr.shape == (plan.num_nodes + 1,) and indices.shape == (plan.num_edges,)
     assert sink.digests == {part: sink.file_digest(part) for part in ("indptr", "indices")}
-    return result, indptr, indices
+    return plan, indptr, indices
 
 
 def as_matrix(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> sp.csc_matrix:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from workloads.errors import DatasetError, InputError
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions
+from workloads.npyfile import write_all
 
 IntArray = npt.NDArray[np.int64]
 
@@ -82,9 +83,7 @@ def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
                     part = np.ascontiguousarray(frame.to_numpy())
                     if part.shape[0] and int(part.min()) < 0:
                         raise ValueError("negative id")
-                    data = part.reshape(-1).view(np.uint8).data
-                    while len(data):
-                        data = data[out.write(data) :]
+                    write_all(out, part)
                     largest = max(largest, int(part.max(initial=-1)))
                     count += part.shape[0]
                     options.progress("reading text", raw.tell() / max(1, size))

@@ -1,7 +1,7 @@
 """Generators of topology (R-MAT, plain Kronecker product, randomised fractal expansion), features and labels.
 
-`plan_topology` computes exact sizes before any write; `generate_topology` plans and writes to a `DatasetWriter`. All
-draws are keyed by counter (Philox4x32-10), so results depend neither on threads nor on the memory bound.
+`plan_topology` computes exact sizes before any write; the plan writes to a `DatasetWriter`. All draws are keyed by
+counter (Philox4x32-10), so results depend neither on threads nor on the memory bound.
 """
 
 from __future__ import annotations
@@ -9,19 +9,9 @@ from __future__ import annotations
 from workloads.kronecker.fractal import plan_fractal
 from workloads.kronecker.kronecker import plan_kronecker
 from workloads.kronecker.rmat import plan_rmat
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, TopologyResult, TopologySink
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, TopologySink
 
-__all__ = [
-    "BaseGraph",
-    "GenerateSpec",
-    "Kind",
-    "Progress",
-    "TopologyPlan",
-    "TopologyResult",
-    "TopologySink",
-    "generate_topology",
-    "plan_topology",
-]
+__all__ = ["BaseGraph", "GenerateSpec", "Kind", "Progress", "TopologyPlan", "TopologySink", "plan_topology"]
 
 
 def _silent(stage: str, fraction: float) -> None:
@@ -37,15 +27,3 @@ def plan_topology(spec: GenerateSpec, progress: Progress = _silent) -> TopologyP
     """
     planners = {"rmat": plan_rmat, "kronecker": plan_kronecker, "fractal": plan_fractal}
     return planners[spec.kind](spec, progress)
-
-
-def generate_topology(spec: GenerateSpec, sink: TopologySink, progress: Progress = _silent) -> TopologyResult:
-    """Generate `indptr` and `indices` into `sink` (a `DatasetWriter`): both begun, written and finished.
-
-    Raises:
-        InputError, BudgetError: as `plan_topology`.
-        OSError: the disk is full or failed (`DatasetWriter` reports a full disk as DatasetError).
-    """
-    plan = plan_topology(spec, progress)
-    plan.write(sink, progress)
-    return TopologyResult(plan.num_nodes, plan.num_edges, plan.base, plan.details)

@@ -130,29 +130,6 @@ def class_centres(num_classes: int, dim: int, seed: int, signal: float = SIGNAL)
     return _draws(ids, dim, seed) * np.float32(signal / np.sqrt(dim))
 
 
-def feature_rows(
-    ids: npt.NDArray[np.int64],
-    dim: int,
-    dtype: npt.DTypeLike,
-    num_classes: int,
-    seed: int,
-    labels: npt.NDArray[np.int64],
-    noise: float = 1.0,
-) -> npt.NDArray[Any]:
-    """Compute rows `ids` of the table of `FeatureSource.of_classes`, as [n, dim].
-
-    Args:
-        ids: int64 [n], node ids in any order.
-        dim: number of feature columns.
-        dtype: float32 or float16.
-        num_classes: number of classes.
-        seed: seed of the draws.
-        labels: int64 [N], labels of all nodes.
-        noise: factor of the noise.
-    """
-    return FeatureSource.of_classes(labels, num_classes, dim, dtype=dtype, seed=seed, noise=noise).rows(ids)
-
-
 def projected(features: Any, dim: int, seed: int) -> npt.NDArray[np.float32]:
     """Project [B, D0] dense or sparse features to float32 [B, dim] of standard deviation 1."""
     if features.shape[1] == dim:

@@ -1,4 +1,4 @@
-"""Labels: kept from a base graph, found as communities of the graph (homophilous along edges), or random by counter."""
+"""Labels: communities of the graph (homophilous along edges), or random by counter."""
 
 from __future__ import annotations
 
@@ -44,8 +44,3 @@ def random_labels(num_nodes: int, num_classes: int, seed: int, first: int = 0) -
     out = np.empty(num_nodes, dtype=np.int64)
     _native.random_labels(first, num_classes, seed, out)
     return out
-
-
-def expand_labels(base_labels: npt.NDArray[np.int64], num_nodes: int) -> npt.NDArray[np.int64]:
-    """Return the labels of an expansion: node v is a copy of base node `v % base nodes` and has its label."""
-    return np.resize(np.asarray(base_labels, dtype=np.int64), num_nodes)

@@ -1,4 +1,4 @@
-"""Types of the generators: specification, base graph, plan, sink and result."""
+"""Types of the generators: specification, base graph, plan and sink."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Int32 = npt.NDArray[np.int32]
 
 
 class TopologySink(Protocol):
-    """Destination of `indptr` and `indices`, such as a `workloads.dataset.DatasetWriter`."""
+    """Destination of `indptr` and `indices`, such as a `workloads.making.writer.DatasetWriter`."""
 
     def begin(self, part: Any, dtype: npt.DTypeLike, count: int) -> tuple[Path, int]:
         """Make a file with its header and its blocks reserved; return it and the data's offset, a multiple of 4096."""
@@ -157,13 +157,3 @@ class TopologyPlan:
     def data_bytes(self) -> int:
         """Bytes of `indptr` and `indices`."""
         return 8 * (self.num_nodes + 1) + self.num_edges * self.index_dtype.itemsize
-
-
-@dataclass(frozen=True)
-class TopologyResult:
-    """Counts of a written topology, `stats` (the plan's `details`), and the `base` with labels and features."""
-
-    num_nodes: int
-    num_edges: int
-    base: BaseGraph | None
-    stats: dict[str, Any]

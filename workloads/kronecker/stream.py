@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import queue
 import threading
@@ -19,6 +17,7 @@ import xxhash
 
 from workloads.errors import DataIOError
 from workloads.kronecker.spec import TopologySink
+from workloads.mapped import aligned_empty
 from workloads.npyfile import padded_header
 
 BUFFER_BYTES = 4 << 20
@@ -26,19 +25,6 @@ DEPTH = 8
 STREAM_BYTES = BUFFER_BYTES * DEPTH + (2 << 20)  # with the stacks of the threads
 _WRITERS = 6  # buffers written at once, while others are filled and hashed
 _BLOCK = 4096
-_HUGE_PAGE = 2 << 20
-
-
-def _huge_pages(nbytes: int) -> memoryview:
-    """Allocate private memory that begins at a huge page, and ask the kernel for huge pages.
-
-    The kernel pins 4 KiB pages one by one and devices split requests over them: huge pages halved the time of writes.
-    """
-    mapping = mmap.mmap(-1, nbytes + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without huge pages
-        mapping.madvise(mmap.MADV_HUGEPAGE)
-    start = -np.frombuffer(mapping, dtype=np.uint8).__array_interface__["data"][0] % _HUGE_PAGE
-    return memoryview(mapping)[start : start + nbytes]
 
 
 class _Buffer:
@@ -69,7 +55,7 @@ class PartWriter:
         self._hash = xxhash.xxh3_64(padded_header(self._dtype, (count,)))
         self._file = _open_direct(self._path)
         self._free: queue.SimpleQueue[_Buffer] = queue.SimpleQueue()
-        memory = _huge_pages(DEPTH * BUFFER_BYTES)
+        memory = aligned_empty(DEPTH * BUFFER_BYTES).data
         for first in range(0, DEPTH * BUFFER_BYTES, BUFFER_BYTES):
             self._free.put(_Buffer(memory[first : first + BUFFER_BYTES]))
         self._to_write: queue.SimpleQueue[_Buffer | None] = queue.SimpleQueue()

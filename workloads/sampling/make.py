@@ -5,15 +5,14 @@ from __future__ import annotations
 import mmap
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import InputError
+from workloads.sampling.listing import find
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import PartitionPlan, SeedPlan
-from workloads.sampling.subgraph import LayerwiseSampler, ShadowSampler
 from workloads.workload import Workload
 
 
@@ -46,29 +45,25 @@ def make_sampler(
     if hops is not None and not 1 <= hops <= len(workload.sampler.fanout):
         raise InputError(f"hops is {hops}", f"give 1 to {len(workload.sampler.fanout)}")
     spec, dataset = workload.sampler, workload.dataset
-    if spec.name == "shadow" and hops not in (None, len(spec.fanout)):
-        raise InputError("shadow's layers share one subgraph, so it has no first hops", "use neighbor or layerwise")
+    kind = find(spec.name)
+    if kind.one_subgraph and hops not in (None, len(spec.fanout)):
+        raise InputError(f"{spec.name}'s layers share one subgraph, so it has no first hops", "use another sampler")
     if indices is None:
         indices = dataset.memmap("indices")
         advise_random(indices)
-    arguments: dict[str, Any] = {
-        "indptr": dataset.load("indptr") if indptr is None else indptr,
-        "indices": indices,
-        "fanout": spec.fanout[:hops],
-        "seed": workload.seed,
-        "replace": spec.replace,
-        "threads": threads,
-        "labels": dataset.load("labels") if labels is None else labels,
-        "cached": cached,
-        "names": names,
-    }
-    if spec.name == "neighbor":
-        return NeighborSampler(**arguments)
-    if spec.name == "layerwise":
-        return LayerwiseSampler(**arguments)
-    if spec.name == "shadow":
-        return ShadowSampler(**arguments, layers=workload.model.layers)
-    raise InputError(f"there is no sampler {spec.name!r}", "use neighbor, layerwise or shadow")
+    sampler: NeighborSampler = kind.make(
+        workload,
+        indptr=dataset.load("indptr") if indptr is None else indptr,
+        indices=indices,
+        fanout=spec.fanout[:hops],
+        seed=workload.seed,
+        replace=spec.replace,
+        threads=threads,
+        labels=dataset.load("labels") if labels is None else labels,
+        cached=cached,
+        names=names,
+    )
+    return sampler
 
 
 def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:

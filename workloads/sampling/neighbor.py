@@ -15,6 +15,7 @@ import numpy.typing as npt
 from workloads import _native
 from workloads.errors import DatasetError, InputError
 from workloads.sampling.batch import Block, SampledBatch
+from workloads.sampling.listing import SamplerKind
 
 
 class NeighborSampler:
@@ -167,3 +168,6 @@ class NeighborSampler:
 def _contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     # A plain view of the memory map, without a copy.
     return np.ascontiguousarray(array).view(np.ndarray)
+
+
+SAMPLER = SamplerKind("neighbour", lambda workload, **others: NeighborSampler(**others), (5, 5), out_of_core=True)

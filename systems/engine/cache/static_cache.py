@@ -16,7 +16,7 @@ import torch
 
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.engine.loading.topology import row_bytes
+from systems.engine.io.topology import row_bytes
 from systems.interface import PlanItem
 from workloads.workload import Workload
 

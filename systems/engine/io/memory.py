@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from systems import _native
 from systems.engine.io.arrays import Array, as_rows
 from workloads.errors import DataIOError
+from workloads.mapped import aligned_empty as aligned_empty
 
 Advice = Literal["random", "willneed", "dontneed", "normal"]
 _ADVICE = {
@@ -24,27 +21,7 @@ _ADVICE = {
     "dontneed": mmap.MADV_DONTNEED,
 }
 
-_HUGE_PAGE = 2 << 20
 _ARENA_MAX = -8  # of malloc.h
-
-
-def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
-    """Allocate zeroed private uint8 [nbytes] at a multiple of `alignment`; pages are committed when first touched.
-
-    From 2 MiB on, requests huge pages for the whole ones inside, at no more memory: a large direct read then spans few
-    physical segments, instead of one per 4 KiB, over which devices split requests.
-    """
-    huge = nbytes >= _HUGE_PAGE
-    alignment = max(alignment, _HUGE_PAGE if huge else 1)
-    spare = max(0, alignment - mmap.PAGESIZE)
-    # Private: shared anonymous memory would be counted, and swapped, as shmem.
-    mapping = mmap.mmap(-1, max(1, nbytes + spare), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory = np.frombuffer(mapping, dtype=np.uint8)
-    start = -memory.__array_interface__["data"][0] % alignment
-    if huge and alignment % _HUGE_PAGE == 0:
-        with contextlib.suppress(OSError):  # a kernel without huge pages
-            mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE * _HUGE_PAGE)
-    return memory[start : start + nbytes]
 
 
 def give_back_free_memory() -> None:

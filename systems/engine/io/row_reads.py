@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, TypedDict
 
-from systems.engine.loading.topology import row_bytes
+from systems.engine.io.topology import row_bytes
 from workloads.workload import Workload
 
 

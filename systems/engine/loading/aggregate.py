@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
-from systems.engine.loading.topology import damaged
+from systems.engine.io.topology import damaged
 from systems.interface import Progress, silent
 from workloads.errors import BudgetError
 from workloads.models import aggregated_width

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.cache.device_cache import DeviceCache, Lookup, RowRing
+from systems.engine.loading.device_cache import DeviceCache, Lookup
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures
 from systems.engine.loading.pipeline import Channel, Drained, Pipeline
+from systems.engine.loading.row_ring import RowRing
 from systems.interface import Batch, Counters, Runtime, StageClock
 from workloads.errors import BudgetError
 from workloads.feature_table import Table
@@ -72,35 +73,30 @@ class Gatherer(ABC):
         """Free the gatherer's resources."""
 
 
+@dataclass(eq=False)
 class HostGatherer(Gatherer):
     """Gatherer of rows in host memory by many threads: into staging buffers or, on the processor, the table itself.
 
-    Args:
+    Attributes:
         threads: threads that gather one mini-batch.
         staging: number of staging buffers of `rows` rows: one is filled while another is copied away.
     """
 
-    def __init__(
-        self,
-        features: HostFeatures,
-        cache: DeviceCache,
-        runtime: Runtime,
-        clock: StageClock,
-        *,
-        threads: int,
-        staging: int,
-        rows: int,
-    ) -> None:
-        self._features = features
-        self._cache = cache
-        self._clock = clock
-        self._threads = threads
-        source = features.source
+    features: HostFeatures
+    cache: DeviceCache
+    runtime: Runtime
+    clock: StageClock
+    threads: int
+    staging: int
+    rows: int
+
+    def __post_init__(self) -> None:
+        source = self.features.source
         self._staging: list[torch.Tensor] = []
-        if runtime.accelerator.kind != "cpu":
-            for _ in range(staging):
-                raw = runtime.accelerator.host_buffer(rows * source.row_bytes)
-                self._staging.append(raw.view(torch_dtype(source.dtype)).view(rows, source.dim))
+        if self.runtime.accelerator.kind != "cpu":
+            for _ in range(self.staging):
+                raw = self.runtime.accelerator.host_buffer(self.rows * source.row_bytes)
+                self._staging.append(raw.view(torch_dtype(source.dtype)).view(self.rows, source.dim))
 
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
@@ -112,7 +108,7 @@ class HostGatherer(Gatherer):
             structure = next(sampled, None)
             if structure is None:
                 return
-            found = self._cache.lookup(structure.nodes)
+            found = self.cache.lookup(structure.nodes)
             count = len(found.misses)
             if self._staging:
                 _, buffer = free.get()
@@ -120,10 +116,10 @@ class HostGatherer(Gatherer):
                 item = Gathered(structure, found, rows, on_copied=partial(free.give_back, buffer))
             else:
                 start = ring.take(count)
-                rows = self._cache.buffer(start, count)
+                rows = self.cache.buffer(start, count)
                 item = Gathered(structure, found, None, start)
-            with self._clock.stage("extract", structure.index):
-                self._features.gather(structure.nodes[found.misses], rows.numpy(), self._threads)
+            with self.clock.stage("extract", structure.index):
+                self.features.gather(structure.nodes[found.misses], rows.numpy(), self.threads)
             yield item
 
     def close(self) -> None:
@@ -131,10 +127,11 @@ class HostGatherer(Gatherer):
         self._staging.clear()
 
 
+@dataclass(eq=False)
 class CacheLoader:
     """Loader that runs epochs over a device cache and a gatherer.
 
-    Args:
+    Attributes:
         sample: samples one mini-batch; called by any thread.
         features: rows that fill the cache; None without a cache.
         ahead: mini-batches between the start of their loading and the end of their training.
@@ -146,38 +143,22 @@ class CacheLoader:
         aggregated: whether the rows hold the first layer's aggregates.
     """
 
-    def __init__(
-        self,
-        name: str,
-        runtime: Runtime,
-        clock: StageClock,
-        sample: Sample,
-        cache: DeviceCache | None,
-        gatherer: Gatherer | None,
-        features: HostFeatures | None,
-        *,
-        ahead: int,
-        largest: int,
-        workers: int,
-        waiting: int,
-        threads: int,
-        tier: str,
-        aggregated: bool = False,
-    ) -> None:
-        self._name = name
-        self._runtime = runtime
-        self._clock = clock
-        self._sample = sample
-        self._cache = cache
-        self._gatherer = gatherer
-        self._features = features
-        self._ahead = ahead
-        self._largest = largest
-        self._workers = workers
-        self._waiting = waiting
-        self._threads = threads
-        self._tier = tier
-        self._aggregated = aggregated
+    name: str
+    runtime: Runtime
+    clock: StageClock
+    sample: Sample
+    cache: DeviceCache | None
+    gatherer: Gatherer | None
+    features: HostFeatures | None
+    ahead: int
+    largest: int
+    workers: int
+    waiting: int
+    threads: int
+    tier: str
+    aggregated: bool = False
+
+    def __post_init__(self) -> None:
         self._pipeline: Pipeline | None = None
         self._rows = self._loaded = 0
 
@@ -185,35 +166,35 @@ class CacheLoader:
         """Yield the mini-batches of epoch `k` in order; errors of any thread are raised here."""
         self._rows = self._loaded = 0
         start = 0
-        if self._cache is not None and not self._cache.settled and self._features is not None:
+        if self.cache is not None and not self.cache.settled and self.features is not None:
             # The first mini-batch alone shows how much device memory training takes (PaGraph, Section 4).
             yield from self._run(k, seeds[:1], 0)
-            with self._clock.stage("data_prep"):
-                self._cache.settle(self._features, self._threads)
+            with self.clock.stage("data_prep"):
+                self.cache.settle(self.features, self.threads)
             start = 1
         yield from self._run(k, seeds[start:], start)
 
     def _run(self, k: int, seeds: Sequence[Ids], start: int) -> Iterator[Batch]:
-        with Pipeline(self._name) as pipe:
+        with Pipeline(self.name) as pipe:
             self._pipeline = pipe
 
             def sample(number: int, nodes: Ids) -> SampledBatch:
-                with self._clock.stage("sample", start + number):
-                    return self._sample(k, start + number, nodes)
+                with self.clock.stage("sample", start + number):
+                    return self.sample(k, start + number, nodes)
 
-            sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
-            sampling = self._gatherer is None or not self._gatherer.samples
-            pipe.stage("sample", self._workers, sample, seeds if sampling else (), sampled)
-            if self._gatherer is None:
+            sampled: Channel[SampledBatch] = pipe.channel(self.waiting, ordered=True)
+            sampling = self.gatherer is None or not self.gatherer.samples
+            pipe.stage("sample", self.workers, sample, seeds if sampling else (), sampled)
+            if self.gatherer is None:
                 for structure in pipe.results(sampled):
                     yield Batch(structure, None)
                 return
-            assert self._cache is not None
-            turns = pipe.filled(range(self._ahead))
-            ring = RowRing(self._cache.buffer_rows)
+            assert self.cache is not None
+            turns = pipe.filled(range(self.ahead))
+            ring = RowRing(self.cache.buffer_rows)
             pipe.on_stop(ring.stop)
-            self._gatherer.begin(k, seeds, start)
-            gathered = self._gatherer.gathered(pipe, self._checked(sampled), turns.get, ring)
+            self.gatherer.begin(k, seeds, start)
+            gathered = self.gatherer.gathered(pipe, self._checked(sampled), turns.get, ring)
             loaded: Channel[Gathered] = pipe.channel(1)
             ready: Channel[Batch] = pipe.channel(1)
             pipe.stage("extract", 1, lambda _, item: item, gathered, loaded)
@@ -226,10 +207,10 @@ class CacheLoader:
                 _, structure = sampled.get()
             except Drained:
                 return
-            if structure.num_nodes > self._largest:
+            if structure.num_nodes > self.largest:
                 raise BudgetError(
                     f"mini-batch {structure.index} of epoch {structure.epoch} has {structure.num_nodes} nodes, "
-                    f"the plan holds {self._largest}",
+                    f"the plan holds {self.largest}",
                     "report this: the bound of the largest mini-batch is wrong",
                 )
             yield structure
@@ -245,20 +226,20 @@ class CacheLoader:
                 ring.give_back(held, count)
             turns.give_back(0)
 
-        return Batch(sampled, table, rows, first_layer_aggregated=self._aggregated, on_release=give_back)
+        return Batch(sampled, table, rows, first_layer_aggregated=self.aggregated, on_release=give_back)
 
     def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
         """Copy the missing rows to the device; return the batch's table, alias list, and start row in the ring."""
-        assert self._cache is not None
-        cache, alias, misses = self._cache, item.found.alias, item.found.misses
+        assert self.cache is not None
+        cache, alias, misses = self.cache, item.found.alias, item.found.misses
         start = item.start
         if item.rows is not None:
-            if self._runtime.accelerator.kind == "cpu" and not cache.rows:
+            if self.runtime.accelerator.kind == "cpu" and not cache.rows:
                 return item.rows, None, None
             start = ring.take(len(misses))
             index = item.sampled.index
-            with self._clock.stage("transfer", index):
-                self._runtime.accelerator.copy(cache.buffer(start, len(misses)), item.rows, batch=index).wait()
+            with self.clock.stage("transfer", index):
+                self.runtime.accelerator.copy(cache.buffer(start, len(misses)), item.rows, batch=index).wait()
             if item.on_copied is not None:
                 item.on_copied()
         if not cache.rows:
@@ -269,18 +250,18 @@ class CacheLoader:
     def counters(self, row_bytes: int) -> Counters:
         """Return the counts of the last epoch."""
         hits = {"device": self._rows - self._loaded}
-        if self._tier:
-            hits[self._tier] = self._loaded
+        if self.tier:
+            hits[self.tier] = self._loaded
         counters = Counters(
-            rows=self._rows, hits=hits, misses=0 if self._tier else self._loaded, bytes_loaded=self._loaded * row_bytes
+            rows=self._rows, hits=hits, misses=0 if self.tier else self._loaded, bytes_loaded=self._loaded * row_bytes
         )
-        if self._gatherer is not None:
-            self._gatherer.counts(counters)
+        if self.gatherer is not None:
+            self.gatherer.counts(counters)
         return counters
 
     def close(self) -> None:
         """End the threads; the cache belongs to the caller."""
         if self._pipeline is not None:
             self._pipeline.close()
-        if self._gatherer is not None:
-            self._gatherer.close()
+        if self.gatherer is not None:
+            self.gatherer.close()

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from systems.engine.cache.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
-from systems.engine.loading.bounds import Bounds, batch_bounds
+from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
 from systems.engine.loading.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
+from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.loading.host_features import HostFeatures, HostStore, RowFile, feature_rows
-from systems.engine.loading.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, auto
 from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.units import format_bytes, parse_bytes
 

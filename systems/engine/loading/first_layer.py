@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
-from systems.engine.loading.bounds import Bounds, batch_bounds
 from systems.engine.loading.cache_loader import Sample
 from systems.engine.loading.cached_system import CachedSystem
 from systems.engine.loading.host_features import RowFile
@@ -26,6 +25,8 @@ from workloads.errors import InputError
 from workloads.models import aggregated_width, first_layer_rows
 from workloads.npyfile import read_header
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import Bounds, batch_bounds
+from workloads.sampling.listing import find
 from workloads.sampling.make import make_sampler
 from workloads.workload import Workload
 
@@ -71,9 +72,10 @@ class FirstLayerSystem(CachedSystem):
     def _check_workload(self) -> None:
         super()._check_workload()
         aggregated_width(self.workload.model, self.workload.dataset.dim)
-        if self.workload.sampler.name == "shadow":
+        if find(self.workload.sampler.name).one_subgraph:
             raise InputError(
-                f"{self.info.name}: the hop of the first layer is left out, and shadow's layers share one subgraph",
+                f"{self.info.name}: the hop of the first layer is left out, and all layers of sampler "
+                f"{self.workload.sampler.name} share one subgraph",
                 "use sampler neighbor or layerwise",
             )
 

@@ -119,10 +119,11 @@ def fill_by(gather: Gather) -> Fill:
     return fill
 
 
+@dataclass(eq=False)
 class GatherLoader:
     """Loader that allocates the tables and runs epochs.
 
-    Args:
+    Attributes:
         fill: fills a table with at most `num_nodes` rows of a mini-batch, and returns its node alias list: int64 [n]
             into `whole` (None: the order of the nodes). Called by up to `extractors` threads at a time.
         workers: sampling threads.
@@ -132,49 +133,35 @@ class GatherLoader:
         front: rows in front of the host tables (`front_rows`), on the processor part of every mini-batch's table.
     """
 
-    def __init__(
-        self,
-        name: str,
-        sampler: NeighborSampler,
-        runtime: Runtime,
-        clock: StageClock,
-        tables: Tables,
-        fill: Fill,
-        *,
-        workers: int,
-        waiting: int,
-        around_sample: Callable[[Callable[[], SampledBatch]], SampledBatch] | None = None,
-        extractors: int = 1,
-        front: int = 0,
-    ) -> None:
-        self._name = name
-        self._sampler = sampler
-        self._runtime = runtime
-        self._clock = clock
-        self._tables = tables
-        self._fill = fill
-        self._extractors = extractors
-        self._workers = workers
-        self._waiting = waiting
-        self._around_sample = around_sample or (lambda work: work())
-        self._accelerator = runtime.accelerator
-        dtype = torch_dtype(tables.dtype)
-        sampling_only = runtime.stages == "sample"
+    name: str
+    sampler: NeighborSampler
+    runtime: Runtime
+    clock: StageClock
+    tables: Tables
+    fill: Fill
+    workers: int
+    waiting: int
+    around_sample: Callable[[Callable[[], SampledBatch]], SampledBatch] = lambda work: work()
+    extractors: int = 1
+    front: int = 0
+
+    def __post_init__(self) -> None:
+        tables, accelerator, dtype = self.tables, self.runtime.accelerator, torch_dtype(self.tables.dtype)
         self._host: list[HostTable] = []
         self._device: list[torch.Tensor] = []
         #: [front, dim], the rows of a cache.
         self.front_rows = torch.empty(0, tables.dim, dtype=dtype)
-        if not sampling_only:
-            self._host, self.front_rows = self._host_tables(dtype, front)
-            self._device = [self._accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
+        if self.runtime.stages != "sample":
+            self._host, self.front_rows = self._host_tables(dtype, self.front)
+            self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
         self._pipeline: Pipeline | None = None
 
     def _host_tables(self, dtype: torch.dtype, front: int) -> tuple[list[HostTable], torch.Tensor]:
-        tables = self._tables
+        tables = self.tables
         row = tables.dim * tables.dtype.itemsize
 
         def allocate(rows: int) -> torch.Tensor:
-            return self._accelerator.host_buffer(rows * row).view(dtype).view(rows, tables.dim)
+            return self.runtime.accelerator.host_buffer(rows * row).view(dtype).view(rows, tables.dim)
 
         if not front or tables.device:
             alone = [allocate(tables.rows) for _ in range(tables.host)]
@@ -187,11 +174,11 @@ class GatherLoader:
 
     def epoch(self, k: int, seeds: Sequence[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yield the mini-batches of epoch `k` in order; errors of any thread are raised here."""
-        with Pipeline(self._name) as pipe:
+        with Pipeline(self.name) as pipe:
             self._pipeline = pipe
-            sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
-            pipe.stage("sample", self._workers, lambda i, nodes: self._sample(k, i, nodes), seeds, sampled)
-            if self._runtime.stages == "sample":
+            sampled: Channel[SampledBatch] = pipe.channel(self.waiting, ordered=True)
+            pipe.stage("sample", self.workers, lambda i, nodes: self._sample(k, i, nodes), seeds, sampled)
+            if self.runtime.stages == "sample":
                 for structure in pipe.results(sampled):
                     yield Batch(structure, None)
                 return
@@ -204,7 +191,7 @@ class GatherLoader:
     def _extracting(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
         """Start the extractors; their mini-batches arrive in order."""
         free = pipe.filled(self._host)
-        extracted: Channel[Batch] = pipe.channel(self._extractors, ordered=True)
+        extracted: Channel[Batch] = pipe.channel(self.extractors, ordered=True)
         # Tables are taken in the order of the mini-batches: otherwise later mini-batches, which wait for the training
         # of an earlier one, might take the last table.
         turnstile = pipe.turnstile()
@@ -214,11 +201,11 @@ class GatherLoader:
             turnstile.enter(number)
             _, table = free.get()
             turnstile.leave()
-            with self._clock.stage("extract", structure.index):
-                rows = self._fill(structure, table)
+            with self.clock.stage("extract", structure.index):
+                rows = self.fill(structure, table)
             return Batch(structure, table.whole, rows, on_release=lambda: free.give_back(table))
 
-        pipe.stage("extract", self._extractors, extract, sampled, extracted)
+        pipe.stage("extract", self.extractors, extract, sampled, extracted)
         return extracted
 
     def _with_device(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
@@ -229,14 +216,14 @@ class GatherLoader:
         return ready
 
     def _sample(self, epoch: int, index: int, nodes: npt.NDArray[np.int64]) -> SampledBatch:
-        with self._clock.stage("sample", index):
-            return self._around_sample(lambda: self._sampler.sample(epoch, index, nodes))
+        with self.clock.stage("sample", index):
+            return self.around_sample(lambda: self.sampler.sample(epoch, index, nodes))
 
     def _check(self, sampled: SampledBatch) -> None:
-        if sampled.num_nodes > self._tables.rows:
+        if sampled.num_nodes > self.tables.rows:
             raise BudgetError(
                 f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
-                f"{self._tables.rows}",
+                f"{self.tables.rows}",
                 "report this: the bound of the largest mini-batch is wrong",
             )
 
@@ -244,8 +231,8 @@ class GatherLoader:
         _, table = free.get()
         index = batch.sampled.index
         assert isinstance(batch.table, torch.Tensor)
-        with self._clock.stage("transfer", index):
-            self._accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
+        with self.clock.stage("transfer", index):
+            self.runtime.accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
         batch.release()
         return Batch(batch.sampled, table, batch.rows, on_release=lambda: free.give_back(table))
 
@@ -254,7 +241,7 @@ class GatherLoader:
         if self._pipeline is not None:
             self._pipeline.close()
         for table in self._device:
-            self._accelerator.free(table)
+            self.runtime.accelerator.free(table)
         self._device.clear()
         self._host.clear()
         self.front_rows = self.front_rows[:0].clone()  # memory is freed with its last view

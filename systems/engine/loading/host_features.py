@@ -17,8 +17,8 @@ import torch
 
 from systems.engine.io.gather import gather
 from systems.engine.io.memory import madvise
+from systems.engine.io.topology import check_length
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.topology import check_length
 from systems.interface import PlanItem
 from workloads.accelerator import Accelerator
 from workloads.errors import InputError

@@ -12,11 +12,12 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from systems.engine.cache.device_cache import DeviceCache, RowRing
 from systems.engine.loading.cache_loader import CacheLoader, Gathered, Gatherer
 from systems.engine.loading.cached_system import CachedSystem
+from systems.engine.loading.device_cache import DeviceCache
 from systems.engine.loading.host_features import HostFeatures
 from systems.engine.loading.pipeline import Pipeline
+from systems.engine.loading.row_ring import RowRing
 from systems.interface import PlanItem, StageClock
 from workloads.feature_table import SplitTable, Table
 from workloads.sampling.batch import SampledBatch
@@ -63,14 +64,14 @@ class ZeroCopyLoader(CacheLoader):
     """Loader with split tables: the cache's rows, then those of the host."""
 
     def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
-        assert self._cache is not None and self._features is not None
-        hot, host = self._cache.rows, self._features.tensor
+        assert self.cache is not None and self.features is not None
+        hot, host = self.cache.rows, self.features.tensor
         if item.sampled.local is not None:
             # Reordered: the lowest ids are on the device, so an id is its row in the table.
-            return SplitTable(self._cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
+            return SplitTable(self.cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
         alias, misses = item.found.alias, item.found.misses
         alias[misses] = hot + item.sampled.nodes[misses]
-        return SplitTable(self._cache.table, host), torch.from_numpy(alias), None
+        return SplitTable(self.cache.table, host), torch.from_numpy(alias), None
 
 
 class ZeroCopySystem(CachedSystem):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
-from systems.engine.loading.topology import damaged
+from systems.engine.io.topology import damaged
 from systems.interface import Progress, silent
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
-from systems.engine.loading.topology import MAKE_AGAIN, DatasetFiles
+from systems.engine.io.topology import MAKE_AGAIN, DatasetFiles
 from workloads.errors import BudgetError, DatasetError, InputError
 from workloads.sampling.make import advise_random
 from workloads.units import format_bytes

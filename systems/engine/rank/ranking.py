@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.stream import stream
-from systems.engine.loading.topology import MAKE_AGAIN
+from systems.engine.io.topology import MAKE_AGAIN
 from systems.engine.rank.pagerank import reverse_pagerank
 from systems.interface import Progress, silent
 from workloads.errors import BudgetError, DatasetError, InputError

@@ -144,10 +144,6 @@ class PackedReader:
         """Bytes of the largest mini-batch: features and arrays, each in whole pages."""
         return int((self.feature_bytes + self.structure_bytes).max(initial=0))
 
-    def slots_bytes(self, slots: int) -> int:
-        """Return the bytes that `batches` allocates."""
-        return slots * self.largest_region_bytes
-
     def start(
         self, batch: int, features: NDArray[np.uint8] | None, structure: NDArray[np.uint8] | None
     ) -> PendingBatch:
@@ -274,13 +270,8 @@ class PackedReader:
                 continue
             if failure is None and xxhash.xxh3_64_intdigest(memory.data) != int(self._digests[part][batch]):
                 start = int(self.offsets[batch]) + (int(self.feature_bytes[batch]) if part == "structure" else 0)
-                failure = DataIOError(
-                    f"the {part} of mini-batch {batch} in {self.path}, {memory.nbytes} bytes at offset {start}, are "
-                    f"corrupted: their XXH3 is not that of what was written",
-                    path=str(self.path),
-                    offset=start,
-                    fix="remove the prepared folder, it is then made anew, and check the device",
-                )
+                what = f"the {part} of mini-batch {batch} in {self.path}, {memory.nbytes} bytes at offset {start},"
+                failure = _corrupted(self.path, start, f"{what} are corrupted")
             if part == "features":
                 rows = memory[: int(self.num_rows[batch]) * self.row_bytes].reshape(-1, self.row_bytes)
             elif failure is None:
@@ -315,13 +306,7 @@ def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]
             piece = buffer[: end - begin]
             read_at(handle, piece, begin, path)
             if xxhash.xxh3_64_intdigest(piece.data) != int(digests[number]):
-                raise DataIOError(
-                    f"{path} is corrupted in the {end - begin} bytes at offset {begin}: their XXH3 is not that of what "
-                    f"was written",
-                    path=str(path),
-                    offset=begin,
-                    fix="remove the prepared folder, it is then made anew, and check the device",
-                )
+                raise _corrupted(path, begin, f"{path} is corrupted in the {end - begin} bytes at offset {begin}")
             used = min(end, count * row_bytes) - begin
             yield number * rows, piece[:used].reshape(-1, row_bytes)
     finally:
@@ -349,3 +334,12 @@ def read_rows(folder: Path, name: str, out: Array) -> int:
     for first, rows in row_pieces(folder, name):
         target[first * row_bytes :][: rows.nbytes] = rows.reshape(-1)
     return count
+
+
+def _corrupted(path: Path, offset: int, what: str) -> DataIOError:
+    return DataIOError(
+        f"{what}: their XXH3 is not that of what was written",
+        path=str(path),
+        offset=offset,
+        fix="remove the prepared folder, it is then made anew, and check the device",
+    )

@@ -14,12 +14,12 @@ import xxhash
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
 from workloads.importers import IMPORTERS, ImportOptions, open_source
-from workloads.importers.csc import CscResult, build_csc
 from workloads.importers.source import FeatureSource, GraphSource
-from workloads.node_data import NodeDataSpec, make_labels, measure, write_generated_features
+from workloads.making.csc import CscResult, build_csc
+from workloads.making.node_data import NodeDataSpec, make_labels, measure, write_generated_features
+from workloads.making.splits import check_fractions, write_splits
+from workloads.making.writer import DatasetWriter
 from workloads.npyfile import file_digest
-from workloads.splits import check_fractions, write_splits
-from workloads.writer import DatasetWriter
 
 Progress = Callable[[str, float], None]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ import numpy.typing as npt
 
 from workloads.errors import DatasetError
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk
-from workloads.writer import DatasetWriter
+from workloads.making.writer import DatasetWriter
+from workloads.npyfile import write_all
 
 _BYTES_A_KEY = 8
 _MAX_BUCKETS = 500  # files open at once
@@ -95,7 +95,7 @@ def build_csc(
                 target, source = np.divmod(part, num_nodes)
                 self_loops += int((target + first == source).sum())
                 indptr[first + 1 : last + 1] += np.bincount(target, minlength=last - first)
-                _write_all(out, source.astype(index_dtype))
+                write_all(out, source.astype(index_dtype))
                 written += part.shape[0]
             progress("sorting neighbour lists", (index + 1) / len(files))
     np.cumsum(indptr, out=indptr)
@@ -169,16 +169,10 @@ def _spill(
             borders = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(files)))])
             for index, file in enumerate(files):
                 if borders[index] < borders[index + 1]:
-                    _write_all(file, keys[borders[index] : borders[index + 1]])
+                    write_all(file, keys[borders[index] : borders[index + 1]])
             done += target.shape[0]
             progress("grouping edges", done / max(1, total))
     finally:
         for file in files:
             file.close()
     return paths
-
-
-def _write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> None:
-    data = np.ascontiguousarray(array).view(np.uint8).data
-    while len(data):
-        data = data[file.write(data) :]

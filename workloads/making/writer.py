@@ -20,7 +20,7 @@ import xxhash
 
 from workloads.errors import DataIOError, DatasetError, OutcoreError
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
-from workloads.npyfile import file_digest, padded_header
+from workloads.npyfile import file_digest, padded_header, write_all
 from workloads.tempfolder import free_bytes, locked, remove_stale, sync, temporary_prefix, try_lock
 from workloads.units import format_bytes
 
@@ -42,13 +42,11 @@ class PartStream:
 
     def write(self, rows: npt.NDArray[Any]) -> None:
         """Append rows (of the part's dtype and width)."""
-        data = np.ascontiguousarray(rows, dtype=self._dtype).reshape(-1).view(np.uint8).data
-        if len(data) > self._left:
-            raise ValueError(f"{self._part} gets {len(data) - self._left} bytes more than announced")
-        self._left -= len(data)
-        self._digest.update(data)
-        while len(data):
-            data = data[self._file.write(data) :]
+        rows = np.ascontiguousarray(rows, dtype=self._dtype)
+        if rows.nbytes > self._left:
+            raise ValueError(f"{self._part} gets {rows.nbytes - self._left} bytes more than announced")
+        self._left -= rows.nbytes
+        self._digest.update(write_all(self._file, rows))
 
     def close(self) -> None:
         """Finish the part; every announced row must have been written."""
@@ -188,11 +186,7 @@ class DatasetWriter:
 
     def memmap(self, part: Part) -> npt.NDArray[Any]:
         """Map a finished part read-only."""
-        entry = self._files[part]
-        if 0 in entry.shape:
-            return np.empty(entry.shape, dtype=entry.dtype)
-        path = self.folder / f"{part}.npy"
-        return np.memmap(path, dtype=entry.dtype, mode="r", offset=entry.data_offset, shape=entry.shape)
+        return self._files[part].memmap(self.folder / f"{part}.npy")
 
     def describe(
         self,

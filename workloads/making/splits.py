@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import InputError
-from workloads.writer import DatasetWriter
+from workloads.making.writer import DatasetWriter
 
 _CHUNK = 1 << 20
 _STREAM = 0x73706C6974  # keeps these draws apart from others of the same seed

@@ -8,8 +8,6 @@ assembling copy is needed. On the processor, host memory serves as device memory
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +18,6 @@ import torch
 from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures, RowFile
-from systems.engine.loading.pipeline import Stopped
 from systems.interface import MemoryBudget, PlanItem, Tier
 from workloads.accelerator import NO_ROWS, Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
@@ -170,63 +167,6 @@ class Lookup:
 
     alias: Ids
     misses: Ids
-
-
-class RowRing:
-    """Ring of buffer rows, handed out as contiguous runs that return in about the same order.
-
-    A run of the ring's full length is granted once all others have returned, so every `take` succeeds in the end.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._changed = threading.Condition()
-        self._runs: deque[list[int]] = deque()  # [start, count, still held], oldest first
-        self._stopped = False
-
-    def take(self, count: int) -> int:
-        """Return the first of `count` rows after waiting until they are free.
-
-        Raises:
-            ValueError: the ring has fewer rows.
-            Stopped: the pipeline ended.
-        """
-        if count > self._capacity:
-            raise ValueError(f"{count} rows of a ring of {self._capacity}")
-        with self._changed:
-            while not self._stopped and (start := self._place(count)) is None:
-                self._changed.wait()
-            if self._stopped or start is None:
-                raise Stopped
-            if count:
-                self._runs.append([start, count, 1])
-            return start
-
-    def _place(self, count: int) -> int | None:
-        if not self._runs:
-            return 0
-        first, (start, length, _) = self._runs[0][0], self._runs[-1]
-        end = start + length
-        if start >= first:
-            # The held rows are contiguous: free rows lie after them up to the end, and before them from the start.
-            return end if end + count <= self._capacity else 0 if count <= first else None
-        return end if end + count <= first else None
-
-    def give_back(self, start: int, count: int) -> None:
-        """Free a run obtained from `take`."""
-        if not count:
-            return
-        with self._changed:
-            next(run for run in self._runs if run == [start, count, 1])[2] = 0
-            while self._runs and not self._runs[0][2]:
-                self._runs.popleft()
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        """Wake waiting threads; `take` raises Stopped from now on."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
 
 
 class DeviceCache:

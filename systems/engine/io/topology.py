@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.loading.bounds import Bounds
 from systems.interface import PlanItem
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError, DatasetError
 from workloads.ranks import RankGroup
+from workloads.sampling.bounds import Bounds
 from workloads.sampling.make import advise_random, make_sampler
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from workloads.base_graph import base_digest, load_base
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 from workloads.kronecker import BaseGraph, GenerateSpec, Kind, TopologyPlan, plan_topology
-from workloads.node_data import (
+from workloads.making.base_graph import base_digest, load_base
+from workloads.making.node_data import (
     NodeDataSpec,
     Progress,
     kinds,
@@ -22,8 +22,8 @@ from workloads.node_data import (
     write_expanded_labels,
     write_generated_features,
 )
-from workloads.splits import check_fractions, write_splits
-from workloads.writer import DatasetWriter
+from workloads.making.splits import check_fractions, write_splits
+from workloads.making.writer import DatasetWriter
 
 _DEFAULT_CLASSES = 16
 
@@ -79,9 +79,6 @@ class MakeSpec:
             raise InputError(f"--kind is {self.kind!r}, which is none of {', '.join(kinds())}", fix)
         if self.index_dtype not in ("auto", "int32", "int64"):
             raise InputError(f"--index-dtype is {self.index_dtype!r}", "choose auto, int32 or int64")
-        for option, value in (("--nodes", self.nodes), ("--edges", self.edges), ("--expand", self.expand)):
-            if value < 0:
-                raise InputError(f"{option} is {value}", "give at least 1")
         self.node_data.check()
         check_fractions(*self.fractions)
         self.generate_spec(None, 1 << 30)

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import BudgetError
 from workloads.importers import ImportOptions, guess_format, open_source
-from workloads.importers.csc import collect_csc
 from workloads.importers.source import FeatureSource
 from workloads.kronecker import BaseGraph
-from workloads.node_data import Progress
+from workloads.making.csc import collect_csc
+from workloads.making.node_data import Progress
 from workloads.npyfile import file_digest
 from workloads.units import format_bytes
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import InputError
+from workloads.making.writer import DatasetWriter
 from workloads.mapped import small_maps
-from workloads.writer import DatasetWriter
 
 _CHUNK = 1 << 20
 _DTYPES = ("float32", "float16")

@@ -1,0 +1,54 @@
+"""The layer-wise sampler, which draws with importance for a whole layer (FastGCN, LADIES).
+
+It shares the neighbour sampler's calls, counters (epoch, batch, hop, original node id) and canonical order, so a system
+that treats sampling as a black box feeds its batches unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import InputError
+from workloads.sampling.listing import SamplerKind
+from workloads.sampling.neighbor import NeighborSampler
+
+
+class LayerwiseSampler(NeighborSampler):
+    """Sampler of a fixed number of new nodes a layer, drawn with importance for all destinations together.
+
+    The candidates of a hop are the in-neighbours of its destinations that are no destinations themselves. `fanout[hop]`
+    candidates are drawn without replacement (all, where there are fewer or for -1): a candidate's weight is the sum
+    over its edges to destinations i of 1 / degree(i)^2, that is the squared entries of the row-normalised adjacency
+    matrix (FastGCN's importance, restricted to the destinations' neighbours as in LADIES), and the candidates with the
+    largest weight / u are taken, u uniform in (0, 1] (priority sampling). Destinations stay sources (skip connections).
+    A block holds every edge between its destinations and its sources, in the order of the neighbour lists.
+
+    The models take no edge weights: a destination aggregates over its sampled neighbours. Neighbours of many
+    destinations are sampled more often, so the aggregate is biased towards them; the weights that would remove the
+    bias, 1 / min(1, weight / threshold), are not applied.
+
+    A batch depends on all of its seed nodes together: ranks that split a step draw other nodes than one process would.
+    Every hop reads the whole lists of its destinations. Args as `NeighborSampler`, where `fanout` counts nodes a layer.
+    """
+
+    kind: ClassVar[str] = "layerwise"
+
+    def __init__(
+        self,
+        indptr: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        fanout: Sequence[int],
+        **others: Any,
+    ) -> None:
+        if others.get("replace"):
+            raise InputError("the layerwise sampler draws without replacement", "leave replace out")
+        super().__init__(indptr, indices, fanout, **others)
+
+
+SAMPLER = SamplerKind(
+    "layer-wise", lambda workload, **others: LayerwiseSampler(**others), (60, 40), replacement=False, by_layer=True
+)

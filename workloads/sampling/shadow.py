@@ -1,0 +1,64 @@
+"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers.
+
+It shares the neighbour sampler's calls, counters (epoch, batch, hop, original node id) and canonical order, so a system
+that treats sampling as a black box feeds its batches unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import InputError
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.listing import SamplerKind
+from workloads.sampling.neighbor import NeighborSampler
+
+
+class ShadowSampler(NeighborSampler):
+    """Sampler of a subgraph of bounded depth around the seed nodes, on all of which every layer runs (shaDow-GNN).
+
+    Its nodes are those that the neighbour sampler reaches from the seed nodes, one hop for each fan-out; its edges are
+    all edges of the graph between them (the induced subgraph). Its one block, from all nodes to all nodes, is repeated
+    for each of the model's `layers`; scores are read out at the seed nodes, the first rows. So depth (fan-outs) and
+    layers are independent. The seed nodes of a mini-batch share one subgraph, where the paper gives each its own: each
+    node's row is then needed once a batch, and a seed node may also receive messages from nodes that only another seed
+    node reached.
+
+    Reads the drawn entries of the hops and the whole lists of all nodes. Other args as `NeighborSampler`.
+    """
+
+    kind: ClassVar[str] = "shadow"
+
+    def __init__(
+        self,
+        indptr: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        fanout: Sequence[int],
+        *,
+        layers: int,
+        **others: Any,
+    ) -> None:
+        if layers < 1:
+            raise InputError(f"layers is {layers}", "a model needs at least one")
+        super().__init__(indptr, indices, fanout, **others)
+        self._layers = layers
+
+    def sample(
+        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
+    ) -> SampledBatch:
+        """Sample one mini-batch, as `NeighborSampler.sample`; all its blocks are the same one."""
+        sampled = super().sample(epoch, batch, seeds, local_seeds=local_seeds)
+        return replace(sampled, blocks=sampled.blocks * self._layers)
+
+
+SAMPLER = SamplerKind(
+    "shadow",
+    lambda workload, **others: ShadowSampler(**others, layers=workload.model.layers),
+    (5, 3),
+    one_subgraph=True,
+)
