@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -92,28 +93,51 @@ def no_studies(profile: Plain) -> list[StudyNeed]:
 class Figure:
     """One figure or table of the catalogue.
 
+    The plain data of a figure is its row of `catalogue.csv`.
+
     Attributes:
         id: id in `outcore figures ID`.
-        paper: name of the paper, or `outcore`.
         needs: maps a bench profile (plain data of an experiment) to the figure's cells, or to its experiments.
         draw: maps the evidence to a drawing; raises NotDrawn with the reason.
-        headline: whether the runs of the default bench suffice for the drawing.
         studies: maps a bench profile to the studies behind the drawing.
-        claims: ids of the published claims that the figure supports or refutes.
-        full: the paper's whole grid, in one line.
         beside: maps a bench profile to experiments that the claims need and the drawing leaves out.
     """
 
     id: str
-    paper: str
-    title: str
     needs: Callable[[Plain], Plan | Plain | list[Plain]]
     draw: Callable[[Evidence], Drawing | Sheet]
-    headline: bool = False
     studies: Callable[[Plain], list[StudyNeed]] = no_studies
-    claims: tuple[str, ...] = ()
-    full: str = ""
     beside: Callable[[Plain], list[Plain]] = no_runs
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The figure's row of `catalogue.csv`. Raises KeyError where it has none."""
+        return rows()[self.id]
+
+    @property
+    def paper(self) -> str:
+        """Name of the paper, or `outcore`."""
+        return self.row["paper"]
+
+    @property
+    def title(self) -> str:
+        """Title in the gallery and above a table."""
+        return self.row["title"]
+
+    @property
+    def headline(self) -> bool:
+        """Whether the runs of the default bench suffice for the drawing."""
+        return self.row["headline"] == "yes"
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Ids of the published claims that the figure supports or refutes."""
+        return tuple(self.row["claims"].split())
+
+    @property
+    def full(self) -> str:
+        """The paper's whole grid, in one line."""
+        return self.row["full"]
 
     def experiments(self, profile: Plain) -> list[Experiment]:
         """Return the experiments of `needs` and `beside`, checked and tagged with this figure.
@@ -131,6 +155,13 @@ class Figure:
 
 
 _FIGURES: dict[str, Figure] = {}
+
+
+@cache
+def rows() -> dict[str, dict[str, str]]:
+    """Return the rows of `catalogue.csv` by the figure's id."""
+    with Path(__file__).with_name("catalogue.csv").open(encoding="utf-8", newline="") as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
 
 
 def register(figure: Figure) -> Figure:

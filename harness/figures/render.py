@@ -202,6 +202,7 @@ def _digest_of(evidence: Evidence) -> str:
 
 
 def _source_of(figure: Figure) -> str:
-    """Return a digest of the figure's code with all its imports, and of the published values."""
+    """Return a digest of the figure's row of the catalogue, its code with all imports, and the published values."""
     # `draw` may be of a shared module, `needs` of the figure's own.
-    return digest_of_sources(figure.draw.__module__, digest_of_sources(figure.needs.__module__, figure.id))
+    row = json.dumps(figure.row, sort_keys=True)
+    return digest_of_sources(figure.draw.__module__, digest_of_sources(figure.needs.__module__, row))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.figures import sources
-from harness.figures.base import catalogue, render
+from harness.figures import base, sources
+from harness.figures.base import catalogue, render, rows
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -52,6 +52,15 @@ def test_a_change_of_whatever_draws_a_figure_draws_it_again(tree: Path, tmp_path
     with (tree / file).open("a") as stream:
         stream.write("# changed\n")
     assert render(chosen, evidence, tmp_path / "out")[0].inputs != first.inputs
+
+
+def test_a_change_of_its_catalogue_row_draws_a_figure_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, evidence = [catalogue()["gnndrive-fig8"]], load_evidence(tmp_path / "none")
+    first = render(chosen, evidence, tmp_path / "out")[0]
+    changed = {**rows(), "gnndrive-fig8": {**rows()["gnndrive-fig8"], "title": "Another title"}}
+    monkeypatch.setattr(base, "rows", lambda: changed)
+    again = render(chosen, evidence, tmp_path / "out")[0]
+    assert (again.title, again.inputs != first.inputs) == ("Another title", True)
 
 
 def test_what_no_figure_imports_leaves_it_as_it_is(tree: Path) -> None:

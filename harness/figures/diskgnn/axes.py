@@ -48,21 +48,10 @@ def _slower(group: Group) -> str:
     return f"slower on {last}: {said} (paper: diskgnn about 1.2x)" if both else ""
 
 
-register(
-    Figure(
-        "diskgnn-fig10",
-        "diskgnn",
-        "Epoch time over memory",
-        over_memory,
-        bars(over_memory, MEMORY, title="Epoch time over memory", log=True),
-        full="10, 30, 50 % of the features, four datasets",
-    )
-)
+register(Figure("diskgnn-fig10", over_memory, bars(over_memory, MEMORY, title="Epoch time over memory", log=True)))
 register(
     Figure(
         "diskgnn-fig11",
-        "diskgnn",
-        "Disk traffic over memory",
         over_memory,
         bars(
             over_memory,
@@ -72,18 +61,12 @@ register(
             value=_gigabytes,
             note=lambda group: "topology, rows and partitions",
         ),
-        claims=("dg-05",),
-        full="10, 30, 50 % of the features, Friendster and papers100M",
     )
 )
 register(
     Figure(
         "diskgnn-fig15",
-        "diskgnn",
-        "Epoch time on another SSD",
         on_classes,
         bars(on_classes, Axis(""), title="Epoch time on another SSD", log=True, note=_slower),
-        claims=("dg-15",),
-        full="AWS gp3 beside AWS NVMe, four datasets",
     )
 )

@@ -99,14 +99,4 @@ def _feature_bytes(record: Mapping[str, Any]) -> float:
     return float(data["num_nodes"] * row_bytes(data["dim"], data["dtype"]))
 
 
-register(
-    Figure(
-        "diskgnn-fig12",
-        "diskgnn",
-        "Epoch time over the disk-space limit",
-        over_limits,
-        draw,
-        claims=("dg-16", "dg-17"),
-        full="no limit, 7x, 5x, 3x on Friendster and IGB260M",
-    )
-)
+register(Figure("diskgnn-fig12", over_limits, draw))

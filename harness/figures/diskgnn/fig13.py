@@ -146,27 +146,5 @@ def _accesses(records: list[StudyRecord]) -> str:
     )
 
 
-register(
-    Figure(
-        "diskgnn-fig13",
-        "diskgnn",
-        "Disk space over memory",
-        no_runs,
-        draw_fig13,
-        studies=studies_fig13,
-        claims=("dg-16", "dg-17", "dg-18"),
-        full="Friendster and IGB260M",
-    )
-)
-register(
-    Figure(
-        "diskgnn-fig14",
-        "diskgnn",
-        "Disk space over fan-out and batch size",
-        no_runs,
-        draw_fig14,
-        studies=studies_fig14,
-        claims=("dg-19",),
-        full="batch sizes around 1024, Friendster and IGB260M",
-    )
-)
+register(Figure("diskgnn-fig13", no_runs, draw_fig13, studies=studies_fig13))
+register(Figure("diskgnn-fig14", no_runs, draw_fig14, studies=studies_fig14))

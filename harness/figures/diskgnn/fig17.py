@@ -72,14 +72,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, table, text, runs=group.runs())
 
 
-register(
-    Figure(
-        "diskgnn-fig17",
-        "diskgnn",
-        "Batched and individual packing",
-        over_memory,
-        draw,
-        claims=("dg-10",),
-        full="four datasets at 10 % of the features",
-    )
-)
+register(Figure("diskgnn-fig17", over_memory, draw))

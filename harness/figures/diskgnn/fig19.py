@@ -68,13 +68,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, table, text, runs=group.runs())
 
 
-register(
-    Figure(
-        "diskgnn-fig19",
-        "diskgnn",
-        "Stage breakdown, pipelining off",
-        sequential,
-        draw,
-        full="four datasets x SAGE, GAT",
-    )
-)
+register(Figure("diskgnn-fig19", sequential, draw))

@@ -157,25 +157,5 @@ def draw_fig16(evidence: Evidence) -> Drawing:
     return Drawing(canvas, table, text)
 
 
-register(
-    Figure(
-        "diskgnn-fig5",
-        "diskgnn",
-        "Read amplification: not reordered, global, segmented",
-        no_runs,
-        draw_fig5,
-        studies=studies,
-        full="segments of 50, 100, 150 mini-batches",
-    )
-)
-register(
-    Figure(
-        "diskgnn-fig16",
-        "diskgnn",
-        "Disk traffic and space over segment size",
-        no_runs,
-        draw_fig16,
-        studies=studies,
-        full="segments of 50, 100, 150 mini-batches",
-    )
-)
+register(Figure("diskgnn-fig5", no_runs, draw_fig5, studies=studies))
+register(Figure("diskgnn-fig16", no_runs, draw_fig16, studies=studies))

@@ -115,15 +115,4 @@ def _replayed(group: Group) -> str:
     return f"{how} {', '.join(shares)} of the epoch to diskgnn" if shares else ""
 
 
-register(
-    Figure(
-        "diskgnn-fig9",
-        "diskgnn",
-        "Epoch time over DiskGNN's, with and without preprocessing",
-        by_model,
-        draw,
-        beside=replayed,
-        claims=("dg-01", "dg-02", "dg-03", "dg-04", "dg-23"),
-        full="four datasets x SAGE, GAT",
-    )
-)
+register(Figure("diskgnn-fig9", by_model, draw, beside=replayed))

@@ -41,15 +41,4 @@ def draw(evidence: Evidence) -> Sheet:
     return sheet(pd.DataFrame(rows), columns, text)
 
 
-register(
-    Figure(
-        "diskgnn-tab3",
-        "diskgnn",
-        "Share of accesses by node rank",
-        no_runs,
-        draw,
-        studies=studies,
-        claims=("dg-21",),
-        full="Friendster, papers100M, MAG240M, IGB260M",
-    )
-)
+register(Figure("diskgnn-tab3", no_runs, draw, studies=studies))

@@ -57,14 +57,4 @@ def draw(evidence: Evidence) -> Sheet:
     return sheet(pd.DataFrame(rows), columns, text)
 
 
-register(
-    Figure(
-        "diskgnn-tab4",
-        "diskgnn",
-        "IOPS, bandwidth and price of storage",
-        no_runs,
-        draw,
-        studies=studies,
-        full="DRAM, AWS NVMe, AWS gp3",
-    )
-)
+register(Figure("diskgnn-tab4", no_runs, draw, studies=studies))

@@ -129,24 +129,5 @@ def draw_tab6(evidence: Evidence) -> Sheet:
     return _draw(evidence, "diskgnn-tab6", TAB6)
 
 
-register(
-    Figure(
-        "diskgnn-tab5",
-        "diskgnn",
-        "Accuracy and end-to-end time: SAGE, GAT",
-        needs_tab5,
-        draw_tab5,
-        claims=("dg-09",),
-        full="papers100M, MAG240M, IGB-HOM; 50 and 20 epochs",
-    )
-)
-register(
-    Figure(
-        "diskgnn-tab6",
-        "diskgnn",
-        "Accuracy and end-to-end time: GCN, ShaDow",
-        needs_tab6,
-        draw_tab6,
-        full="papers100M, MAG240M; fan-out 10,10,10",
-    )
-)
+register(Figure("diskgnn-tab5", needs_tab5, draw_tab5))
+register(Figure("diskgnn-tab6", needs_tab6, draw_tab6))

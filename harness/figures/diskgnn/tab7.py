@@ -92,15 +92,4 @@ def _paper() -> list[Plain]:
     return list(found.values())
 
 
-register(
-    Figure(
-        "diskgnn-tab7",
-        "diskgnn",
-        "Heuristic and brute-force search",
-        no_runs,
-        draw,
-        studies=studies,
-        claims=("dg-13", "dg-14"),
-        full="Friendster 3x, 5x; IGB260M 3x, 5x, 7x; whole epochs",
-    )
-)
+register(Figure("diskgnn-tab7", no_runs, draw, studies=studies))

@@ -57,14 +57,4 @@ def _speedup(paper: pd.DataFrame, graph: str, share: float) -> float | None:
     return slow / fast if slow and fast else None
 
 
-register(
-    Figure(
-        "diskgnn-tab8",
-        "diskgnn",
-        "Pipelined over sequential training",
-        over_memory,
-        draw,
-        claims=("dg-11", "dg-12"),
-        full="10, 30, 50 % of the features, Friendster and IGB260M",
-    )
-)
+register(Figure("diskgnn-tab8", over_memory, draw))

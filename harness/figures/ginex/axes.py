@@ -119,8 +119,6 @@ def _status(base: Point | None, point: Point | None) -> str:
 register(
     Figure(
         "ginex-fig17",
-        "ginex",
-        "Speedup over feature dimension",
         over_dims,
         speedups(
             over_dims,
@@ -129,15 +127,11 @@ register(
             note="ali+pg and ginex read whole 4 KiB pages, as the paper's code does; device memory grows with the "
             "dimension",
         ),
-        claims=("gx-13",),
-        full="dimension 128, 256, 512, 768 on four datasets",
     )
 )
 register(
     Figure(
         "ginex-fig18",
-        "ginex",
-        "Speedup over memory size",
         over_memory,
         speedups(
             over_memory,
@@ -146,21 +140,16 @@ register(
             note="a budget is what the paper's memory size leaves once interpreter and training have theirs; the "
             "paper has half, all and twice its default",
         ),
-        claims=("gx-14",),
-        full="32, 64, 128 GB on four datasets",
     )
 )
 register(
     Figure(
         "ginex-fig19",
-        "ginex",
-        "Speedup over mini-batch size",
         over_batches,
         speedups(
             over_batches,
             Axis("mini-batch size (seed nodes)", len(BATCH_FACTORS), "sizes"),
             title="Speedup over mini-batch size",
         ),
-        full="250, 500, 1000, 2000 seed nodes on four datasets",
     )
 )

@@ -76,14 +76,4 @@ def _with_paper(axes: Any, rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-register(
-    Figure(
-        "ginex-fig14",
-        "ginex",
-        "Training time of PyG+, Ali+PG and Ginex by part",
-        by_model,
-        draw,
-        claims=("gx-01", "gx-02", "gx-03", "gx-04", "gx-11"),
-        full="four expanded datasets x GraphSAGE, GCN",
-    )
-)
+register(Figure("ginex-fig14", by_model, draw))

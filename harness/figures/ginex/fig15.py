@@ -73,14 +73,4 @@ def _ratios(rows: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("group", key=lambda column: column.map(order.index), kind="stable")
 
 
-register(
-    Figure(
-        "ginex-fig15",
-        "ginex",
-        "The optimal feature cache alone: Ginex-PG and Ginex",
-        by_model,
-        draw,
-        claims=("gx-10",),
-        full="four expanded datasets x GraphSAGE, GCN",
-    )
-)
+register(Figure("ginex-fig15", by_model, draw))

@@ -123,14 +123,4 @@ def _nearest(sizes: list[int], wanted: float) -> int:
     return min(sizes, key=lambda size: (abs(size - wanted), size))
 
 
-register(
-    Figure(
-        "ginex-fig16",
-        "ginex",
-        "Epoch time over superbatch size",
-        over_superbatches,
-        draw,
-        claims=("gx-12",),
-        full="25, 50, 100, 200 GB of runtime files on four datasets",
-    )
-)
+register(Figure("ginex-fig16", over_superbatches, draw))

@@ -184,16 +184,4 @@ def _series(point: Point, pages: StudyRecord, window: int) -> pd.DataFrame:
     return miss_ratio(stages, telemetry, pages.result, window)
 
 
-register(
-    Figure(
-        "ginex-fig4",
-        "ginex",
-        "PyG+: time by part, and page-cache miss ratio",
-        planned,
-        draw,
-        headline=False,
-        studies=studies,
-        claims=("gd-12", "gx-05", "gx-06", "gx-07", "gx-08"),
-        full="two expanded datasets (papers, products)",
-    )
-)
+register(Figure("ginex-fig4", planned, draw, studies=studies))

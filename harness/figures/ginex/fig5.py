@@ -135,15 +135,4 @@ def _panel(axes: Any, table: pd.DataFrame, name: str) -> None:
     axes.set_ylim(0, 103)
 
 
-register(
-    Figure(
-        "ginex-fig5",
-        "ginex",
-        "Miss ratio over cache size: static and optimal",
-        no_runs,
-        draw,
-        studies=studies,
-        claims=("gx-09",),
-        full="two expanded datasets (papers, products)",
-    )
-)
+register(Figure("ginex-fig5", no_runs, draw, studies=studies))

@@ -145,13 +145,4 @@ def _bars(group: Group, rows: pd.DataFrame, count: int) -> Drawing:
     return Drawing(canvas, rows, text, runs=group.runs())
 
 
-register(
-    Figure(
-        "ginex-fig6",
-        "ginex",
-        "Sample and gather alone and together",
-        kinds,
-        draw,
-        full="two expanded datasets (papers, products)",
-    )
-)
+register(Figure("ginex-fig6", kinds, draw))

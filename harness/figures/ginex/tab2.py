@@ -128,4 +128,4 @@ def _size(value: Any) -> str:
     return format_bytes(int(value))
 
 
-register(Figure("ginex-tab2", "ginex", "The expanded datasets", no_runs, draw, studies=studies, full="four datasets"))
+register(Figure("ginex-tab2", no_runs, draw, studies=studies))

@@ -139,14 +139,4 @@ def _caption(group: Group, facts: dict[tuple[str, str], float]) -> str:
     )
 
 
-register(
-    Figure(
-        "ginex-tab4",
-        "ginex",
-        "Performance per dollar against a distributed run",
-        planned,
-        draw,
-        claims=("gx-15", "gx-16"),
-        full="Friendster, Twitter; measured on Google Cloud",
-    )
-)
+register(Figure("ginex-tab4", planned, draw))

@@ -116,8 +116,6 @@ def _processes(group: Group) -> str:
 register(
     Figure(
         "gnndrive-fig9",
-        "gnndrive",
-        "Epoch time over memory cap",
         over_memory,
         lines(
             over_memory,
@@ -125,29 +123,22 @@ register(
             title="Epoch time over memory",
         ),
         beside=on_a_graph_that_fits,
-        claims=("gd-18", "gd-19"),
-        full="8, 16, 32, 64, 128 GB at dimension 512 with three models on four datasets, GPU and CPU variant",
     )
 )
 register(
     Figure(
         "gnndrive-fig10",
-        "gnndrive",
-        "Epoch time over mini-batch size",
         over_batches,
         lines(
             over_batches,
             Axis("mini-batch size (seed nodes)", len(BATCH_FACTORS), "sizes"),
             title="Epoch time over mini-batch size",
         ),
-        full="500, 1000, 2000, 4000 seed nodes with three models on four datasets, GPU and CPU variant",
     )
 )
 register(
     Figure(
         "gnndrive-fig12",
-        "gnndrive",
-        "Epoch time over feature buffer",
         over_buffers,
         bars(
             over_buffers,
@@ -157,15 +148,11 @@ register(
             note=_variants,
             columns={"buffer_bytes": _buffer_bytes},
         ),
-        claims=("gd-20", "gd-21"),
-        full="1x, 2x, 4x, 8x with three models on four datasets, GPU and CPU variant",
     )
 )
 register(
     Figure(
         "gnndrive-fig13",
-        "gnndrive",
-        "Epoch time over processes",
         over_processes,
         bars(
             over_processes,
@@ -174,7 +161,5 @@ register(
             numbers=".2f",
             note=_processes,
         ),
-        claims=("gd-22", "gd-23"),
-        full="1, 2, 4, 6, 8 processes on four datasets, eight GPUs and CPU",
     )
 )

@@ -80,8 +80,6 @@ def _left_out(group: Group) -> str:
 register(
     Figure(
         "gnndrive-fig2",
-        "gnndrive",
-        "Sampling time, alone and with all stages",
         sampling,
         bars(
             sampling,
@@ -94,18 +92,6 @@ register(
             numbers="",
             note=_both,
         ),
-        claims=("gd-07", "gd-08", "gd-09", "gd-10", "gd-11"),
-        full="dimension 64, 128, 256, 512, GPU and CPU variant",
     )
 )
-register(
-    Figure(
-        "gnndrive-fig8",
-        "gnndrive",
-        "Epoch time over feature dimension",
-        epochs,
-        curves(epochs, Axis("feature dimension", DIMS, "dimension"), note=_left_out),
-        claims=("gd-01", "gd-02", "gd-05", "gd-06", "gd-14", "gd-15", "gd-16", "gd-17"),
-        full="dimension 64, 128, 256, 512 with GraphSAGE, GCN, GAT on four datasets, GPU and CPU variant",
-    )
-)
+register(Figure("gnndrive-fig8", epochs, curves(epochs, Axis("feature dimension", DIMS, "dimension"), note=_left_out)))

@@ -96,15 +96,4 @@ def _note(result: dict[str, Any], params: dict[str, Any], rows: pd.DataFrame, bl
     return "; ".join(parts)
 
 
-register(
-    Figure(
-        "gnndrive-figB1",
-        "gnndrive",
-        "Synchronous threads against asynchronous depth",
-        no_runs,
-        draw,
-        studies=studies,
-        claims=("gd-27", "gd-28"),
-        full="512 B random reads of a 30 GB file; threads and depths in powers of two",
-    )
-)
+register(Figure("gnndrive-figB1", no_runs, draw, studies=studies))

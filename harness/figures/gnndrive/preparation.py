@@ -87,14 +87,4 @@ def _line(name: str, paper: str, point: Point | None) -> Plain:
     return {**line, "status": status, "samples": samples, "run": run}
 
 
-register(
-    Figure(
-        "gnndrive-tab2",
-        "gnndrive",
-        "Data preparation, training and the whole epoch",
-        budgets,
-        draw,
-        claims=("gd-03", "gd-04", "gd-13"),
-        full="papers100M and MAG240M; MariusGNN at 32 and 128 GB",
-    )
-)
+register(Figure("gnndrive-tab2", budgets, draw))

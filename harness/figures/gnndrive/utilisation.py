@@ -61,26 +61,5 @@ def draw_variants(evidence: Evidence) -> Drawing:
     return draw_timelines(points, group, titles, note)
 
 
-register(
-    Figure(
-        "gnndrive-fig3",
-        "gnndrive",
-        "CPU, GPU and I/O wait of the baselines",
-        shorter,
-        draw_baselines,
-        headline=True,
-        full="three epochs of pyg+, ginex, mariusgnn on papers100M with GraphSAGE",
-    )
-)
-register(
-    Figure(
-        "gnndrive-fig11",
-        "gnndrive",
-        "CPU, GPU and I/O wait of gnndrive",
-        shorter_variants,
-        draw_variants,
-        headline=True,
-        claims=("gd-14",),
-        full="three epochs of both variants on papers100M with GraphSAGE",
-    )
-)
+register(Figure("gnndrive-fig3", shorter, draw_baselines))
+register(Figure("gnndrive-fig11", shorter_variants, draw_variants))

@@ -70,13 +70,4 @@ def _row(name: str, point: Point | None, whole: float) -> Plain:
     }
 
 
-register(
-    Figure(
-        "outcore-ablation",
-        "outcore",
-        "What each part of outcore is worth",
-        variants,
-        draw,
-        full="the profile's one setting",
-    )
-)
+register(Figure("outcore-ablation", variants, draw))

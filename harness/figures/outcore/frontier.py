@@ -200,13 +200,4 @@ def _draw(data: pd.DataFrame) -> Any:
     return canvas
 
 
-register(
-    Figure(
-        "outcore-frontier",
-        "outcore",
-        "Epoch time against memory: the Pareto set",
-        over_memory,
-        draw,
-        full="every disk system at 1, 2, 4, 8 times the profile's budget",
-    )
-)
+register(Figure("outcore-frontier", over_memory, draw))

@@ -69,13 +69,4 @@ def _caption(params: Plain, promises: list[Plain]) -> str:
     )
 
 
-register(
-    Figure(
-        "outcore-gate",
-        "outcore",
-        "Power of the regression gate",
-        no_runs,
-        draw,
-        full="blocks of real runs, as they are and slowed on purpose, resampled",
-    )
-)
+register(Figure("outcore-gate", no_runs, draw))

@@ -166,14 +166,4 @@ def _tint(color: str) -> tuple[float, float, float]:
     return 0.25 * red + 0.75, 0.25 * green + 0.75, 0.25 * blue + 0.75
 
 
-register(
-    Figure(
-        "outcore-pipeline",
-        "outcore",
-        "One epoch: which mini-batch is in which stage when",
-        shorter,
-        draw,
-        headline=True,
-        full="pyg+, ginex, gnndrive and diskgnn under one cap",
-    )
-)
+register(Figure("outcore-pipeline", shorter, draw))

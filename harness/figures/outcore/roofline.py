@@ -173,6 +173,4 @@ def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.0f} %"
 
 
-register(
-    Figure("outcore-roofline", "outcore", "Every system's distance to the device's limit", shorter, draw, headline=True)
-)
+register(Figure("outcore-roofline", shorter, draw))

@@ -93,13 +93,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, data, text, group.runs())
 
 
-register(
-    Figure(
-        "outcore-ssd",
-        "outcore",
-        "Epoch time by SSD class",
-        over_classes,
-        draw,
-        full="every disk system x the profile's class, a slower one, the bare device",
-    )
-)
+register(Figure("outcore-ssd", over_classes, draw))

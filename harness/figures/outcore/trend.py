@@ -136,13 +136,4 @@ def _caption(params: Plain, epochs: list[Plain], drawn: list[Plain], commits: in
     return "; ".join(parts)
 
 
-register(
-    Figure(
-        "outcore-trend",
-        "outcore",
-        "Epoch time over the history of commits",
-        no_runs,
-        draw,
-        full="every cell of the baselines of one machine",
-    )
-)
+register(Figure("outcore-trend", no_runs, draw))

@@ -12,8 +12,6 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.panels import legend_above, many_panels
 from harness.figures.pagraph.grid import one_device, speedup_rows
 
-FULL = "six graphs x GCN, GraphSAGE"
-
 
 def draw(evidence: Evidence) -> Drawing:
     """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
@@ -65,14 +63,4 @@ def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
         label = None
 
 
-register(
-    Figure(
-        "pagraph-fig11",
-        "pagraph",
-        "Epoch time on one device: DGL, PaGraph, with and without preprocessing",
-        one_device,
-        draw,
-        claims=("pg-01", "pg-02", "pg-03"),
-        full=FULL,
-    )
-)
+register(Figure("pagraph-fig11", one_device, draw))

@@ -28,13 +28,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, rows, text, [str(point.record["run_id"]) for point in points])
 
 
-register(
-    Figure(
-        "pagraph-fig12",
-        "pagraph",
-        "GCN epoch on one device by part",
-        planned,
-        draw,
-        full="six graphs x DGL, PaGraph, DGL+PP, PaGraph+PP",
-    )
-)
+register(Figure("pagraph-fig12", planned, draw))

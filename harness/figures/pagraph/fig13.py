@@ -52,15 +52,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, data, text)
 
 
-register(
-    Figure(
-        "pagraph-fig13",
-        "pagraph",
-        "Hit ratio over cached share by caching policy",
-        no_runs,
-        draw,
-        studies=studies,
-        claims=("pg-04", "pg-05"),
-        full="livejournal, 10 to 100 %",
-    )
-)
+register(Figure("pagraph-fig13", no_runs, draw, studies=studies))

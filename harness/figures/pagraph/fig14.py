@@ -46,13 +46,4 @@ def _places(order: list[str]) -> Any:
     )
 
 
-register(
-    Figure(
-        "pagraph-fig14",
-        "pagraph",
-        "Epoch time over cached share by caching policy",
-        over_shares,
-        draw,
-        full="livejournal, 10 to 100 %, PaGraph and AliGraph",
-    )
-)
+register(Figure("pagraph-fig14", over_shares, draw))

@@ -54,13 +54,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, data, text, group.runs())
 
 
-register(
-    Figure(
-        "pagraph-fig16",
-        "pagraph",
-        "Speed-up on two devices by optimisation",
-        planned,
-        draw,
-        full="six graphs x GCN, GraphSAGE on 2 GPUs",
-    )
-)
+register(Figure("pagraph-fig16", planned, draw))

@@ -68,15 +68,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, pd.DataFrame(hits + sizes), text)
 
 
-register(
-    Figure(
-        "pagraph-fig17",
-        "pagraph",
-        "Partitions: hit ratio and replication",
-        no_runs,
-        draw,
-        studies=studies,
-        claims=("pg-08", "pg-09", "pg-15"),
-        full="hit ratio on enwiki, 1 to 4 GPUs; sizes of six graphs, 2 to 8 partitions",
-    )
-)
+register(Figure("pagraph-fig17", no_runs, draw, studies=studies))

@@ -76,14 +76,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, data, text, group.runs())
 
 
-register(
-    Figure(
-        "pagraph-fig18",
-        "pagraph",
-        "Adding each optimisation",
-        steps,
-        draw,
-        claims=("pg-10", "pg-14"),
-        full="friendster on 4 GPUs x GCN, GraphSAGE, preprocessing on",
-    )
-)
+register(Figure("pagraph-fig18", steps, draw))

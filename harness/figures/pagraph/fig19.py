@@ -39,13 +39,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, rows, text, group.runs())
 
 
-register(
-    Figure(
-        "pagraph-fig19",
-        "pagraph",
-        "Epoch time over sampled neighbours",
-        over_neighbours,
-        draw,
-        full="livejournal, lj-link x 2, 4, 8, 16 neighbours",
-    )
-)
+register(Figure("pagraph-fig19", over_neighbours, draw))

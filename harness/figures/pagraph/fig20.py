@@ -68,15 +68,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, data, text, runs)
 
 
-register(
-    Figure(
-        "pagraph-fig20",
-        "pagraph",
-        "Layer-wise sampling: speed-up, parts, devices",
-        layered,
-        draw,
-        beside=on_several,
-        claims=("pg-11",),
-        full="lj-link, lj-large, enwiki x GCN, GraphSAGE; 1 to 4 GPUs",
-    )
-)
+register(Figure("pagraph-fig20", layered, draw, beside=on_several))

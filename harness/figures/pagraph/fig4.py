@@ -60,14 +60,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, data, text, [point.record["run_id"] for point in points])
 
 
-register(
-    Figure(
-        "pagraph-fig4",
-        "pagraph",
-        "Data loading and computation by way of sampling",
-        by_sampler,
-        draw,
-        claims=("pg-07", "pg-13"),
-        full="livejournal, lj-large, enwiki x neighbour, layer-wise",
-    )
-)
+register(Figure("pagraph-fig4", by_sampler, draw))

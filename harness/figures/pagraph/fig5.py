@@ -63,8 +63,4 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(canvas, data, text)
 
 
-register(
-    Figure(
-        "pagraph-fig5", "pagraph", "Access frequency of rows (CDF)", no_runs, draw, studies=studies, full="wiki-talk"
-    )
-)
+register(Figure("pagraph-fig5", no_runs, draw, studies=studies))

@@ -88,14 +88,4 @@ def draw(evidence: Evidence) -> Sheet:
     return sheet(pd.DataFrame(rows), columns, text, runs=[point.record["run_id"] for point in found.values()])
 
 
-register(
-    Figure(
-        "pagraph-tab4",
-        "pagraph",
-        "Loaded volume in an epoch",
-        planned,
-        draw,
-        claims=("pg-06",),
-        full="lj-link, lj-large, enwiki",
-    )
-)
+register(Figure("pagraph-tab4", planned, draw))

@@ -55,14 +55,4 @@ def draw(evidence: Evidence) -> Sheet:
     return sheet(pd.DataFrame(rows), columns, text)
 
 
-register(
-    Figure(
-        "pagraph-tab5",
-        "pagraph",
-        "Cost of partitioning",
-        no_runs,
-        draw,
-        studies=studies,
-        full="livejournal, lj-link, lj-large, enwiki",
-    )
-)
+register(Figure("pagraph-tab5", no_runs, draw, studies=studies))

@@ -106,14 +106,4 @@ def _row(share: float, point: Point, whole: float, bus: float) -> dict[str, Any]
     }
 
 
-register(
-    Figure(
-        "tiering-fig10",
-        "data-tiering",
-        "Host-device traffic and epoch time over hot share",
-        over_shares,
-        draw,
-        claims=("dt-01", "dt-08", "dt-09", "dt-12"),
-        full="0 to 25 % of ogbn-papers100M's rows",
-    )
-)
+register(Figure("tiering-fig10", over_shares, draw))

@@ -21,13 +21,4 @@ def draw(evidence: Evidence) -> Sheet:
     )
 
 
-register(
-    Figure(
-        "tiering-fig11",
-        "data-tiering",
-        "Several devices over hot share",
-        no_runs,
-        draw,
-        full="MAG240M on four V100, 0 to 25 % of its rows",
-    )
-)
+register(Figure("tiering-fig11", no_runs, draw))
