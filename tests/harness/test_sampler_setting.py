@@ -52,6 +52,7 @@ def test_impossible_samplers_are_refused(settings: dict[str, Any], message: str)
         check_settings(RunSettings(dataset="tiny", **settings))
 
 
+@pytest.mark.slow("workloads/sampling", "harness/settings.py", "harness/worker/build.py")
 def test_runs_of_shadow_have_equal_digests(
     data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
