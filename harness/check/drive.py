@@ -127,8 +127,8 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         "gone": faults.gone,
     }
     _warm_up(system)
-    # Exclude earlier objects (libraries, a test session) from every garbage collection, for good: what is left of a case
-    # is judged below, and asking how many are excluded takes as long as a collection.
+    # Exclude earlier objects (libraries, a test session) from every garbage collection, and never ask whether some are
+    # excluded already: `gc.get_freeze_count()` walks through all of them.
     gc.freeze()
     before = open_things()
     try:

@@ -185,7 +185,7 @@ def test_a_pool_that_nothing_is_measured_with_takes_pages_as_they_are_used() -> 
 
 
 @pytest.mark.parametrize("name", ["cpu", "emulated:a10g", "emulated:null"])
-def test_copies_land_where_they_are_told(name: str) -> None:
+def test_copies_write_the_rows_that_they_are_given(name: str) -> None:
     device = make_accelerator(name, memory_bytes=None if name == "cpu" else 4 * MIB)
     table = device.allocate(1000, 33, torch.float32)
     table.zero_()
